@@ -10,7 +10,6 @@ from traceanalyzer.analyses.operators.flops import (
     MODEL_FAMILIES,
     Call,
     OperatorWork,
-    compiled_recompute,
     work,
 )
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
@@ -111,40 +110,6 @@ def test_checkpointed_work_is_recompute(tmp_path):
     assert by_pass.to_dict() == {"forward": 2 * 4 * 16 * 32, "recompute": 2 * 4 * 16 * 32, "backward": 4 * 4 * 16 * 32}
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_compiled_backward_pass_repeats_what_exceeds_twice_its_forward_pass(tmp_path):
-    from torch.utils.checkpoint import checkpoint
-
-    model, x = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh()), torch.randn(4, 16, requires_grad=True)
-    checkpointed = torch.compile(lambda x: checkpoint(model, x, use_reentrant=False).sum(), backend="aot_eager")
-    plain = torch.compile(lambda x: model(x).sum(), backend="aot_eager")
-    for function, repeated in ((checkpointed, 2 * 4 * 16 * 32), (plain, 0)):
-        function(x).backward()
-        trace, tree = captured(tmp_path, lambda function=function: function(x).backward())
-        calls = OperatorWork.of(trace, tree).calls
-        own = calls[calls["family"].isin(MODEL_FAMILIES)]
-        rows, flops = (own[name].to_numpy(dtype="int64") for name in ("row", "model_flops"))
-        found = compiled_recompute(trace, tree, rows, flops)
-        assert found["flops"].tolist() == [repeated]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("is_checkpointed", [False, True])
-def test_a_run_records_the_model_flops_that_its_trace_shows(tmp_path, is_checkpointed):
-    from traceanalyzer.runners.model import Transformer
-    from traceanalyzer.runners.options import parse
-    from traceanalyzer.runners.train import planned
-
-    config = parse(["--strategy", "single", "--model", "tiny", "--batch", "2"])
-    model, tokens = Transformer(config.model), torch.zeros(2, config.model.seq_len, dtype=torch.int64)
-    for block in model.blocks:
-        block.is_checkpointed = is_checkpointed
-    calls = profiled(tmp_path, lambda: model(tokens, tokens).backward())
-    shown = calls.loc[calls["autograd"] != "recompute", "model_flops"].sum()
-    assert shown == pytest.approx(planned(config, 1).model_flops_per_step, rel=0.01)
-    assert ("recompute" in set(calls["autograd"])) == is_checkpointed
-
-
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention_of_any_widths_has_the_flops_that_the_counter_computes(name):
     from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
@@ -156,14 +121,3 @@ def test_attention_of_any_widths_has_the_flops_that_the_counter_computes(name):
     shapes = [shape if heads_first else [shape[0], shape[2], shape[1], shape[3]] for shape in (out, q, k, v)]
     call = Call.parse(json.dumps(shapes[1 - query :]), json.dumps(["float"] * (3 + query)), None)
     assert work(name, call).flops == expected
-
-
-@pytest.mark.parametrize("name", [name for name in ATTENTION if name.startswith("aten::")])
-def test_positions_of_arguments_are_those_of_the_operators(name):
-    operator = getattr(torch.ops.aten, name.removeprefix("aten::"), None)
-    if operator is None:
-        pytest.skip("not in this version of torch")
-    names = [argument.name for argument in operator.default._schema.arguments]
-    query, causal, _ = ATTENTION[name]
-    assert names[query : query + 3] == ["query", "key", "value"]
-    assert names[causal] in ("is_causal", "custom_mask_type")

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from tests.simulator import Capture, Group, Job, Program, run, scenarios
+from tests.simulator import Capture, scenarios
 from tests.simulator.analysed import analysed, true_waits
 from tests.simulator.jobs import meshes
 
@@ -41,22 +41,11 @@ def test_losses_change_no_other_wait(damaged):
     assert ((by_rank["wait_ns"] - by_rank["true_wait_ns"]).abs() <= 0.01 * by_rank["true_wait_ns"]).all()
 
 
-def test_calls_without_a_partner_are_counted(damaged):
-    frame = damaged[1]["matches"].to_frame().set_index("rank")
-    assert frame["unmatched_calls"].tolist() == [2, 1, 1, 2, 2, 2, 2, 2]
-    assert not frame["is_ambiguous"].any()
-
-
 def test_offsets_are_found(damaged):
     frame = damaged[1]["clocks"].to_frame().set_index("rank")
     assert frame["offset_ns"].sub(pd.Series({3: 2 * MS}), fill_value=0).abs().max() < 50_000
     assert frame["is_significant"].tolist() == [rank == 3 for rank in range(8)]
     assert (frame["uncertainty_ns"] >= 30_000).all()
-
-
-def test_the_straggler_is_found_all_the_same(damaged):
-    first = damaged[1]["stragglers"].to_frame().iloc[0]
-    assert (first["rank"], first["cause"], first["operation"]) == (5, "compute", "extra_gemm")
 
 
 @pytest.mark.thorough
@@ -65,18 +54,6 @@ def test_both_profilers_give_the_same_waits():
     kineto, nsys = (analysed(job, *BOTH, by=by)[1] for by in ("kineto", "nsys"))
     for name in BOTH:
         pd.testing.assert_frame_equal(kineto[name].to_frame(), nsys[name].to_frame())
-
-
-def test_sub_groups_that_the_trace_does_not_name_invent_no_wait_and_blame_nobody_for_a_transfer():
-    """Nsight without NCCL's payloads: calls of several groups look alike."""
-    truth, results = analysed(scenarios.hsdp(slow_compute_ns={5: 200_000}), "call_waits", "stragglers", by="nsys")
-    calls = true_waits(truth, results["call_waits"].to_frame())
-    known = calls[calls["wait_ns"].notna()]
-    assert len(known) > len(calls) / 2
-    assert ((known["wait_ns"] - known["true_wait_ns"]).abs() <= 0.01 * known["true_wait_ns"] + 3_000).all()
-    # Ranks 4, 6 and 7 wait for rank 5 in calls that are not matched: nobody is blamed for that time.
-    first = results["stragglers"].to_frame().iloc[0]
-    assert (first["rank"], first["cause"], first["waiting_ranks"]) == (5, "compute", 7)
 
 
 @pytest.mark.parametrize(
@@ -98,18 +75,6 @@ def test_waits_whatever_is_recorded(how, ways):
     assert set(known["matched_by"]) & ways
     assert mixed(known) == []
     assert ((known["wait_ns"] - known["true_wait_ns"]).abs() <= 0.01 * known["true_wait_ns"] + 3_000).all()
-
-
-def test_kernels_queued_before_the_capture_are_matched_by_what_a_later_step_shows():
-    job = scenarios.ddp(2, steps=6, slow_compute_ns={1: 500_000}, is_synced=False)
-    begin = next(host for host in run(job).host[0] if host.name == "ProfilerStep#1").start_ns + 1
-    how = Capture(start_ns={0: begin, 1: begin})
-    truth, results = analysed(job, "call_waits", "matches", how=how)
-    assert (results["matches"].to_frame()["inferred_calls"] > 0).all()
-    calls = true_waits(truth, results["call_waits"].table, how)
-    inferred = calls[(calls["arguments"] == "inferred") & calls["wait_ns"].notna()]
-    assert len(inferred)
-    assert ((inferred["wait_ns"] - inferred["true_wait_ns"]).abs() <= 0.01 * inferred["true_wait_ns"] + 3_000).all()
 
 
 @pytest.mark.parametrize(
@@ -153,45 +118,6 @@ def test_a_pipeline_waits_most_for_its_slow_stage():
     first = results["stragglers"].to_frame().iloc[0]
     assert (first["rank"], first["waiting_ranks"]) == (2, 3)
     assert pd.isna(first["episode"])
-
-
-def test_one_slow_copy_is_found_in_its_step():
-    _, results = analysed(scenarios.fed(slow_copy_ns={2: 3 * MS}, slow_in=range(1, 2)), "stragglers")
-    first = results["stragglers"].to_frame().iloc[0]
-    assert (first["rank"], first["cause"], first["first_step"], first["steps_affected"]) == (2, "copies", 1, 1)
-
-
-def test_what_explains_next_to_nothing_is_not_named():
-    """The late rank prints outside of any range; its `forward` is longer than the others' by jitter alone."""
-    world, programs = Group("0", tuple(range(4))), []
-    for rank in range(4):
-        program = Program(rank)
-        for step in range(4):
-            with program.range(f"ProfilerStep#{step}"):
-                with program.range("forward"):
-                    program.host(101_000 if rank == 2 else 100_000)
-                    gemm = program.kernel("gemm", 50_000)
-                program.sync()
-                program.host(800_000 if rank == 2 else 1_000, "print")
-                program.collective("all_reduce", world, 4_000_000, 150_000, after=(gemm,))
-                program.sync()
-        programs.append(program)
-    _, results = analysed(Job(tuple(programs), (world,), jitter=0.0), "stragglers")
-    first = results["stragglers"].to_frame().iloc[0]
-    assert (first["rank"], first["cause"], first["operation"]) == (2, "host", "print")
-
-
-def test_chains_beat_direct_blame():
-    """The rest is time in which ranks of rank 5's row move data while the other row waits for them."""
-    _, results = analysed(scenarios.hsdp(slow_compute_ns={5: 200_000}), *BOTH)
-    frame = results["stragglers"].to_frame().set_index("rank")
-    share = frame.loc[5, ["total_wait_ns", "direct_wait_ns"]] / frame["total_wait_ns"].sum()
-    assert share["total_wait_ns"] > 0.89
-    assert share["direct_wait_ns"] < 0.6
-    # Every moment of every wait counts for one rank.
-    waits = results["exposed_comm"].to_frame()
-    held = waits[waits["step"].isin([0, 1, 2, 3])]
-    assert frame["total_wait_ns"].sum() == held["exposed_wait_ns"].sum()
 
 
 @pytest.mark.thorough

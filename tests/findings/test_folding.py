@@ -4,33 +4,8 @@ import pytest
 
 from tests import once
 from traceanalyzer.findings import Finding, find
-from traceanalyzer.findings.finding import folded, ordered
+from traceanalyzer.findings.finding import ordered
 from traceanalyzer.meaning.vocabulary import SEVERITIES
-
-
-def finding(rule, about=None, part_of=None):
-    return Finding("low", rule, about=about, part_of=part_of, rule=rule)
-
-
-@pytest.mark.parametrize(
-    ("findings", "expected"),
-    [
-        ([("a", "x", None), ("b", None, "x")], [("a", ["b"])]),
-        ([("b", None, "x"), ("a", "x", None), ("c", None, "x")], [("a", ["b", "c"])]),
-        ([("b", None, "y"), ("a", "x", None)], [("b", []), ("a", [])]),
-        # What is part of a part is a cause of its own.
-        ([("a", "x", None), ("b", "y", "x"), ("c", None, "y")], [("a", ["b"]), ("c", [])]),
-        # What tells of a cause is part of what is said before of the same cause.
-        ([("a", "x", None), ("b", "x", "x"), ("c", None, "x")], [("a", ["b", "c"])]),
-        ([("b", "x", "x"), ("c", None, "x")], [("b", ["c"])]),
-        # Only the first is the one that others are part of.
-        ([("a", "x", None), ("b", "x", None), ("c", None, "x")], [("a", ["c"]), ("b", [])]),
-    ],
-    ids=["one", "order stays", "nobody tells its cause", "no chains", "again", "by itself", "two of one cause"],
-)
-def test_folded(findings, expected):
-    made = folded([finding(*words) for words in findings])
-    assert [(item.rule, [inner.rule for inner in item.also]) for item in made] == expected
 
 
 @pytest.mark.parametrize(
@@ -61,42 +36,6 @@ def test_each_cause_is_said_once(traces, expected):
         for item in found
     ]
     assert order == sorted(order)
-
-
-@pytest.mark.parametrize(("sign_ns", "steps", "first"), [(60, None, "b"), (40, None, "a"), (60, (3,), "a")])
-def test_a_concrete_sign_that_makes_most_of_an_ideal_leads_unless_the_ideal_tells_the_steps(sign_ns, steps, first):
-    lead = Finding("low", "a", rule="a", about="x", is_of_ideal=True, gain_ns=500, unprofiled_gain_ns=100, steps=steps)
-    sign = Finding("low", "b", rule="b", part_of="x", is_to_do_first=True, gain_ns=sign_ns)
-    (made,) = folded([lead, sign, Finding("low", "c", rule="c", part_of="x")])
-    assert (made.rule, made.about, len(made.also)) == (first, "x", 2)
-
-
-@pytest.mark.parametrize(
-    ("is_bound", "tells_why", "grave"), [(True, False, "high"), (False, False, "medium"), (False, True, "high")]
-)
-def test_what_mending_gains_says_how_grave_a_cause_is(is_bound, tells_why, grave):
-    lead = Finding("low", "a", rule="a", about="x", gain_ns=100, gain_is_bound=is_bound)
-    (made,) = folded([lead, Finding("high", "b", rule="b", part_of="x", tells_why=tells_why)])
-    assert made.severity == grave
-
-
-@pytest.mark.parametrize(
-    ("own", "of_lead", "is_part"),
-    [
-        ({"gain_ns": 201}, {}, False),
-        ({"gain_ns": 200}, {}, True),
-        ({"gain_ns": 201, "is_of_ideal": True}, {}, True),
-        ({"gain_ns": 201, "gain_is_bound": True}, {}, True),
-        ({"gain_ns": 201}, {"gain_is_bound": True}, True),
-        ({"gain_ns": None}, {}, True),
-        ({"gain_ns": 1}, {"gain_ns": None}, False),
-        ({"gain_ns": 1, "unprofiled_gain_ns": 201}, {}, False),
-    ],
-)
-def test_what_gains_over_twice_as_much_is_no_part(own, of_lead, is_part):
-    lead = Finding("low", "a", rule="a", about="x", **{"gain_ns": 100, "gain_is_bound": False} | of_lead)
-    sign = Finding("low", "b", rule="b", part_of="x", **{"gain_is_bound": False} | own)
-    assert len(folded([lead, sign])) == (1 if is_part else 2)
 
 
 def test_they_are_read_in_this_order():

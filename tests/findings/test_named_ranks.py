@@ -9,7 +9,6 @@ from tests import once
 from tests.findings.named_in_words import unlike_words
 from tests.samples import FEW
 from traceanalyzer.findings import find
-from traceanalyzer.findings.statistics import one_by_one, with_others
 
 APART = [pytest.param(name, marks=pytest.mark.thorough) for name in ("streams", "fsdp_full")]
 """The one's files are as many runs, and the other tells every time what none of the few does."""
@@ -32,11 +31,3 @@ def test_words_and_data_name_the_same_ranks(name):
 
 def test_some_captures_name_ranks_that_they_do_not_blame():
     assert [finding for finding in find(once.results("ddp")) if finding.named]
-
-
-def test_all_ranks_are_not_named_one_by_one():
-    assert one_by_one([3, 1], range(4)) == (1, 3)
-    assert one_by_one(range(4), range(4)) == ()
-    assert one_by_one([0], [0]) == (0,)
-    assert with_others(3, [0, 3], range(4)) == (3, 0)
-    assert with_others(3, range(4), range(4)) == (3,)

@@ -4,7 +4,6 @@ import gzip
 import json
 import pickle
 import random
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -483,9 +482,6 @@ def analysed(folder: Path) -> bool:
         raise WrongError(f"part: {made.failures[0].what}: {made.failures[0].traceback}")
     impossible(made.results)
     return bool(made.skipped or made.notes or len(made.results["integrity"].table))
-
-
-_SHARE = re.compile(r"_pct$")
 
 
 def impossible(results: Mapping[str, Any]) -> None:

@@ -24,23 +24,6 @@ def test_each_template_becomes_the_code_that_the_page_s_own_environment_makes(pa
         assert module.read_text(encoding="utf-8") == expected, name
 
 
-def test_modules_of_another_jinja2_are_left_alone(package, tmp_path):
-    assert isinstance(compiled.loader(package), jinja2.ModuleLoader)
-    (tmp_path / "compiled").mkdir()
-    (tmp_path / "compiled" / "jinja2_version").write_text("2.0", encoding="utf-8")
-    assert isinstance(compiled.loader(tmp_path), jinja2.FileSystemLoader)
-
-
-def test_a_source_tree_reads_its_templates():
-    assert isinstance(compiled.loader(assets.templates()), jinja2.FileSystemLoader)
-
-
-def test_a_filter_that_pages_do_not_have_stops_the_build(tmp_path):
-    (tmp_path / "x.html").write_text("{{ 1 | nonsense }}", encoding="utf-8")
-    with pytest.raises(jinja2.TemplateSyntaxError, match="nonsense"):
-        compiled.compile_all(tmp_path, tmp_path / "compiled")
-
-
 def test_a_template_is_compiled_once_until_it_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(compiled, "cache_from_source", lambda _: str(tmp_path / "compiled.pyc"))
     monkeypatch.setattr("sys.dont_write_bytecode", False)

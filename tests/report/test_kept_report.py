@@ -61,36 +61,6 @@ def test_the_same_report_from_what_is_kept(job, summaries):
     assert len(summaries) == 1, "what the page draws of the graph is kept: the ranks are not joined again"
 
 
-def test_the_graph_of_a_kept_run_is_joined_when_it_is_asked_for(job, tmp_path):
-    found = discover(job)
-    options = LoadOptions(cache=tmp_path / "kept")
-    place = kept_report.place_of(found, found.runs[-1], options, {})
-    summary = scale.summarise(found, found.runs[-1], options, jobs=1)
-    kept_report.keep(place, place, summary, ())
-    asked = []
-    back, _ = kept_report.kept(place, lambda: asked.append(1) or summary)
-    replay = back.results["replay"]
-    (rank,) = summary.results["timeline"].table["rank"].unique()
-    slack, expected = replay.slacks([rank, 99])[rank], summary.results["replay"].slacks([rank])[rank]
-    assert not asked
-    assert expected.notna().any()
-    assert slack.to_dict() == expected.to_dict()
-    assert replay.engine is summary.results["replay"].engine
-    assert replay.engine is summary.results["replay"].engine
-    assert len(asked) == 1
-
-
-def test_the_terminal_and_tables_need_no_ranks(job, summaries, capsys):
-    asked = [str(job), "--output", str(job.parent / "report"), "--format", "json", "--force", "--jobs", "1"]
-    said = []
-    for _ in range(2):
-        assert run(asked) == 0
-        said.append(capsys.readouterr().out)
-    assert len(summaries) == 1
-    assert said[0] == said[1]
-    assert "Exposed comm" in said[0]
-
-
 def test_what_is_damaged_is_made_again(job, tmp_path):
     found = discover(job)
     run_, options = found.runs[-1], LoadOptions(cache=tmp_path / "kept")
@@ -124,9 +94,3 @@ def test_another_question_is_another_entry(job, tmp_path):
     assert len({first, *others}) == 4
     (job / "rank1.json.gz").write_text("cut")
     assert place() not in (first, *others)
-
-
-def test_without_a_cache_nothing_is_kept(job, summaries):
-    reported(job, "--format", "json", "--no-cache")
-    assert not entries(job)
-    assert len(summaries) == 1

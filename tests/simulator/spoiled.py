@@ -129,19 +129,6 @@ def without_steps(*ranks: int) -> Spoil:
     return edited(ranks, change)
 
 
-def with_last_step_alone(*ranks: int) -> Spoil:
-    """Recording began within the loops' last step but one: one step is marked, and it is open."""
-
-    def change(document: dict[str, Any]) -> None:
-        every = document["traceEvents"]
-        last = max((each["ts"] for each in every if each["name"].startswith("ProfilerStep#")), default=0)
-        document["traceEvents"] = [
-            each for each in every if not each["name"].startswith("ProfilerStep#") or each["ts"] == last
-        ]
-
-    return edited(ranks, change)
-
-
 def old_version(ranks: int) -> Spoil:
     """A profiler that knows nothing of collectives: no arguments, no groups; the rank and the world's size it has."""
 

@@ -3,14 +3,7 @@
 import pandas as pd
 import pytest
 
-from tests.builders import rank_trace
-from tests.simulator import Capture
-from tests.simulator.analysed import analysed
-from tests.simulator.faults import Fault
-from tests.simulator.jobs.serving import prefill_apart
-from traceanalyzer.analyses import run
-from traceanalyzer.analyses.blame import episodes
-from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
+from traceanalyzer.analyses.communication.jobs import jobs_of
 
 
 def members(*calls):
@@ -38,30 +31,3 @@ def members(*calls):
 )
 def test_ranks_that_communicate_are_one_job(calls, jobs):
     assert list(jobs_of(members(*calls), range(4)).values()) == jobs
-
-
-def test_ranks_whose_hosts_meet_are_one_job():
-    calls = members((0, "0", None), (1, "1", None), (2, "2", None), (3, "3", None))
-    for own in (calls, calls.iloc[:0]):
-        assert list(jobs_of(own, range(4), [(1, 3), (0,)]).values()) == [0, 1, 2, 1]
-
-
-def test_who_is_met_is_told_by_calls_that_are_surely_answered():
-    calls = members((0, "0,1", 0), (1, "0,1", 0), (2, "2,3", 1), (3, "2,3", 1), (4, None, None), (5, "5,9", 2))
-    assert met_ranks(calls) == {0, 1, 2, 3}
-    assert met_ranks(calls.assign(is_ambiguous=calls["instance"] == 1)) == {0, 1}
-    assert met_ranks(calls, [(4, 5), (6,)]) == {0, 1, 2, 3, 4, 5}
-
-
-def test_nobody_is_late_for_whom_nobody_is_known_to_wait():
-    job = prefill_apart(2, 2, 4, (Fault("compute", 3_000_000, (3,)),))
-    for how, late in ((Capture(), ["3"]), (Capture(arguments="none"), [])):
-        assert analysed(job, "episodes", how=how)[1]["episodes"].table["ranks"].tolist() == late
-
-
-def test_a_rank_that_communicates_with_nobody_is_held_against_nobody(monkeypatch):
-    traces = [rank_trace([("compute", 5, 90 + 300 * rank, 1)], rank=rank, world_size=1) for rank in range(3)]
-    monkeypatch.setattr(episodes, "jobs_of", lambda _members, ranks, _meeting: {int(rank): int(rank) for rank in ranks})
-    monkeypatch.setattr(episodes, "with_excess_of_copies", lambda *_: pytest.fail("held against others"))
-    assert len(run(traces, ["step_needs"])["step_needs"]) >= 3
-    assert not len(run(traces, ["episodes"])["episodes"])

@@ -50,11 +50,6 @@ def test_size_is_that_of_the_full_array(tmp_path, collective, elements, out, siz
     assert (row["size_bytes"], row["arguments"]) == (size_bytes, "kernel")
 
 
-def test_an_unknown_dtype_has_no_size(tmp_path):
-    (row,) = results(tmp_path, [nccl(10, 1, **arguments("allreduce", 100, dtype="Quux"))])
-    assert (row["size_bytes"], row["collective"]) == (None, "all_reduce")
-
-
 def test_missing_arguments_come_from_the_host_operation_around_the_launch(tmp_path):
     events = [comms(0, "allreduce", 100), launch(5, 1), comms(20, "broadcast", 50, Rank=1), launch(25, 2), nccl(30, 1),
               nccl(40, 2, name="Broadcast_RING_LL")]  # fmt: skip
@@ -62,64 +57,6 @@ def test_missing_arguments_come_from_the_host_operation_around_the_launch(tmp_pa
     assert [(row["collective"], row["size_bytes"], row["root"], row["arguments"]) for row in found] == [
         ("all_reduce", 400, None, "host"), ("broadcast", 200, 1, "host"),
     ]  # fmt: skip
-
-
-def test_a_kernels_own_arguments_win_over_the_hosts(tmp_path):
-    events = [comms(0, "allreduce", 100), launch(5, 1), nccl(30, 1, **arguments("allreduce", 70))]
-    (row,) = results(tmp_path, events)
-    assert (row["size_bytes"], row["arguments"], row["host_operations"]) == (280, "kernel", 1)
-
-
-def test_a_group_carries_the_operations_before_its_launch(tmp_path):
-    events = [
-        comms(0, "send", 100, **{"Dst Rank": 1}), comms(11, "recv", 100, **{"Src Rank": 1}), launch(25, 1),
-        comms(40, "send", 10, **{"Dst Rank": 1}), launch(55, 2),
-        nccl(60, 1, name="SendRecv"), nccl(70, 2, name="SendRecv"),
-    ]  # fmt: skip
-    found = results(tmp_path, events)
-    assert [(row["collective"], row["size_bytes"], row["peers"], row["host_operations"]) for row in found] == [
-        ("send_recv", 800, "send 1, recv 1", 2), ("send", 40, "send 1", 1),
-    ]  # fmt: skip
-
-
-def test_another_threads_operations_are_not_taken(tmp_path):
-    events = [comms(0, "allreduce", 100, thread=2), launch(5, 1, thread=1), nccl(30, 1)]
-    (row,) = results(tmp_path, events)
-    assert (row["arguments"], row["size_bytes"], row["group"]) == (None, None, None)
-
-
-def test_a_call_launched_before_the_capture_keeps_what_its_name_says(tmp_path):
-    (row,) = results(tmp_path, [nccl(30, 1, name="ReduceScatter_Sum_f32_RING_LL")])
-    assert (row["collective"], row["size_bytes"], row["arguments"]) == ("reduce_scatter", None, None)
-
-
-def test_waiting_is_bookkeeping_not_communication(tmp_path):
-    events = [comms(0, "wait", 0), launch(5, 1), nccl(30, 1)]
-    assert results(tmp_path, events)[0]["arguments"] is None
-
-
-def test_uneven_splits_are_told(tmp_path):
-    uneven = arguments("all_to_allv", 100, **{"In split size": "[75, 25]", "Out split size": "[50, 50]"})
-    even = arguments("all_to_allv", 100, **{"In split size": "[50, 50]"})
-    found = results(tmp_path, [nccl(10, 1, name="SendRecv", **uneven), nccl(20, 2, name="SendRecv", **even)])
-    assert [row["is_uneven"] for row in found] == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("text", "configured", "expected"),
-    [
-        ("[0, 1, 2, ..., 5]", [0, 1, 2, 3, 4, 5], "0,1,2,3,4,5"),
-        ("[0, 1, 2, ..., 5]", [], "0,1,2,...,5"),
-        ("[]", [0, 1], "0,1"),
-        ("[0, 1]", [0, 1, 2], "0,1"),
-    ],
-)
-def test_ranks_that_an_argument_leaves_out_are_those_of_the_group(tmp_path, text, configured, expected):
-    groups = [{"pg_name": "0", "pg_desc": "default_pg", "ranks": configured}, {"pg_name": "1", "ranks": [7]}]
-    info = {"rank": 0, "world_size": 6, "pg_config": groups}
-    events = [nccl(10, 1, **arguments("allreduce", 4, **{"Process Group Ranks": text}))]
-    (row,) = rows_of(tmp_path, document(events, distributedInfo=info), "calls")
-    assert row["group_ranks"] == expected
 
 
 SEND = {"Dst Rank": 1}

@@ -42,21 +42,6 @@ def test_clocks(offset, is_significant, starts, shifts, said, is_common):
     assert said in found.note
 
 
-def test_ranks_that_nothing_ties_begin_a_common_step_together():
-    ops = [("compute", 0, 10, 1), ("compute", 20, 30, 15)]
-    traces = [
-        rank_trace(
-            [(kind, *(time + ahead for time in times)) for kind, *times in ops],
-            rank=rank,
-            steps=[(ahead, ahead + 10), (ahead + 10, ahead + 30)],
-        )
-        for rank, ahead in enumerate((0, 10_005))
-    ]
-    found = common_clock(run(traces, NEEDED))
-    assert found.shifts == {0: 0, 1: 10_005}
-    assert "the start of step 0" in found.note
-
-
 def test_a_clock_that_is_off_is_corrected_on_the_page_as_in_the_export():
     """Three milliseconds, which collectives tell to the uncertainty: every moment of the rank is moved by them."""
     _, results = analysed(scenarios.ddp(2, steps=3), *NEEDED, how=Capture(offset_ns={1: 3_000_000}))

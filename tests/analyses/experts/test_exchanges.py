@@ -3,13 +3,11 @@
 import pandas as pd
 import pytest
 
-from tests import once
 from tests.samples import sample
 from traceanalyzer.analyses import experts, run
 from traceanalyzer.analyses.communication.groups import Groups
-from traceanalyzer.analyses.experts import COMBINE, DISPATCH, EXCHANGE
+from traceanalyzer.analyses.experts import COMBINE, DISPATCH
 from traceanalyzer.findings.communication.experts import uneven_experts
-from traceanalyzer.kinds import CUT_LIST
 
 CALL = {"call": 0, "step": 0, "collective": "all_to_all", "group": "0", "group_ranks": "0,1", "dtype": "BFloat16",
         "in_elements": 800, "out_elements": 1_000, "in_split": "6,2", "out_split": "6,4",
@@ -39,35 +37,7 @@ def test_bytes_by_split_sizes(row, sends, receives):
     assert (own["sends"].tolist(), own["receives"].tolist()) == ([sends], [receives])
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"in_split": None, "out_split": None}, {"collective": "all_reduce"}, {"in_split": f"6,{CUT_LIST},2"},
-        {"in_split": "null,2"},
-        {"dtype": None}, {"group_ranks": f"0,{CUT_LIST},7"}, {"group_ranks": None}, {"in_split": "6,1,1"},
-        IN_BYTES | {"size_bytes": pd.NA},
-    ],
-)  # fmt: skip
-def test_what_is_not_known_has_no_bytes(row):
-    assert experts.of_calls(None, calls(row)).empty
-
-
 THERE, BACK = {"in_split": "6,2", "out_split": "6,4"}, {"in_split": "6,4", "out_split": "6,2"}
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ([THERE, BACK, THERE, BACK], [DISPATCH, COMBINE] * 2),
-        ([THERE, THERE, BACK], [EXCHANGE, DISPATCH, COMBINE]),
-        ([THERE, BACK, {"in_split": "1,7", "out_split": "1,3"}], [DISPATCH, COMBINE, EXCHANGE]),
-        # The capture begins with a combine; each step begins with a dispatch.
-        ([BACK | {"step": pd.NA}, THERE, BACK], [EXCHANGE, DISPATCH, COMBINE]),
-        ([THERE, BACK | {"step": 1}], [EXCHANGE, EXCHANGE]),
-    ],
-)
-def test_a_combine_takes_back_what_a_dispatch_brought(rows, expected):
-    assert experts.of_calls(None, calls(*rows))["direction"].tolist() == expected
 
 
 def row(rank, start, end, sent, received, **more):
@@ -84,9 +54,6 @@ class Table:
 
     def to_frame(self):
         return self.table
-
-
-NO_CALLS = Table(rank=[], group=[], group_ranks=[])
 
 
 def bounded(rows, offsets=(0, 0), uncertainty=30, both=None):
@@ -146,17 +113,3 @@ def test_a_capture_of_uneven_experts():
     assert not found.gain_is_bound
     first = results["exchanges"].to_frame().query("step == 1 and place == 0")
     assert first["sends"].tolist() == ["25165824,8388608", "20971520,12582912"]
-
-
-def test_other_jobs_exchange_nothing():
-    results = once.results("ddp", ["exchanges", "exchange_sends", "expert_layers"])
-    assert [len(result) for result in results.values()] == [0, 0, 0]
-
-
-def test_sends_of_a_rank_add_up():
-    own = experts.of_calls(None, calls({}, BACK | {"in_elements": 1_000, "out_elements": 800}))
-    parts = {0: experts.exchange_sends_per_rank(None, own)}
-    frame = experts.exchange_sends_across(parts, NO_CALLS).to_frame()
-    assert frame[["direction", "peer", "size_bytes"]].to_numpy().tolist() == [
-        [COMBINE, 0, 1_200], [COMBINE, 1, 800], [DISPATCH, 0, 1_200], [DISPATCH, 1, 400],
-    ]  # fmt: skip

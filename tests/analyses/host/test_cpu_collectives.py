@@ -22,37 +22,6 @@ def test_one_that_is_waited_for_at_once_and_one_beside_other_work():
     assert of(ranges, ops) == [("gloo:barrier", 20, 20, 40), ("gloo:all_reduce", 60, 75, 90)]
 
 
-def test_one_that_ends_beside_work_is_not_waited_for():
-    ops = [("c10d::allreduce_", 18, 21, MAIN), ("aten::mm", 25, 75, MAIN)]
-    assert of([("gloo:all_reduce", 20, 40, GLOO)], ops) == [("gloo:all_reduce", 20, 40, 40)]
-
-
-def test_what_another_thread_calls_holds_up_nobody():
-    assert of([("gloo:all_gather", 20, 40, GLOO)], [("c10d::allgather_", 18, 21, ASIDE)]) == []
-
-
-def test_a_monitored_barrier_is_one_and_no_messages():
-    ranges = [("gloo:recv", 21, 35, MAIN), ("gloo:send", 36, 38, MAIN), ("gloo:barrier", 60, 70, GLOO)]
-    ops = [("c10d::monitored_barrier_", 20, 40, MAIN), ("c10d::barrier", 58, 61, MAIN)]
-    assert of(ranges, ops) == [("gloo:monitored_barrier", 20, 20, 40), ("gloo:barrier", 60, 60, 70)]
-
-
-def test_one_of_tensors_on_the_gpu_ends_with_the_exchange():
-    """Its own thread copies them from and to the GPU: that is no work of the host's, which waits all the while."""
-    copies = [(21, GLOO), (80, GLOO)]
-    assert of([("gloo:all_reduce", 20, 90, GLOO)], [("aten::mm", 25, 30, MAIN)], copies) == [
-        ("gloo:all_reduce", 20, 30, 80)
-    ]
-
-
-def test_who_hands_over_a_second_one_does_not_wait_for_the_first_yet():
-    ranges = [("gloo:all_reduce", 20, 60, GLOO), ("gloo:all_reduce", 35, 90, SECOND)]
-    assert of(ranges, [("aten::mm", 25, 30, MAIN)]) == [
-        ("gloo:all_reduce", 20, 35, 60),
-        ("gloo:all_reduce", 35, 35, 90),
-    ]
-
-
 def exchanging_on_the_cpu(rank, late_ms):
     """Three steps of 20 ms: a product, gradients exchanged by another thread, which copies them back, the rest."""
     ops, calls, ranges, host_ops = [], [], [], []

@@ -49,21 +49,3 @@ def test_the_main_threads_parts_add_up_to_the_step_and_autograd_works_beside_it(
         ("unrecorded", None, 2, 21 * MS, 6 * MS, 36 * MS, 84.0),
         ("autograd", None, 2, 2 * MS, 2 * MS, 2 * MS, 8.0),
     ]
-
-
-def test_what_one_rank_alone_does_is_its_share_of_a_mean_rank():
-    alone = host_trace(ranges=[("ProfilerStep#1", 0, 10 * MS), ("metrics", 0, 6 * MS)], rank=1)
-    parts = run([rank(0, (1, 10)), alone], ASKED)["cpu_step_parts"]
-    assert ("metrics", 3 * MS, 0, 6 * MS) in cells(parts, "name", "mean_ns", "least_ns", "most_ns")
-
-
-@pytest.mark.parametrize(
-    "trace",
-    [
-        rank(0, (1, 10), ops=[("gemm", 0, 5 * MS)]),  # a GPU works: its steps are those of `steps`
-        host_trace(ranges=[("forward", 0, MS)]),  # no step is marked
-    ],
-)
-def test_there_are_no_rows_of_gpus_or_without_steps(trace):
-    made = run([trace], ASKED)
-    assert [len(made[name]) for name in ASKED] == [0, 0]

@@ -40,32 +40,6 @@ def test_what_the_host_was_doing(host, expected):
     assert (gap["cause"], gap["ended_by"], gap["length_ns"]) == ("host", "relu", 100 * US)
 
 
-def test_an_operation_that_was_launched_before_the_gap_says_nothing_of_the_host():
-    trace = host_trace(OPS, [CALLS[0], ("cudaLaunchKernel", 1 * US, 2 * US)])
-    (gap,) = run([trace], ["gaps"])["gaps"].rows()
-    assert (gap["doing"], gap["cause"]) == (None, "launch")
-
-
-@pytest.mark.parametrize(
-    ("chosen", "lengths_us"),
-    [
-        ("all", [5.0, 20.0, 30.0]),  # of 5 µs and more, not of 4.999
-        ("0", [10.0, 5.0, 5.0]),
-        ("1", [15.0, 5.0]),
-    ],
-)
-def test_gaps_of_5_us_and_more_are_rows_where_their_step_is_chosen(chosen, lengths_us):
-    times_us = [(0, 10), (15, 20), (24.999, 30), (50, 60), (90, 100)]
-    calls_us = [-9, -8, -7, 40, 70]
-    ops = [("gemm", round(start * US), round(end * US), number) for number, (start, end) in enumerate(times_us, 1)]
-    calls = [("cudaLaunchKernel", start * US, start * US + 500) for start in calls_us]
-    steps = [
-        (f"ProfilerStep#{step}", begin * US, end * US) for step, begin, end in [(0, -10, 35), (1, 35, 65), (2, 65, 99)]
-    ]
-    trace = host_trace(ops, calls, ranges=steps, wanted=chosen)
-    assert (run([trace], ["gaps"])["gaps"].to_frame()["length_ns"] / US).tolist() == lengths_us
-
-
 def test_rank_0_of_ddp_idles_because_its_host_is_late():
     trace = sample("ddp").ranks[0]
     results = run([trace], ["idle", "gaps"])

@@ -2,11 +2,9 @@
 
 import pytest
 
-import traceanalyzer as ta
-from tests.builders import document, host, kernel, write
+from tests.builders import host
 from tests.host_builders import host_trace
 from traceanalyzer.analyses.host import cpu_time
-from traceanalyzer.analyses.host.activity import thread_roles
 from traceanalyzer.analyses.host.cpu_time import HostWork
 
 STEPS = [("ProfilerStep#0", 0, 100), ("ProfilerStep#1", 100, 200), ("ProfilerStep#2", 200, 300)]
@@ -47,46 +45,12 @@ def test_top_of_the_stack_by_complete_step(events, ranges, expected):
     assert found == expected
 
 
-def test_launches_tell_the_cpu_s_own_work_from_what_feeds_the_gpu():
-    ranges = [("forward", 0, 9), ("Optimizer.step", 20, 80), ("forward", 100, 109)]
-    assert rows(work(ranges=ranges), "name", "launches") == [["Optimizer.step", 0], ["forward", 2]]
-
-
 def test_without_gpu_work_all_steps_count_and_idle_is_not_known():
     trace = work(ranges=[("forward", 20, 50), ("forward", 220, 250)], ops=(), calls=())
     assert rows(trace, "name", "calls", "host_per_step_ns", "idle_per_step_ns") == [["forward", 2, 20, None]]
-
-
-def test_without_steps_the_whole_capture_counts():
-    trace = work(ranges=[("forward", 20, 50)], steps=())
-    assert rows(trace, "host_ns", "steps", "host_per_step_ns") == [[30, None, None]]
-
-
-def test_threads_by_what_they_run():
-    node = "autograd::engine::evaluate_function: MulBackward0"
-    trace = work(
-        [(node, 5, 6, 2), ("aten::add", 5, 6, 3)],
-        [("gloo:all_reduce", 5, 6, 4), ("enumerate(DataLoader)#_Multi.__next__", 5, 6, 5), ("forward", 7, 8, 1)],
-    )
-    assert thread_roles(trace) == {1: "main", 2: "autograd", 3: "other", 4: "collectives", 5: "data loader"}
 
 
 def gloo(start, sizes, **more):
     """As PyTorch 2.11 annotates gloo's collectives: each input a tensor."""
     said = {"Input Dims": sizes, "Input type": ["float"] * len(sizes), "Input Strides": [[1]] * len(sizes)} | more
     return host(start, 5, name="gloo:all_reduce", cat="user_annotation", thread=9, **said)
-
-
-@pytest.mark.parametrize(
-    ("annotations", "input_bytes"),
-    [
-        ([gloo(10, [[1000]]), gloo(20, [[10, 2], [3]])], 4092),
-        ([gloo(10, [[1000]]), host(20, 5, name="gloo:all_reduce", cat="user_annotation", thread=9)], None),
-        ([gloo(10, [[1000]], **{"Input type": ["mystery"]})], None),
-    ],
-    ids=["of all calls", "one does not say", "of an unknown type"],
-)
-def test_bytes_of_the_cpu_s_collectives(tmp_path, annotations, input_bytes):
-    trace = ta.load([write(tmp_path / "a.json", document([*annotations, kernel(100, 5)], rank=0, world_size=1))])
-    [row] = [row for row in ta.host_work(trace).rows() if row["name"] == "gloo:all_reduce"]
-    assert row["input_bytes"] == input_bytes

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.builders import rank_trace
 from tests.host_builders import host_trace
 from tests.samples import FEW, sample
 from traceanalyzer.analyses import run
@@ -59,38 +58,6 @@ def test_causes_of_one_gap(calls, host, expected):
     assert split(calls, **host) == expected
 
 
-def test_an_operation_without_launch_has_unknown_cause():
-    assert split([], ops=[FIRST, ("gemm", 110 * US, 120 * US)]) == {"unknown": 100}
-
-
-@pytest.mark.parametrize(("length", "expected"), [(4_999, "between_kernels"), (5_000, "unknown")])
-def test_gaps_under_5_us_are_between_kernels(length, expected):
-    trace = host_trace([("gemm", 0, 10), ("gemm", 10 + length, 9_999)], [])
-    gaps = host_idle.find(trace)
-    table = host_idle.parts(trace, gaps, 0, 9_999)
-    assert {name: int(value) for name, value in table.sum().items() if value} == {f"{expected}_ns": length}
-
-
-@pytest.mark.parametrize(
-    ("ops", "idle_ns"),
-    [
-        ([("gemm", 0, 0), ("gemm", 90, 100), ("gemm", 150, 150)], 140),
-        ([("gemm", 0, 0), ("gemm", 100, 100)], 100),
-        ([("gemm", 7, 7)], 0),
-    ],
-)
-def test_operations_without_duration_bound_the_window_but_fill_nothing(ops, idle_ns):
-    (row,) = run([host_trace(ops)], ["idle"])["idle"].rows()
-    assert (row["idle_ns"], row["between_kernels_ns"]) == (idle_ns, idle_ns)
-
-
-def test_another_thread_speaks_where_the_launching_one_records_nothing():
-    """Autograd's thread launches; before its first operator the main thread was in `.item()`."""
-    calls = [("cudaLaunchKernel", 80 * US, 90 * US, 2), ("cudaStreamSynchronize", 5 * US, 60 * US, 1)]
-    host_ops = [("autograd::engine::evaluate_function: AddBackward0", 40 * US, 95 * US, 2)]
-    assert split(calls, host_ops=host_ops) == {"sync": 30, "host": 50, "launch": 20}
-
-
 @pytest.mark.parametrize(
     ("name", "copy", "memory", "expected"),
     [
@@ -107,28 +74,6 @@ def test_a_copy_that_blocks_is_a_synchronising_call_once_it_runs(name, copy, mem
     assert {key.removesuffix("_ns"): int(value) // US for key, value in table.sum().items() if value} == expected
 
 
-@pytest.mark.parametrize(
-    ("called_us", "returns_us", "since_us"),
-    [(40, 115, 40), (105, 115, 110), (40, 50, 50)],
-    ids=["its stream is busy", "its stream is idle", "it returns before the copy"],
-)
-def test_a_copy_that_waits_for_its_stream_blocks_from_its_call_on(called_us, returns_us, since_us):
-    ops = [("gemm", 0, 100 * US, 1), ("DtoH", 110 * US, 112 * US, 2, 7, "pageable")]
-    calls = [("cudaLaunchKernel", -9 * US, -5 * US), ("cudaMemcpyAsync", called_us * US, returns_us * US)]
-    rows, since = host_idle.blocking(host_trace(ops, calls))
-    assert (rows.tolist(), since.tolist()) == ([1], [since_us * US])
-
-
-def test_a_gap_is_cut_at_the_window():
-    trace = host_trace(
-        [FIRST, ("gemm", 110 * US, 120 * US, 2)], [LAUNCH_FIRST, ("cudaLaunchKernel", 90 * US, 100 * US)]
-    )
-    table = host_idle.parts(trace, host_idle.find(trace), 60 * US, 105 * US)
-    assert table.iloc[0].to_dict() == {
-        "sync_ns": 0, "data_ns": 0, "host_ns": 40 * US, "launch_ns": 5 * US, "unknown_ns": 0, "between_kernels_ns": 0
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("name", FEW)
 def test_causes_add_up_to_the_breakdowns_idle_time_on_samples(name):
     for trace in sample(name).ranks:
@@ -141,18 +86,6 @@ def test_causes_add_up_to_the_breakdowns_idle_time_on_samples(name):
         assert idle["idle_ns"][idle["step"].notna()].tolist() == known["idle_ns"].tolist()
         gaps = results["gaps"].to_frame()
         assert int(gaps["length_ns"].sum()) + int(whole["between_kernels_ns"].iloc[0]) == int(whole["idle_ns"].iloc[0])
-
-
-def test_selected_steps_only():
-    trace = rank_trace(
-        [("compute", 10, 20, 1), ("compute", 40, 60, 11), ("compute", 90, 95, 21)],
-        steps=[(0, 10), (10, 20), (20, 30)], wanted="1",
-    )  # fmt: skip
-    idle = run([trace], ["idle"])["idle"].to_frame()
-    assert idle[["step", "window_ns", "idle_ns"]].astype("object").where(idle["step"].notna(), None).to_numpy().tolist() == [
-        [None, None, None], [1, 40, 20]
-    ]  # fmt: skip
-    assert idle["idle_ns"].tolist() == [20, 20]
 
 
 def test_data_that_the_program_of_jax_waits_for_is_its_gpus_reason():

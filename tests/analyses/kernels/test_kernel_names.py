@@ -2,11 +2,8 @@
 
 import pytest
 
-from traceanalyzer.analyses.kernels.kernel_names import category, fusion, uses_tensor_cores
+from traceanalyzer.analyses.kernels.kernel_names import category
 
-SGEMM = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(cutlass_80_simt_sgemm_256x128_8x4_nn_align1::Params)"
-FFMA = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x128x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas"
-TF32 = "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x8_kernel"
 NVJET = "nvjet_sm90_tst_192x128_64x5_1x2_h_bz_coopB_NNT"
 COPY = (
     "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)"
@@ -63,56 +60,3 @@ CK_CONV = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weigh
 )
 def test_category(kernel, kind, operator, expected):
     assert category(kernel, kind, operator) == expected
-
-
-@pytest.mark.parametrize(
-    ("kernel", "expected"),
-    [
-        (NVJET, True),
-        (TF32, True),
-        (SDPA, True),
-        ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", True),
-        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_32x6_nn_align8>", True),
-        ("turing_fp16_s1688gemm_fp16_128x64_ldg8_f2f_tn", True),
-        ("flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>", True),
-        (SGEMM, False),
-        (FFMA, False),
-        ("ampere_sgemm_128x64_nn", False),
-        ("volta_sgemm_64x64_nt", False),
-        ("turing_sgemm_64x32_sliced1x4_nn", False),
-        ("volta_scudnn_128x64_relu_small_nn_v1", False),
-        ("volta_fp16_s884cudnn_fp16_256x128_ldg8_relu_f2f_exp_small_nhwc_tn_v1", True),
-        ("gemv2T_kernel_val<int, int, float, float>", False),
-        ("fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention)", None),
-        ("triton_tem_fused_mm_3", None),
-    ],
-)
-def test_tensor_cores(kernel, expected):
-    assert uses_tensor_cores(kernel) is expected
-
-
-@pytest.mark.parametrize(
-    ("kernel", "kind", "operators"),
-    [
-        ("triton_poi_fused_gelu_gelu_backward_view_5", "pointwise", ("gelu", "gelu_backward", "view")),
-        ("triton_poi_fused__to_copy_add_0", "pointwise", ("_to_copy", "add")),
-        (
-            "triton_red_fused__unsafe_view_add_clone_permute_select_backward_sum_view_11",
-            "reduction",
-            ("_unsafe_view", "add", "clone", "permute", "select_backward", "sum", "view"),
-        ),
-        (
-            "triton_per_fused_native_layer_norm_native_layer_norm_backward_1",
-            "persistent reduction",
-            ("native_layer_norm", "native_layer_norm_backward"),
-        ),
-        ("triton_tem_fused_addmm_3", "template", ("addmm",)),
-    ],
-)
-def test_fusion(kernel, kind, operators):
-    assert fusion(kernel) == (kind, operators)
-
-
-@pytest.mark.parametrize("kernel", [NVJET, "triton_my_own_kernel", "my_triton_poi_fused_add_0"])
-def test_other_kernels_are_no_fusion(kernel):
-    assert fusion(kernel) is None

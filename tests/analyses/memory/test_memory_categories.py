@@ -56,34 +56,6 @@ def test_a_block_is_what_its_phases_say(tmp_path, given, taken, category):
     assert [row["category"] for row in rows] == list(CATEGORIES)
 
 
-def test_what_collectives_allocate_is_communication(tmp_path):
-    traces = trace_of(tmp_path, (7, 400, 15), (7, -400, 35), ranges=[("c10d::_allgather_base_", 14, 3)])
-    rows = {row["category"]: row["peak_bytes"] for row in ta.memory_categories(traces).rows()}
-    assert (rows["communication"], rows["unknown"]) == (400, 1000)
-
-
-def test_an_address_is_used_again(tmp_path):
-    changes = [(7, 400, 15), (7, -400, 35), (7, 300, 36), (7, -300, 38)]
-    most = {row["category"]: row["most_bytes"] for row in ta.memory_categories(trace_of(tmp_path, *changes)).rows()}
-    assert (most["activations"], most["temporaries"]) == (400, 300)
-
-
-def test_the_lane_adds_up_and_holds_the_peak(tmp_path):
-    changes = [(number, 10, 10 + number / 100) for number in range(1, 900)]
-    frame = ta.memory_levels(trace_of(tmp_path, *changes), memory_points=50).to_frame()
-    parts = [name for name in frame if name.endswith("_bytes") and name != "allocated_bytes"]
-    assert (frame[parts].sum(axis=1) == frame["allocated_bytes"]).all()
-    assert len(frame) <= 100
-    assert frame.loc[frame["is_peak"].astype(bool), "allocated_bytes"].tolist() == [1000 + 8990]
-
-
-def test_without_addresses_nothing_is_said(tmp_path):
-    args = {"Total Allocated": 5, "Total Reserved": 9, "Device Id": 0, "Device Type": 1}
-    events = [{"ph": "i", "name": "[memory]", "ts": 1, "tid": 1, "args": args}]
-    write(tmp_path / "rank0.json", document([kernel(0, 5), *events], rank=0, world_size=1))
-    assert not ta.memory_categories(ta.load(tmp_path)).rows()
-
-
 def test_a_recorded_run_adds_up_to_its_peak():
     from tests.samples import RUNNERS
 

@@ -4,7 +4,6 @@ import pytest
 
 import traceanalyzer as ta
 from tests.samples import RUNNERS, of_each_kind
-from traceanalyzer.errors import UsageError
 from traceanalyzer.job import run_info
 from traceanalyzer.job.model_state import Model, completed, entries, needs
 
@@ -29,25 +28,6 @@ def test_state(strategy, precision, parameters, gradients, optimizer):
     )
 
 
-def test_tensor_and_pipeline_parallelism_share_all_of_it():
-    whole, part = (needs(Model(params=8 << 30, tp=tp, pp=pp)) for tp, pp in ((1, 1), (4, 2)))
-    assert part.state_bytes * 8 == whole.state_bytes
-
-
-def test_activations_as_the_paper_counts_them():
-    # GPT-3 175B: s 2048, h 12288, 96 layers, t 8: s·b·h·(10 + 24/t) bytes a layer with fused attention.
-    shape = {"layers": 96, "d_model": 12288, "seq": 2048, "batch": 1, "tp": 8, "precision": "mixed"}
-    found = needs(Model(params=175_000_000_000, **shape))
-    assert found.activation_bytes == 96 * 2048 * 12288 * 13
-    less = needs(Model(params=175_000_000_000, checkpoint=True, **shape))
-    assert less.activation_bytes == 96 * 2048 * 12288 * 2 + 2048 * 12288 * 13
-
-
-def test_without_a_shape_the_total_is_not_known():
-    found = needs(Model(params=10**9))
-    assert (found.activation_bytes, found.total_bytes) == (None, None)
-
-
 @pytest.mark.parametrize("name", of_each_kind(["pytorch_ddp", "zero3", "pp_1f1b"]))
 def test_estimates_of_recorded_runs_are_near(name):
     folder = RUNNERS / name
@@ -69,19 +49,3 @@ def test_the_least_that_fits():
     (least,) = frame[frame["is_enough"]].to_dict("records")
     assert fits[least["strategy"], least["checkpointing"]] == "yes"
     assert "16 bits" in least["assumptions"]
-
-
-def test_nothing_is_expected_of_an_unknown_model():
-    assert not ta.memory_fit(ta.load(RUNNERS / "pytorch_ddp")).rows()
-
-
-@pytest.mark.parametrize("text", ["params", "params=", "width=7", "params=x", "params=0", "precision=fp8", "layers=-1"])
-def test_what_is_not_understood_is_said(text):
-    with pytest.raises(UsageError, match="--model"):
-        completed(None, entries(text))
-
-
-def test_the_number_of_parameters_is_needed():
-    with pytest.raises(UsageError, match="params=7e9"):
-        completed(None, entries("layers=3"))
-    assert completed(Model(params=5), entries("layers=3")) == Model(params=5, layers=3)

@@ -3,69 +3,7 @@
 import pytest
 
 from tests import once
-from tests.host_builders import host_trace
 from tests.samples import OF_EACH_KIND
-from traceanalyzer.analyses import run
-from traceanalyzer.analyses.phases.phases import NAMES, op_phases
-
-CALL = ("cudaLaunchKernel", 10, 11, 1)
-AUTOGRAD = "autograd::engine::evaluate_function: MmBackward0"
-
-CASES = {
-    "a range on the launching thread": ({"ranges": [("forward", 0, 20)]}, "forward"),
-    "the innermost range": ({"ranges": [("forward", 0, 20), ("data", 5, 15)]}, "data"),
-    "a range that has ended": ({"ranges": [("forward", 0, 10)]}, "unattributed"),
-    "another thread's range": ({"ranges": [("backward", 0, 20, 2)]}, "backward"),
-    "this thread's range before another's": ({"ranges": [("forward", 0, 20, 1), ("backward", 5, 20, 2)]}, "forward"),
-    "an autograd node": ({"host_ops": [(AUTOGRAD, 0, 20, 1)]}, "backward"),
-    "an autograd node of another thread": ({"host_ops": [(AUTOGRAD, 0, 20, 2)]}, "unattributed"),
-    "recomputation: a forward range inside a node": (
-        {"host_ops": [(AUTOGRAD, 0, 20, 1)], "ranges": [("forward", 5, 15)]}, "backward"),
-    "an optimizer that steps inside a node": (
-        {"host_ops": [(AUTOGRAD, 0, 20, 1)], "ranges": [("Optimizer.step#SGD.step", 5, 15)]}, "optimizer"),
-    "an operator whose node autograd runs": (
-        {"host_ops": [("aten::mm", 5, 15, 1, 42, 0), ("MmBackward0", 30, 40, 2, 42, 1)]}, "forward"),
-    "an operator that only notes the next node's number": (
-        {"host_ops": [("aten::div_", 5, 15, 1, 42, 0), ("aten::mm", 16, 18, 1, 42, 0), ("MmBackward0", 30, 40, 2, 42, 1)]},
-        "unattributed"),
-    "a plain collective makes no node": (
-        {"host_ops": [("c10d::allreduce_", 5, 15, 1, 42, 0), ("MmBackward0", 30, 40, 2, 42, 1)]}, "unattributed"),
-    "an operator whose node is never run": ({"host_ops": [("aten::mm", 5, 15, 1, 42, 0)]}, "unattributed"),
-    "nothing": ({}, "unattributed"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("host", "phase"), CASES.values(), ids=CASES)
-def test_phase_of_an_operation(host, phase):
-    trace = host_trace([("gemm", 20, 30, 1)], [CALL], **host)
-    assert NAMES[op_phases(trace)[0]] == phase
-
-
-def test_an_operation_without_launch_is_unattributed():
-    trace = host_trace([("gemm", 12, 30)], [CALL], ranges=[("forward", 0, 40)])
-    assert NAMES[op_phases(trace)[0]] == "unattributed"
-
-
-def test_overlapping_phases_are_attributed_once():
-    """Backward's all-reduce hides under the optimizer's kernel, which counts; idle belongs to what ends it."""
-    ops = [
-        ("gemm", 10, 30, 1),
-        ("nccl", 20, 60, 2, 17),
-        ("gemm", 40, 50, 3),
-        ("gemm", 45, 55, 4, 8),
-        ("HtoD", 70, 80, 5),
-    ]
-    calls = [("cudaLaunchKernel", number, number + 1) for number in range(1, 6)]
-    ranges = [("forward", 0, 2), ("backward", 2, 3), ("optimizer", 3, 4), ("forward", 4, 5), ("data", 5, 6)]
-    rows = run([host_trace(ops, calls, ranges=ranges)], ["phases"])["phases"].to_frame()
-    parts = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]
-    assert dict(zip(rows["phase"], rows[parts].to_numpy().tolist(), strict=True)) == {
-        "forward": [20 + 5, 0, 0, 0],  # 10..30, and 50..55 that the optimizer's kernel leaves
-        "backward": [0, 10 + 5, 0, 0],  # 30..40 and 55..60
-        "optimizer": [10, 0, 0, 0],
-        "data": [0, 0, 10, 10],
-    }
-    assert rows["total_ns"].sum() == 70
 
 
 @pytest.mark.parametrize("name", OF_EACH_KIND)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.simulator import Capture
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import host_pauses
@@ -36,47 +35,3 @@ def test_a_host_that_others_wait_for_on_the_cpu_gains_what_a_run_without_it_show
     other = gain_of(late, Change("host", "peers", frozenset({3})))
     assert other is not None
     assert other.gain_ns < 0.01 * other.before_ns
-
-
-def test_only_hosts_of_one_group_meet():
-    late = _replay(groups=2)
-    assert late.engine is not None
-    met = {rank: set(nodes.piece.meetings["instance"]) for rank, nodes in late.engine.job.nodes.items()}
-    assert met[0] == met[1] != met[2] == met[3]
-    assert not met[0] & met[2]
-
-
-def test_of_messages_nobody_knows_the_partner():
-    late = _replay(name="recv")
-    assert late.engine is not None
-    met = [number for nodes in late.engine.job.nodes.values() for number in nodes.piece.meetings["instance"]]
-    assert len(set(met)) == len(met)
-
-
-def test_hosts_that_wait_for_one_without_a_file_wait_as_long_as_recorded():
-    late = _replay(groups=2, how=Capture(missing=(1,)))
-    gain = gain_of(late, Change("host", 0.0))
-    assert gain is not None
-    assert gain.is_lower_bound
-    assert gain.after_ns > 6_000_000
-    shorter = gain_of(late, Change("host", 0.0), Change("collective", 0.0, name="gloo:barrier"))
-    assert shorter is not None
-    assert shorter.after_ns < 3_000_000
-
-
-def test_without_waits_nobody_meets():
-    late = _replay()
-    assert late.engine is not None
-    changes = (Change("waits", 0.0),)
-    times = late.engine.job.replay(late.engine.lengths(*changes))[:, 0]
-    windows = late.engine.windows
-    of_end = windows.table["rank"].to_numpy()[windows.window_of_end]
-    quick, slow = (times[windows.ends[of_end == rank]].max() for rank in (0, 1))
-    assert slow - quick > 10_000_000
-
-
-def test_episodes_name_who_comes_last_and_where_the_others_wait():
-    job = host_pauses.meeting_hosts(4, 4, LATE)
-    (row,) = analysed(job, "episodes")[1]["episodes"].rows()
-    assert (row["ranks"], row["cause"], row["collective"]) == ("1", "host", "gloo:barrier")
-    assert "log_metrics" in row["name"]

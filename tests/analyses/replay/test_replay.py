@@ -7,19 +7,12 @@ import numpy as np
 import pytest
 
 from tests import once
-from tests.builders import rank_trace
 from tests.conftest import sampled
-from tests.host_builders import host_trace
-from tests.samples import RUNS, sample
+from tests.samples import RUNS
 from tests.simulator import run, scenarios
 from tests.simulator.analysed import analysed
-from traceanalyzer.analyses import run as analyse
 from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import gain_of
-from traceanalyzer.files import unnamed
-from traceanalyzer.model import aside
-from traceanalyzer.selection import with_steps
 
 RANK_1 = frozenset({1})
 MS = 1_000_000
@@ -52,32 +45,6 @@ def test_a_replay_without_a_change_gives_back_the_recording(run_name):
     replay = once.results(run_name)["replay"]
     assert set(deviations(replay.engine.job)) == {0}
     assert replay.to_frame()["error_pct"].abs().max() < 3
-
-
-def test_a_graph_that_lies_in_files_and_let_go_of_lengths_answers_the_same(tmp_path, monkeypatch):
-    replay = once.results("ddp")["replay"]
-    changes = [(Change("host", 0.0),), (Change("compute", 0.5, RANK_1),), (Change("waits"),)]
-    expected = replay.engine.gains(changes)
-    monkeypatch.setattr(unnamed, "LARGE_BYTES", 0)
-    monkeypatch.setattr(unnamed, "_is_on_disk", lambda _: True)
-    monkeypatch.setattr(aside, "_LARGE_ARRAY_BYTES", 0)
-    with unnamed.laid_in(tmp_path):
-        engine = Engine(aside.arrays_aside(replay.engine.job), replay.engine.windows)
-        assert not engine.job.source.flags.writeable
-        assert engine.gains(changes) == expected
-        engine.let_go()
-        assert not engine._known
-        assert not engine.peers._hosts
-        engine.mean_steps.clear()
-        assert engine.gains(changes) == expected
-
-
-def test_chosen_steps_of_which_none_is_complete_are_replayed_alone():
-    """Three steps of ddp, 201 ms in all; the last one is open, and lasts 65 ms."""
-    traces = [with_steps(trace, "4") for trace in sample("ddp").ranks]
-    recorded = analyse(traces, ["replay"])["replay"].table["recorded_ns"]
-    windows = [trace.gpu_ops[trace.op_step == 2] for trace in traces]
-    assert recorded.tolist() == [int(ops["end_ns"].max() - ops["start_ns"].min()) for ops in windows]
 
 
 CHANGES = {
@@ -182,15 +149,6 @@ def test_a_change_gives_what_the_job_does_without_it(case, by):
     assert gain.gain_ns == pytest.approx(before - after, rel=0.05)
 
 
-@pytest.mark.parametrize(("case", "by"), [pytest.param(*UNTOLD[0], marks=pytest.mark.thorough), UNTOLD[1]])
-def test_where_partners_are_not_known_a_gain_is_a_bound(case, by):
-    slow, _, change = CHANGES[case]
-    _, results = analysed(quiet(slow), "replay", by=by)
-    gain = gain_of(results["replay"], change)
-    assert gain.is_bound
-    assert gain.unmatched_ns > gain.error_ns
-
-
 def test_the_table_of_every_report_says_what_each_change_gains():
     _, results = analysed(scenarios.ddp(3, slow_compute_ns={2: 500_000}), "what_ifs")
     table = results["what_ifs"].to_frame()
@@ -199,55 +157,6 @@ def test_the_table_of_every_report_says_what_each_change_gains():
     floors = table[(table["change"] == "rank as its peers") & (table["rank"] != 2)]
     assert (floors["gain_pct"] < 1).all(), "what the others need is a floor"
     assert not table["is_bound"].any()
-
-
-@pytest.mark.parametrize("launch", [(), (0,)], ids=["no host", "host"])
-def test_where_a_rank_lacks_its_host_every_gain_of_the_table_is_a_bound(launch):
-    """Whether that host could launch a shorter step in time is not known."""
-    ranks = [rank_trace([("compute", 5, 1_000_005, *own)], rank=rank) for rank, own in enumerate([(0,), launch])]
-    table = analyse(ranks, ["what_ifs"])["what_ifs"].to_frame()
-    assert len(table)
-    assert (table["is_bound"] == (not launch)).all()
-
-
-@pytest.mark.parametrize("returns_ns", [2_020_000, 2_000_000, 1_980_000], ids=["after", "with", "before"])
-def test_the_host_was_blocked_by_its_copy_from_pageable_memory(returns_ns):
-    """Its call returns about when the copy ends, a moment before too: without the copy the host goes on at once."""
-    ops = [
-        ("gemm", 20_000, 40_000, 1),
-        ("HtoD", 100_000, 2_000_000, 2, 7, "pageable"),
-        ("gemm", 2_200_000, 3_200_000, 3),
-    ]
-    calls = [
-        ("cudaLaunchKernel", 0, 10_000),
-        ("cudaMemcpyAsync", 50_000, returns_ns),
-        ("cudaLaunchKernel", 2_100_000, 2_110_000),
-    ]
-    trace = host_trace(ops, calls)
-    replay = analyse([trace], ["replay"])["replay"]
-    assert gain_of(replay, Change("copy", 0.0)).gain_ns == pytest.approx(1_900_000, abs=130_000)
-
-
-@pytest.mark.parametrize(
-    ("call", "copies"),
-    [
-        # The event stands before the second product, which is launched by then and ends later.
-        (("cudaEventSynchronize", 40_000, 1_030_000), []),
-        # The copy ends at 2.1 ms; then the host moves its bytes.
-        (("cudaMemcpyAsync", 40_000, 2_700_000), [("DtoH", 2_020_000, 2_100_000, 3, 7, "pageable")]),
-    ],
-    ids=["an event recorded long before", "its own copy and work after it"],
-)
-def test_what_a_blocking_call_waited_for_leaves_nothing_unexplained(call, copies):
-    ops = [("gemm", 20_000, 1_020_000, 1), ("gemm", 1_020_000, 2_020_000, 2), *copies]
-    launches = [("cudaLaunchKernel", 0, 10_000), ("cudaLaunchKernel", 20_000, 30_000)]
-    later = ("cudaLaunchKernel", 5_990_000, 5_995_000)
-    trace = host_trace([*ops, ("gemm", 6_000_000, 7_000_000, 4, 9)], [*launches, call, later])
-    replay = analyse([trace], ["replay"])["replay"]
-    assert replay.engine.error_ns == 0
-    # Without the GPU's work the call returns about when it was made, but for its own work after the copy.
-    gain = gain_of(replay, Change("compute", 0.0))
-    assert gain.gain_ns == pytest.approx(1_000_000 + (2_000_000 if copies else 980_000), abs=60_000)
 
 
 @pytest.mark.parametrize(
@@ -262,18 +171,3 @@ def test_without_waits_a_job_is_as_fast_as_its_slowest_rank_alone(job, gain_ms):
     _, results = analysed(quiet(job), "replay")
     gain = gain_of(results["replay"], Change("waits"))
     assert gain.gain_ns / MS == pytest.approx(gain_ms, abs=0.25)
-
-
-def test_stages_are_evened_out_as_wholes():
-    """Blocks can be moved between stages: each gets the mean of all stages' work, not of kernels that few share."""
-    replay = once.results("pp")["replay"]
-    peers, pieces = replay.engine.peers, {rank: nodes.piece for rank, nodes in replay.engine.job.nodes.items()}
-    own = {
-        rank: (piece.ops["kind"] != "comm").to_numpy() & (piece.ops["step"] >= 0).to_numpy()
-        for rank, piece in pieces.items()
-    }
-    work = [peers.durations(rank, None)[own[rank]].sum() for rank in pieces]
-    recorded = [piece.ops["duration_ns"].to_numpy()[own[rank]].sum() for rank, piece in pieces.items()]
-    assert work[0] == pytest.approx(work[1], rel=0.01) == pytest.approx(sum(recorded) / 2, rel=0.01)
-    assert recorded[0] < 0.8 * recorded[1]
-    assert gain_of(replay, Change("compute", "even")).gain_ns > 0

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.simulator.analysed import analysed
-from tests.simulator.jobs.torch_schedules import actions, job
+from tests.simulator.jobs.torch_schedules import job
 from traceanalyzer.analyses.replay.changes import Change, order_of, read_schedule
-from traceanalyzer.analyses.replay.schedule import Cost, Outside, SchedulePlayLengths, step_ns, with_messages
+from traceanalyzer.analyses.replay.schedule import Cost, Outside, SchedulePlayLengths, step_ns
 from traceanalyzer.analyses.replay.what_if import answer, needed
-from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.errors import UsageError
 
 NOTHING = Cost(0, 0, 0)
 
@@ -36,18 +36,6 @@ def test_even_passes_and_free_messages_give_the_known_bubbles(name, ranks, micro
     assert step_ns(order_of(name, ranks, microbatches, chunks), even(ranks, chunks)) == length
 
 
-@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_hosts_that_take_longer_than_the_gpus_set_the_pace(name):
-    lengths = even(2, 1, host=50, outside=Cost(0, 0, 7))
-    assert step_ns(order_of(name, 2, 4, 1), lengths) == 8 * 50 + 7
-
-
-def test_passes_that_wait_for_each_other_are_no_schedule():
-    order = {0: [("B", 0, 0), ("F", 0, 0)], 1: [("F", 1, 0), ("B", 1, 0)]}
-    assert with_messages(order) is None
-    assert step_ns(order, even(2, 1)) is None
-
-
 @pytest.mark.parametrize(("text", "meant"), [("1f1b", ("1f1b", None)), ("interleaved:4", ("interleaved", 4))])
 def test_schedules_are_read(text, meant):
     assert read_schedule(text) == meant
@@ -57,22 +45,6 @@ def test_schedules_are_read(text, meant):
 def test_what_is_no_schedule_is_refused(text):
     with pytest.raises(UsageError, match="schedule"):
         Change("schedule", text)
-
-
-def test_interleaving_takes_whole_groups_of_microbatches():
-    with pytest.raises(UsageError, match="multiple"):
-        order_of("interleaved", 4, 6, 2)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"), [("ScheduleInterleaved1F1B", "interleaved"), ("ScheduleInterleavedZeroBubble", "zero-bubble")]
-)
-def test_the_orders_are_pytorchs(kind, name):
-    pytest.importorskip("torch")
-    for ranks, microbatches, chunks in ((4, 8, 2), (3, 6, 2), (2, 4, 3)):
-        own = order_of(name, ranks, microbatches, chunks)
-        said = {rank: [f"{stage}{what}{number}" for what, stage, number in passes] for rank, passes in own.items()}
-        assert said == actions(kind, ranks, chunks, microbatches)
 
 
 LENGTHS = {"F": 1_000_000, "B": 2_000_000, "I": 1_000_000, "W": 1_000_000}
@@ -97,23 +69,3 @@ def test_one_schedule_is_forecast_from_another(recorded, before, after):
     assert needed(asked) == ("replay", "pipeline", "pipeline_schedule")
     said = f"asked:    {NAMES[after]}, 4 ranks, 2 stages a rank, 8 microbatches"
     assert any(line.strip().startswith(said) for line in found.lines())
-
-
-def test_other_changes_are_made_with_it(recorded):
-    results = recorded["ScheduleInterleaved1F1B"]
-    once, twice = (
-        answer(results, [Change("schedule", "interleaved"), *more]).gain.after_ns
-        for more in ([], [Change("compute", 0.5)])
-    )
-    assert twice == pytest.approx(once / 2, rel=0.1)
-
-
-def test_what_it_cannot_be_asked_of(recorded):
-    results = recorded["ScheduleInterleaved1F1B"]
-    with pytest.raises(UsageError, match="one at a time"):
-        answer(results, [Change("schedule", "1f1b"), Change("schedule", "gpipe")])
-    with pytest.raises(UsageError, match="played"):
-        results["replay"].engine.gains([(Change("schedule", "1f1b"),)])
-    empty = results["pipeline"].without_rows()
-    with pytest.raises(InputError, match="no ranks"):
-        answer({**results, "pipeline": empty}, [Change("schedule", "1f1b")])

@@ -1,36 +1,9 @@
 """Repeated blocks: found by range or by kernel sequence, measured, bounded."""
 
-import numpy as np
 import pytest
 
 from tests.analyses.streams.test_streams import case, frame
 from tests.host_builders import host_trace
-from traceanalyzer.analyses.streams.blocks import repetitions
-
-
-@pytest.mark.parametrize(
-    ("text", "starts", "period"),
-    [
-        ("xabcabcabcabcy", [1, 4, 7, 10], 3),
-        ("abababab", [0, 2, 4, 6], 2),
-        ("aaaa", [0, 1, 2, 3], 1),
-        ("abcabcabc", [], 0),  # three only
-        ("abcdefgh", [], 0),
-        ("", [], 0),
-        # Two rows of the same block, in different rotation: forward of two steps.
-        ("abcabcabcabcxyzbcabcabcabca", [0, 3, 6, 9, 17, 20, 23], 3),
-    ],
-)
-def test_repetitions(text, starts, period):
-    codes = np.array([ord(letter) - ord("a") for letter in text], dtype=np.int64)
-    found, length = repetitions(codes, np.ones(len(codes), dtype=np.int64), 4)
-    assert (found.tolist(), length) == (starts, period)
-
-
-def test_the_sequence_that_covers_most_time_is_taken():
-    codes = np.array([0, 0, 0, 0, 0, 0, 1, 2, 1, 2, 1, 2, 1, 2], dtype=np.int64)
-    weights = np.where(codes == 0, 1, 100)
-    assert repetitions(codes, weights, 4)[1] == 2
 
 
 def block(start, *, copies):
@@ -62,14 +35,6 @@ def test_what_bounds_a_block(copies, pitch, bound, exposed, is_named):
     assert rows.loc[:3, parts].drop_duplicates().to_numpy().tolist() == [[pitch, 60, 20, 20, 200, exposed]]
     assert rows["bound"].dropna().tolist() == [bound] * 4
     assert rows["pitch_ns"].isna().tolist() == [False] * 4 + [True]
-
-
-def test_uploads_that_run_ahead_belong_to_the_block_that_needs_them():
-    """All uploads are launched first; the k-th still is block k's."""
-    calls = [("cudaMemcpyAsync", number, number + 1) for number in range(8)]
-    ops = [("HtoD", 10 * number, 10 * number + 1 + number, number + 1, 8) for number in range(4)]
-    ops += [("gemm", 100 + 50 * number, 140 + 50 * number, number + 5) for number in range(4)]
-    assert frame([host_trace(ops, calls)], "blocks")["upload_ns"].tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,13 @@
 """Steps that do not follow each other: every figure is that of the one step and that of the other, together."""
 
-from dataclasses import replace
 from functools import cache
 
 import pandas as pd
 import pytest
 
 import traceanalyzer as ta
-from tests.samples import SAMPLES, sample
+from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.blame import stragglers
-from traceanalyzer.diff import lanes
 
 SUMS = {
     "breakdown": (["rank"], ["window_ns", "compute_ns", "comm_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]),
@@ -59,34 +56,3 @@ def test_the_step_between_is_in_no_figure():
     assert row["window_ns"] == 128_853_481
     calls = results["nccl"].to_frame()
     assert calls.loc[calls["rank"] == 0, "total_ns"].sum() == row["comm_ns"]
-
-
-@pytest.mark.parametrize("analysis", ["gaps", "gpu_gaps"])
-def test_no_gap_lies_between_the_steps(analysis):
-    frame = analysed("ddp", "2,4")[analysis].to_frame()
-    steps = sample("ddp").ranks[0].steps
-    starts = frame.loc[frame["rank"] == 0, "start_ns"]
-    held = [int(((starts >= row.start_ns) & (starts < row.end_ns)).sum()) for row in steps.itertuples()]
-    assert held[0] > 0
-    assert held[1] == 0
-    assert held[2] > 0
-    assert sum(held) == len(starts)
-
-
-@pytest.mark.parametrize("name", ["stragglers", "lanes"])
-def test_windows_of_steps_apart_hold_nothing_between(name):
-    """No complete step is shared here: what is looked at is two stretches."""
-    results = analysed("ddp", "2,4")
-    own = results["steps"].table
-    alone = replace(results["steps"], table=own.assign(is_complete=False))
-    if name == "lanes":
-        drawn = lanes.of_results(results | {"steps": alone}, ())
-        held = own[own["step"] == 2].set_index("rank")["window_ns"]
-        assert drawn.groupby("rank")["window_ns"].first().to_dict() == held.to_dict()
-        assert set(drawn["step"]) == {2}
-        assert (drawn["end_ns"] <= drawn["window_ns"]).all()
-        return
-    windows = stragglers._windows(alone, results["ranks"])
-    total = windows.groupby("rank")["window_ns"].sum()
-    assert total.to_dict() == results["ranks"].table.set_index("rank")["window_ns"].to_dict()
-    assert set(windows["window_start_ns"]) == set(own["start_ns"])

@@ -31,19 +31,6 @@ def test_parts_of_a_window(ops, compute_ns, exposed_comm_ns, exposed_copy_ns, id
     assert found["idle_ns"] == idle_ns
 
 
-def test_overlap_is_the_hidden_share_of_communication():
-    found = row(rank_trace([("compute", 0, 10), ("comm", 5, 25)]))
-    assert (found["comm_ns"], found["overlapped_comm_ns"], found["overlap_pct"]) == (20, 5, 25.0)
-
-
-def test_overlap_without_communication_is_absent_not_zero():
-    assert row(rank_trace([("compute", 0, 10)]))["overlap_pct"] is None
-
-
-def test_overlap_of_exposed_communication_is_zero_not_absent():
-    assert row(rank_trace([("compute", 0, 10), ("comm", 10, 20)]))["overlap_pct"] == 0.0
-
-
 def test_columns_are_those_of_summary_json():
     names = (
         "rank window_ns compute_ns fused_ns exposed_comm_ns exposed_copy_ns opaque_ns idle_ns comm_ns "

@@ -1,8 +1,5 @@
 """CUDA graphs that were recorded as one operation: what they hold is unknown, and nothing is said of it."""
 
-import base64
-import json
-import zlib
 from functools import cache
 
 import pytest
@@ -10,11 +7,7 @@ import pytest
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import find
-from traceanalyzer.gate import check_run, parse
 from traceanalyzer.model import make_trace
-from traceanalyzer.report import words
-from traceanalyzer.report.contents import Report
-from traceanalyzer.report.timeline import timeline_data
 from traceanalyzer.selection import Selection, select
 
 
@@ -62,49 +55,3 @@ def test_all_analyses_and_rules_take_them():
     for result in results.values():
         result.rows()
     assert not [finding.rule for finding in find(results) if finding.rule in ("uneven_compute", "little_overlap")]
-
-
-@pytest.mark.parametrize(
-    "text", ["exposed_comm_pct > 5", "compute_pct < 1", "exposed_comm_ns > 1 s", "overlap_pct < 0"]
-)
-def test_a_gate_on_what_is_unknown_is_not_available(text):
-    (outcome,) = check_run([parse(text)], whole(), "run")
-    assert outcome.status == "cannot be judged"
-
-
-def test_a_gate_on_idle_time_holds():
-    (outcome,) = check_run([parse("idle_pct > 5")], whole(), "run")
-    assert outcome.status == "passed"
-
-
-def test_the_verdict_does_not_say_that_all_is_well():
-    results = whole()
-    said = " ".join(words.verdict_sentences(Report("run", results), words.split(results)))
-    assert "75\u202f% of it CUDA graphs" in said.replace(" %", "\u202f%")
-    assert "computes for" not in said
-    assert "Nothing stands out" not in said
-
-
-def test_a_window_without_them_is_as_ever():
-    (row,) = run([with_graphs([OPS[0], OPS[3]])], ["headline"])["headline"].rows()
-    assert (row["compute_ns"], row["opaque_ns"], row["exposed_comm_pct"]) == (12, 0, 0.0)
-
-
-def test_a_stream_that_runs_them_is_of_no_known_kind():
-    (row,) = run([with_graphs([("graph", 0, 80, 1), ("gemm", 80, 100, 2)])], ["streams"])["streams"].rows()
-    assert (row["busy_ns"], row["unknown_ns"], row["compute_ns"], row["role"]) == (100, 80, None, "mixed")
-    (row,) = run([with_graphs([("graph", 0, 80, 1)])], ["streams"])["streams"].rows()
-    assert row["role"] == "unknown"
-
-
-def test_what_overlaps_inside_them_is_not_said():
-    trace = with_graphs([("graph", 0, 80, 1), ("gemm", 80, 100, 2), ("nccl", 70, 90, 3)])
-    assert {row["of"] for row in run([trace], ["stream_pairs"])["stream_pairs"].rows()} <= {"stream"}
-    plain = with_graphs([("gemm", 80, 100, 1), ("nccl", 70, 90, 2)])
-    assert "class" in {row["of"] for row in run([plain], ["stream_pairs"])["stream_pairs"].rows()}
-
-
-def test_the_timeline_has_them_in_a_lane_of_their_own():
-    data = timeline_data(whole())
-    meta = json.loads(zlib.decompress(base64.b64decode(data.meta)))
-    assert {kind for _, _, kind in meta["names"]} == {"compute", "comm", "unknown"}

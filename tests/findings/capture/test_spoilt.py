@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.asked import ASKED, said_of
+from tests.asked import ASKED
 from tests.host_builders import host_trace
 from traceanalyzer import findings
 from traceanalyzer.analyses import run
@@ -108,15 +108,3 @@ def test_of_such_a_rank_only_that_is_said(made, rule, told):
     assert [item.rule for item in found] == [rule]
     assert told in found[0].title
     assert words.verdict_sentences(Report("x", results, found), words.split(results)) == [found[0].title]
-
-
-def test_where_one_launch_is_early_times_stand():
-    ops = [("gemm", (100 * n + 10) * US, (100 * n + 115) * US, n + 1) for n in range(20)]
-    found = said_of(host_trace(ops, calls(*range(0, 2_000, 100))))
-    assert not [item for item in found if item.rule == "impossible_times"]
-
-
-def test_one_call_that_copies_a_batch_spoils_nothing():
-    copies = [("HtoD", (100 * n + 10) * US, (100 * n + 30) * US, n // 4 + 1) for n in range(20)]
-    found = findings.find(run([host_trace(copies, calls(*range(0, 500, 100)))], ASKED))
-    assert "shared_numbers" not in [item.rule for item in found]

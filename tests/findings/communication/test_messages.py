@@ -3,13 +3,8 @@
 import pytest
 
 from tests.simulator.analysed import analysed
-from tests.simulator.case import nobody
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.replicated_pipelines import edged
-from traceanalyzer.analyses.replay.changes import read_change
-from traceanalyzer.analyses.replay.replay import gain_of
-from traceanalyzer.analyses.replay.what_if import answer
-from traceanalyzer.errors import UsageError
 from traceanalyzer.findings.communication.links import low_bandwidth
 from traceanalyzer.findings.pipelines import pipeline_bubble
 
@@ -31,18 +26,3 @@ def test_slow_messages_are_one_finding_that_takes_in_the_bubble():
     bubble = ("pipelines", "pipeline", "episodes", "replay", "collectives")
     (waits,) = pipeline_bubble(**{name: results[name] for name in bubble})
     assert waits.part_of == found.about == "rate of links"
-
-
-def test_what_if_takes_all_messages_and_those_of_some_steps_as_in_others():
-    case = nobody("", "", edged, Fault("link", 8 * MS, ALL, (2,)), stages=3, microbatches=4, edges=(0, 1))
-    results = analysed(case.job(case.faults), "replay")[1]
-    usual = read_change("collective messages=usual in step 2")
-    assert str(usual) == "collective messages=usual in step 2"
-    assert gain_of(results["replay"], usual).gain_ns == pytest.approx(case.gain_ns(), rel=0.02)
-    assert answer(results, [read_change("collective messages=free")]).gain.gain_ns > 1.1 * case.gain_ns()
-    assert gain_of(results["replay"], read_change("collective messages=usual in step 1")).gain_ns < MS / 10
-
-
-def test_what_is_usual_is_that_of_other_steps():
-    with pytest.raises(UsageError, match="say in which"):
-        read_change("collective all_reduce=usual")

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests import once
 from tests.simulator import run
 from tests.simulator import workloads as usual
 from tests.simulator.analysed import analysed
@@ -25,24 +24,6 @@ def test_parameters_gathered_again_are_told_with_what_keeping_them_gains():
     assert found.title.startswith("Parameters are gathered twice: 6 all-gathers a step on each rank, 975 MB, are in")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({}, marks=pytest.mark.thorough),
-        pytest.param({"faults": _AGAIN, "gather_ns": 60_000}, marks=pytest.mark.thorough),
-        {"faults": _AGAIN, "backward_bytes": 1.01},
-    ],
-    ids=["kept", "hidden behind compute", "of other sizes"],
-)
-def test_gathers_that_are_not_made_twice_or_cost_nothing_are_not_told(options):
-    _, results = analysed(sharded.regathered(**options), *_OF_GATHERS)
-    assert gathered_again(**results) == []
-
-
-def test_a_capture_whose_gathers_are_hidden_is_told_nothing():
-    assert gathered_again(**once.results("fsdp_full", _OF_GATHERS)) == []
-
-
 def test_pieces_are_told_with_what_joining_them_gains():
     """40 pieces of 8 MB take 180 µs each; at the rate of 320 MB in 1.4 ms all of them take 1.4 ms."""
     _, results = analysed(gradients.medium(), *_OF_PIECES)
@@ -53,14 +34,6 @@ def test_pieces_are_told_with_what_joining_them_gains():
     assert found.gain_ns == pytest.approx(apart - joined, rel=0.05)
     assert found.title.startswith("All-reduces of 8 MB on average, 40 a step on each rank, reach 66 GB/s, larger ones of "
                                   "the same group 343: ")  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "options", [{"calls": 1, "each_ns": 900_000}, {"each_ns": 60_000}], ids=["one", "nearly as fast"]
-)
-def test_pieces_that_cannot_be_joined_or_are_fast_are_not_told(options):
-    _, results = analysed(gradients.medium(**options), *_OF_PIECES)
-    assert slow_pieces(**results) == []
 
 
 def _step_ns(truth):
@@ -87,17 +60,3 @@ _OF_GROUPS = ("headline", "steps", "calls", "groups", "pipeline", "replay")
 def test_a_group_that_exchanges_more_often_than_its_like_is_told(job, expected):
     _, results = analysed(job, *_OF_GROUPS)
     assert [found.ranks for found in more_exchanges(**results)] == expected
-
-
-@pytest.mark.parametrize(
-    ("limits", "is_said"),
-    [
-        ({"more_exchanges_times": 4.0}, True),
-        ({"more_exchanges_times": 4.01}, False),
-        ({"clear_gain_pct": 50.0}, False),
-    ],
-)
-def test_groups_are_told_from_so_many_times_as_often_and_from_such_a_gain_on(limits, is_said):
-    """Four exchanges a step where the others make one."""
-    _, results = analysed(accumulating.accumulated(faults=(Fault("sync", 0, (1, 3)),)), *_OF_GROUPS)
-    assert bool(more_exchanges(**results, **limits)) is is_said

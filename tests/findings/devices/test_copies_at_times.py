@@ -37,9 +37,3 @@ def test_a_state_that_all_ranks_copy_is_told_with_its_step(ranks, who):
 )
 def test_what_is_no_work_of_all_ranks_in_few_steps_is_not_said(fault):
     assert not said(fault)
-
-
-@pytest.mark.parametrize(("least_pct", "is_said"), [(28.0, True), (32.0, False)])
-def test_what_gains_less_of_a_step_than_asked_for_is_not_said(least_pct, is_said):
-    """1.34 ms of a step of some 4.6 ms."""
-    assert bool(said(Fault("snapshot", 8 * MS, BOTH, (3,)), clear_gain_pct=least_pct)) is is_said

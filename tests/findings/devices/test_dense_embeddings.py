@@ -1,6 +1,5 @@
 """The rule about gradients of embeddings that are written whole."""
 
-import pandas as pd
 import pytest
 
 from tests.findings.devices.test_recomputing import MS
@@ -42,35 +41,3 @@ def test_clearing_and_updating_whole_tables():
 )
 def test_other_updates_are_none(work):
     assert not found(work)
-
-
-class Rows:
-    def __init__(self, rows):
-        self.table = pd.DataFrame(rows)
-
-    def __len__(self):
-        return len(self.table)
-
-
-@pytest.mark.parametrize(
-    ("collective", "dtype", "size_bytes", "summed_ms"),
-    [
-        ("all_reduce", "Float", 4 * 4000 * 64, 12),
-        ("all_reduce", "BFloat16", 2 * 4000 * 64, 12),
-        ("all_reduce", "Float", 5 * 4000 * 64, 12),
-        ("all_reduce", "Float", 5 * 4000 * 64 + 4, 0),  # a bucket with more in it
-        ("all_reduce", "Float", 4 * 4000 * 64 - 4, 0),
-        ("all_reduce", None, 4 * 4000 * 64, 0),
-        ("all_gather", "Float", 4 * 4000 * 64, 0),
-    ],
-)
-def test_the_gradient_is_summed_over_ranks(collective, dtype, size_bytes, summed_ms):
-    """One call in each of three steps, of which two are complete, and no compute runs beside it."""
-    call = {"rank": 0, "collective": collective, "dtype": dtype, "size_bytes": size_bytes}
-    calls = Rows([{**call, "call": step, "step": step} for step in range(3)])
-    exposed = Rows([{"rank": 0, "call": step, "transfer_ns": 12 * MS} for step in range(3)])
-    (one,) = found([LOOK_UP, *BACKWARD, UPDATE], calls=calls, exposed_calls=exposed)
-    assert one.gain_ns == (7 + summed_ms) * MS
-    assert ("summing it over the ranks 12 ms in which nothing computes: together 19 % of a step" in one.title) == bool(
-        summed_ms
-    )

@@ -1,7 +1,5 @@
 """The rule about activations that the backward pass computes again."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests import once
@@ -44,28 +42,6 @@ def test_forward_work_in_the_backward_pass(again_ms, is_said):
         assert (findings[0].gain_ns, findings[0].gain_is_bound) == (40 * MS, True)
 
 
-def test_hosts_that_decide_run_it_again_too():
-    (finding,) = found(4, host_ms=30)
-    assert finding.title.endswith("4 ms of rank 0's GPU work, 4 % of a step, and 30 ms of its host's, 30 %.")
-    assert (finding.gain_ns, finding.is_of_hosts) == (30 * MS, True)
-
-
-def test_without_a_replay_it_is_not_known_whether_hosts_decide():
-    results = results_of(4, host_ms=30)
-    *known, replay, ranks = (results[name] for name in NAMES)
-    assert not recomputed_activations(*known, replace(replay, engine=None), ranks)
-
-
-def test_the_backward_pass_itself_is_none():
-    assert not found(40, sequence=None)
-
-
 def test_jobs_that_keep_their_activations_say_nothing():
     results = once.results("ddp")
-    assert not recomputed_activations(*(results[name] for name in NAMES))
-
-
-def test_jobs_without_a_replay_and_without_such_work_say_nothing():
-    trace = host_trace([("gemm", 0, 90 * MS)], host_ops=[("aten::mm", 0, MS, 1)])
-    results = combine({0: reduce_rank(trace, NAMES)}, NAMES)
     assert not recomputed_activations(*(results[name] for name in NAMES))

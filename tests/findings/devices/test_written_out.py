@@ -1,7 +1,5 @@
 """The rule about attention that is computed operator by operator."""
 
-import pytest
-
 from tests.findings.devices.test_recomputing import MS
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
@@ -49,22 +47,3 @@ def test_work_on_scores_beside_the_products():
     )
     assert (one.gain_ns, one.gain_is_bound, one.severity) == (40 * MS, True, "high")
     assert "attn_implementation" in one.recommendation
-
-
-def test_what_pytorch_writes_out_itself_is_told():
-    (one,) = found(ATTENTION, around=("aten::_scaled_dot_product_attention_math",))
-    assert "plain implementation" in one.recommendation
-
-
-@pytest.mark.parametrize(
-    "work",
-    [
-        [ATTENTION[0], ("aten::_softmax", SCORES, 4)],
-        # No product gives what this softmax reads: experts are picked, or a loss is computed.
-        [("aten::bmm", "[[16, 512, 64], [16, 64, 128]]", 5), ("aten::_softmax", SCORES, 40)],
-        [("aten::mm", "[[512, 64], [64, 16000]]", 5), ("aten::_softmax", "[[512, 16000], [], []]", 40)],
-        [("aten::bmm", None, 5), ("aten::_softmax", None, 40)],
-    ],
-)
-def test_other_work_is_none(work):
-    assert not found(work)

@@ -1,7 +1,5 @@
 """The rule about norms that are computed operator by operator."""
 
-import pytest
-
 from tests.findings.devices.test_recomputing import MS
 from tests.findings.devices.test_written_out import results_of
 from traceanalyzer.findings.devices.unfused import written_out_norms
@@ -25,18 +23,3 @@ def test_means_roots_and_scaling_of_rows():
     assert one.title.startswith("Norms are written out, once a step: ")
     assert one.title.endswith("take 13 ms of rank 0's GPU time a step, 13 % of a step.")
     assert one.gain_ns == 13 * MS
-
-
-@pytest.mark.parametrize(
-    "work",
-    [
-        [("aten::native_layer_norm", WHOLE, 40)],
-        [("aten::mean", None, 40)],
-        # A gate's root of every element, and a mean over other rows.
-        [("aten::sqrt", WHOLE, 20), ("aten::mean", WHOLE, 20)],
-        [("aten::rsqrt", "[[8, 1]]", 20), ("aten::mean", WHOLE, 20)],
-        [("aten::rsqrt", ROWS, 1), ("aten::mean", WHOLE, 2), ("aten::mm", WHOLE, 50)],
-    ],
-)
-def test_other_work_is_no_norm(work):
-    assert not found(work)

@@ -1,7 +1,5 @@
 """The rule about functions of one's own for autograd that launch much."""
 
-import pytest
-
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.hosts.launch_bound import autograd_functions
@@ -37,34 +35,3 @@ def test_a_function_is_told_with_its_calls_and_what_it_takes():
     assert "Norm" in said.recommendation
     assert 0 < said.gain_ns <= 40 * MS
     assert said.gain_is_bound
-
-
-def test_of_functions_that_lie_in_each_other_the_longest_is_told():
-    (said,) = found(within="Inner")
-    assert "takes 40 ms a step for autograd's function Norm (" in said.title
-
-
-def test_of_sync_batch_norm_the_advice_is_its_own():
-    (said,) = found("SyncBatchNorm")
-    assert "torch.nn.BatchNorm" in said.recommendation
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"name": "aten::linear"},
-        {"name": "AddmmBackward0"},  # what checkpoints compute again is in it
-        {"name": "RegisterPostBackwardFunctionBackward"},  # a hook of FSDP's
-        {"calls": 8, "call_ms": 5.0},  # blocks of the model
-        {"call_ms": 0.3, "calls": 90},
-        {"call_ms": 0.9},  # 18 % of a step
-        {"own": True},  # one launch
-    ],
-)
-def test_other_operators_are_none(arguments):
-    assert found(**arguments) == []
-
-
-@pytest.mark.parametrize("within", [None, "aten::linear"])
-def test_dispatch_of_tensor_subclasses_is_no_function(within):
-    assert found("PythonSubclass", within=within) == []

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests import once
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses.host.launches import Launches
@@ -19,12 +18,6 @@ def _with(launches, awaited):
     return Launches(launches.table.assign(awaitable_kernels=100, awaited_kernels=awaited))
 
 
-def test_launches_that_return_at_once_say_nothing(results):
-    assert blocking_launches(**results) == []
-    for name in ("pytorch_ddp", "pp_1f1b"):
-        assert set(once.results(name, ["launches"])["launches"].to_frame()["awaited_kernels"]) == {0}
-
-
 def test_a_rank_that_waits_at_every_launch_is_named(results):
     (found,) = blocking_launches(_with(results["launches"], [0, 100, 3]), results["replay"])
     assert found.title.startswith("On rank 1 launches wait for their kernels: 100 of 100 kernels of over 20 µs")
@@ -39,9 +32,3 @@ def test_where_all_do_the_capture_is_not_the_job(results):
     assert found.title.startswith("On every rank launches wait for their kernels: 294 of 300")
     assert found.is_about_capture
     assert found.gain_ns is None
-
-
-def test_few_kernels_tell_nothing(results):
-    launches = results["launches"]
-    few = Launches(launches.table.assign(awaitable_kernels=5, awaited_kernels=5))
-    assert blocking_launches(few, results["replay"]) == []

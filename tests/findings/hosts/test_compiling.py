@@ -75,12 +75,3 @@ def test_a_host_captures_graphs(maker, calls, said):
     if said:
         assert said in findings[0].title
         assert "record later, once they are" in findings[0].recommendation
-
-
-@pytest.mark.parametrize(("length_ms", "begin", "both"), [(40, 42, 48), (10, 12, 48)])
-def test_who_compiles_and_captures_is_told_both(length_ms, begin, both):
-    calls = [("cudaStreamBeginCapture", begin, begin + 1, 1), ("cudaStreamEndCapture", 49, 50, 1)]
-    results = results_of("backend_compile (dynamo_timed)", length_ms, captured=calls)
-    (found,) = compiling(*(results[name] for name in NAMES))
-    assert f"compiles (torch.compile) and captures graphs for {both} ms a step" in found.title
-    assert "torch._dynamo" in found.recommendation

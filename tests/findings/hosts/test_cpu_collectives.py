@@ -1,7 +1,5 @@
 """Who comes last to the CPU's collectives of a capture without GPU work."""
 
-import pytest
-
 from tests.host_builders import host_work
 from traceanalyzer.analyses import run
 from traceanalyzer.findings.hosts.slow_hosts import last_to_cpu_collectives
@@ -20,16 +18,3 @@ def test_the_rank_that_comes_last_to_the_cpu_s_collectives_is_named_with_what_it
     assert [(row["rank"], row["name"]) for row in found.evidence] == [(1, "metrics")]
     for limit in ({"collectives_apart_times": 8.0}, {"explained_pct": 97.0}):  # 60 over 8, and 50 of 52 ms
         assert last_to_cpu_collectives(NOTHING, host_work([*LATE, *GLOO]), **limit) == []
-
-
-@pytest.mark.parametrize(
-    "collectives",
-    [
-        [],
-        [(0, "collectives", "gloo:all_reduce", 60)],  # of the other none is recorded
-        [(0, "collectives", "gloo:all_reduce", 60), (1, "collectives", "gloo:all_reduce", 40)],  # not far apart
-        [(0, "collectives", "gloo:all_reduce", 600), (1, "collectives", "gloo:all_reduce", 8)],  # not explained
-    ],
-)
-def test_nobody_is_named_where_it_cannot_be_told(collectives):
-    assert last_to_cpu_collectives(NOTHING, host_work([*LATE, *collectives])) == []

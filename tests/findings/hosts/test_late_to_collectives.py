@@ -2,11 +2,9 @@
 
 import pytest
 
-from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.finding import folded
-from traceanalyzer.findings.hosts.slow_hosts import last_to_cpu_collectives, late_to_cpu_collectives
+from traceanalyzer.findings.hosts.slow_hosts import late_to_cpu_collectives
 from traceanalyzer.model import RankMeta
 
 NAMES = ("host_meetings", "host_work", "host_silences")
@@ -77,26 +75,3 @@ def test_who_comes_last_is_named(made, said):
     assert len(findings) == (said is not None)
     if said:
         assert said in findings[0].title
-
-
-def test_waits_and_the_exchange_are_told_apart():
-    waiting, last = results_of((0, 20))["host_meetings"].rows()
-    assert (waiting["calls"], waiting["last"], last["last"]) == (6, 0, 6)
-    assert waiting["wait_ns"] == pytest.approx(6 * 20 * MS, rel=1e-3)
-    assert (last["wait_ns"], last["later_ns"]) == (0, waiting["wait_ns"])
-    assert waiting["exchange_ns"] == last["exchange_ns"] == pytest.approx(6 * 5 * MS, rel=1e-2)
-    assert waiting["window_ns"] == 3 * STEP
-
-
-@pytest.mark.parametrize(
-    ("what", "said"),
-    [("enumerate(DataLoader)#_It.__next__", "Load ahead on rank 1: more workers"), ("aten::mm", "Give all")],
-)
-def test_loading_is_advised_to_be_ahead_and_both_rules_make_one_finding(what, said):
-    names = needed_by(last_to_cpu_collectives)
-    results = results_of((0, 20), what=what, more=names)
-    (lead,) = late_to_cpu_collectives(*(results[name] for name in NAMES))
-    (sign,) = last_to_cpu_collectives(**{name: results[name] for name in names})
-    assert lead.recommendation.startswith(said)
-    (one,) = folded([sign, lead])
-    assert (one.title, one.also) == (lead.title, (sign,))

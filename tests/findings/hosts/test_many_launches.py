@@ -1,13 +1,12 @@
 """The rule about loops of launches."""
 
-import pandas as pd
 import pytest
 
 from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import optimizers, turns
-from traceanalyzer.findings.hosts.cpu_work import loops, many_launches
+from tests.simulator.jobs import turns
+from traceanalyzer.findings.hosts.cpu_work import many_launches
 
 _NAMES = tuple(needed_by(many_launches))
 _LOOP = (Fault("loop", 0, (0, 1)),)
@@ -33,29 +32,9 @@ def test_a_loop_is_told_with_how_it_is_done_at_once(job, says, advice, is_bound)
     assert (one.gain_is_bound, one.is_to_do_first) == (is_bound, True)
 
 
-def test_an_optimizer_of_tensors_of_one_size_goes_tensor_by_tensor():
-    """What recording takes its host is most of it: that is to be timed first."""
-    (one,) = found(optimizers.looped_optimizer(2, 3))
-    assert "tensor by tensor in a loop of 300 turns (Optimizer.step#AdamW.step: " in one.title
-    assert "fused=True" in one.recommendation
-    assert (one.gain_is_bound, one.is_to_do_first) == (False, False)
-
-
 def test_few_launches_or_a_small_part_of_a_step_are_no_news():
     job = turns.augmented(faults=_LOOP)
     assert found(job, loop_launches=241) == []
     assert found(job, loop_pct=98.0) == []
     assert found(job, clear_gain_pct=90.0) == []
     assert found(turns.augmented()) == []
-
-
-@pytest.mark.parametrize(
-    ("runs", "turns", "said"),
-    [
-        (1, 160, "a loop of 160 turns"),
-        (12, 144, "12 loops of 12 turns each"),
-        (14, 237, "14 loops of 17 turns on average"),
-    ],
-)
-def test_loops_of_unlike_length_are_said_with_their_mean(runs, turns, said):
-    assert loops(pd.Series({"runs": runs, "turns": turns, "launches": 2 * turns, "a_step": 2.0 * turns})) == said

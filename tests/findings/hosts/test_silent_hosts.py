@@ -1,11 +1,9 @@
 """The rule about what hosts do that no tool recorded, and the stretches that it reads."""
 
-import pandas as pd
 import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.analyses.host.cpu_time import with_steps
 from traceanalyzer.findings.finding import Finding, folded
 from traceanalyzer.findings.hosts.cpu_work import silent_hosts
 
@@ -70,39 +68,6 @@ def test_what_a_host_does_is_not_recorded(arguments, said):
         assert told.recommendation == one.recommendation, "what is most of a lateness says what to do about it"
 
 
-@pytest.mark.parametrize(
-    ("silent", "only", "said"),
-    [
-        (((5, 95),), (2,), "Mostly in step 2 nothing is recorded of what rank 0's host does for 90.0 ms in all, in one stretch"),
-        (((10, 40), (50, 90)), (1, 3), "Mostly in steps 1 and 3 nothing is recorded of what rank 0's host does for 141 ms in all, in 4 stretches, most of it between"),
-        (((10, 40), (50, 90)), (0, 1, 2, 4), "Nothing is recorded of what rank 0's host does for 35.1 ms a step, in 1 stretch, most of it between"),
-    ],
-)  # fmt: skip
-def test_in_which_steps_is_said_where_they_are_few(silent, only, said):
-    results = results_of(silent=silent, steps=8, only=only)
-    (one,) = silent_hosts(*(results[name] for name in NAMES))
-    assert one.title.startswith(said)
-    assert one.steps == (only if one.title.startswith("Mostly") else None)
-
-
 def test_launching_with_python_between_is_no_silence():
     results = results_of(silent=((10, 10.9), (12, 12.9), (14, 14.9)))
     assert not len(results["host_silences"])
-
-
-def test_it_is_counted_by_place_in_complete_steps():
-    rows = results_of(silent=((10, 30), (40, 70)), steps=4)["host_silences"].rows()
-    assert [(row["since"], row["until"], row["stretches"], row["steps"]) for row in rows] == [
-        ("aten::op30", "aten::op70", 4, 4),
-        ("aten::op0", "aten::op30", 4, 4),
-    ]
-    assert rows[0]["host_per_step_ns"] == pytest.approx(30 * MS, rel=0.05)
-    assert rows[0]["idle_ns"] == pytest.approx(4 * 30 * MS, rel=0.05)
-    assert rows[0]["idle_per_step_ns"] == pytest.approx(30 * MS, rel=0.05)
-
-
-def test_where_the_gpu_was_not_seen_nothing_is_said_of_its_idling():
-    table = pd.DataFrame(
-        {"host_ns": [80, 80, 80], "idle_ns": [10, 0, 0], "seen_ns": [40, 40, 0], "steps": [2, 2, 2]}, dtype="Int64"
-    )
-    assert with_steps(table)["idle_per_step_ns"].astype(object).tolist() == [10, 0, pd.NA]

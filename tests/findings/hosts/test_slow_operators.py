@@ -65,21 +65,3 @@ def test_an_operator_that_takes_the_cpu_long_itself(arguments, said):
         assert said in findings[0].title
         assert findings[0].gain_is_bound
         assert findings[0].recommendation.startswith("Choose another implementation of ")
-
-
-def test_what_calls_and_waits_take_is_none_of_it():
-    assert not found(operator=(10, 60), call="cudaMemcpyAsync", call_ms=48)
-
-
-def test_who_waits_for_the_last_operation_is_not_busy():
-    """The call returns when the window has ended, and is among no counted ones."""
-    begins = [STEP * step for step in range(3)]
-    steps = [(f"ProfilerStep#{place}", start, start + STEP) for place, start in enumerate(begins)]
-    calls, ops = [], []
-    for start in begins:
-        calls += [("cudaLaunchKernel", start + 40 * MS, start + 41 * MS)]
-        calls += [("cudaStreamSynchronize", start + 45 * MS, start + 90 * MS + 2_000)]
-        ops.append(("gemm", start + 42 * MS, start + 90 * MS, len(calls) - 1))
-    held = [("aten::item", start + 44 * MS, start + 91 * MS, 1) for start in begins]
-    results = combine({0: reduce_rank(host_trace(ops, calls, host_ops=held, ranges=steps), NAMES)}, NAMES)
-    assert slow_operators(*(results[name] for name in NAMES)) == []

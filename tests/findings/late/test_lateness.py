@@ -4,7 +4,7 @@ import pytest
 
 from tests import once
 from tests.findings.needed import needed_by
-from tests.simulator import scenarios, workloads
+from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.findings.stragglers.stragglers import late_ranks
@@ -74,34 +74,5 @@ def test_lateness_of_some_steps_names_them(steps, begins, severity, has_gain):
         assert found.gain_ns == pytest.approx(3 * MS * len(steps or range(5)) / 5, rel=0.05)
 
 
-def test_a_little_lateness_in_most_steps_does_not_hide_where_the_time_goes():
-    faults = (Fault("compute", MS // 2, (1,), (0, 1, 3, 4, 5)), Fault("compute", 30 * MS, (1,), (2,)))
-    (found,) = said(workloads.ddp(2, 6, faults))
-    assert found.title.startswith("In every step (nine tenths of it in step 2) rank 1 computes ")
-
-
-@pytest.mark.parametrize(("ranks", "steps"), [(4, 9), pytest.param(8, 9, marks=pytest.mark.thorough)])
-def test_ranks_that_take_turns_are_one_finding(ranks, steps):
-    (found,) = said(scenarios.ddp(ranks, steps, in_turn_ns=2_000_000))
-    assert found.title.startswith(f"Ranks 0 to {ranks - 1} in turn, each in other steps, compute ")
-    assert "most of it forward_gemm" in found.title  # no shapes: it may be unequal work
-    assert found.gain_ns == pytest.approx(2 * MS, rel=0.05)
-
-
-def test_two_causes_of_one_rank_are_two_episodes():
-    faults = (Fault("data", 6 * MS, (1,), (1, 2)), Fault("eval", 8 * MS, (1,), (4,)))
-    first, second = said(workloads.ddp(4, 7, faults))
-    assert (first.cause, first.steps, second.cause, second.steps) == ("data", (1, 2), "compute", (4,))
-    assert first.about == second.part_of, "one card"
-
-
 def test_equal_ranks_are_left_alone():
     assert said(workloads.ddp(4, 4)) == []
-
-
-def test_of_graded_loads_the_rank_that_has_most_is_named_and_what_even_ones_gain():
-    faults = (Fault("compute", 1 * MS, (1,)), Fault("compute", 3 * MS, (2,)), Fault("compute", 5 * MS, (3,)))
-    (found,) = said(workloads.ddp(4, 4, faults))
-    assert found.worst_rank == 3
-    assert "; rank 3 most, " in found.title
-    assert "Dealt out evenly over all ranks, a mean step is about 2." in found.recommendation

@@ -3,13 +3,11 @@
 import pandas as pd
 import pytest
 
-from tests import once
 from tests.simulator import run
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.pipelines import interleaved, zero_bubble
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
 from traceanalyzer.findings import pipelines as findings_pipelines
-from traceanalyzer.findings import uneven_stages
 from traceanalyzer.findings.uneven_stages import pipeline_imbalance
 
 
@@ -21,30 +19,6 @@ def beside(results, bubble_ns=0):
     return Pipelines(pd.concat([one, other], ignore_index=True)), Pipeline(
         pd.concat([stages, moved], ignore_index=True)
     )
-
-
-def test_the_same_stage_of_two_pipelines_is_one_finding():
-    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay", "pipeline_messages"])
-    pipelines, stages = beside(results)
-    (found,) = pipeline_imbalance(
-        pipelines, stages, results["mfu"], results["episodes"], results["replay"], results["pipeline_messages"]
-    )
-    assert found.title.startswith("Stage 1 (ranks 1 and 3) computes up to 107 ms a step, 24 % more than the mean rank")
-    assert len(found.evidence) == 4
-
-
-@pytest.mark.parametrize(
-    ("same_work_ratio", "share", "is_said"),
-    [(1.3, 0.9, False), (1.3, 0.3, True), (None, 0.9, True)],
-    ids=["a slower GPU", "a slower GPU is a small part", "more work"],
-)
-def test_a_stage_whose_gpu_is_slower_is_not_uneven(monkeypatch, same_work_ratio, share, is_said):
-    """The stage computes 107 ms a step, the mean 86 ms."""
-    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay", "pipeline_messages"])
-    late = {"ranks": "1", "numbers": "2,3", "steps": 2, "excess_ns": round(share * 21_000_000), "is_in_turn": False,
-            "same_work_ratio": same_work_ratio}  # fmt: skip
-    monkeypatch.setattr(uneven_stages, "said_with_gain", lambda _: [late])
-    assert bool(pipeline_imbalance(**results)) is is_said
 
 
 @pytest.mark.parametrize("is_one_stream", [True, False])

@@ -16,23 +16,6 @@ def told(*rows):
     return [found.title.partition(" run on")[0] for found in shared_gpu(ranks)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ([("a", 0, 4), ("a", 1, 4), ("a", 1, 4)], ["Ranks 1 and 2"]),
-        ([("a", 0, 4), ("b", 0, 4), ("b", 0, 4)], ["Ranks 1 and 2"]),
-        ([("a", 0, 4), ("b", 0, 4)], []),
-        ([("a", 0, 1), ("a", 0, 1)], []),
-        ([("a", 0, 2), ("a", 1, 2), ("a", 0, 2), ("a", 1, 2)], []),
-        ([(None, 0, 4), (None, 0, 4)], []),
-        ([("a", 0, None), ("a", 0, None)], []),
-    ],
-    ids=["shared", "on the second host", "hosts", "each sees its own", "pairs see their own", "no hosts", "not told"],
-)
-def test_ranks_share_a_gpu_where_it_is_the_same_of_all_that_their_host_has(rows, expected):
-    assert told(*rows) == expected
-
-
 def in_reports(*rows, devices_seen=1):
     """Ranks of these reports of Nsight Systems, and the GPUs of their machines that they have."""
     table = pd.DataFrame(rows, columns=["files", "device"]).assign(devices_seen=devices_seen)

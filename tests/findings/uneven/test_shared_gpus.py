@@ -19,19 +19,3 @@ def test_a_job_of_one_gpu_says_how_often_and_at_most_what_it_gains():
     assert " times a step, whichever they are (" in said.title
     assert said.gain_ns == pytest.approx(7_500_000, rel=0.2)
     assert (said.named, said.part_of, said.gain_is_bound) == ((0,), None, True)
-
-
-def test_of_a_late_rank_it_belongs_to_what_is_said_of_it():
-    (said,) = found(Fault("slices", 2_500_000, (1,)), ranks=2)
-    assert (said.named, said.gain_ns) == ((1,), None)
-    assert said.part_of is not None
-
-
-def test_without_another_process_nothing_is_said():
-    assert found() == []
-
-
-def test_two_per_cent_are_not_said():
-    few = {"steps": 16, "every_ns": 18_000_000}
-    assert found(Fault("slices", 400_000, (0,)), **few) == []
-    assert len(found(Fault("slices", 1_200_000, (0,)), **few)) == 1

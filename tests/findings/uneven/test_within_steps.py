@@ -4,7 +4,6 @@ from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.chances import lopsided
-from traceanalyzer.findings.uneven import balance
 from traceanalyzer.findings.uneven.balance import waits_within_steps
 
 MS = 1_000_000
@@ -21,13 +20,3 @@ def test_a_rank_that_is_late_in_one_half_and_early_in_the_other_is_waited_for_an
     (found,) = said(MORE, LESS)
     assert "within a step now rank 1 comes last (for most of it), now another" in found.title
     assert (found.ranks, found.named) == ((), (1,))
-
-
-def test_a_rank_that_is_late_and_never_early_is_told_otherwise():
-    assert not said(MORE)
-
-
-def test_one_that_waits_a_third_as_long_as_the_others_is_late_whoever_else_tells_of_it(monkeypatch):
-    monkeypatch.setattr(balance, "_is_told_by_others", lambda *_: False)
-    assert not said(Fault("more", 4 * MS, (1,)), Fault("less", MS, (1,)))
-    assert said(MORE, LESS)

@@ -1,10 +1,7 @@
-import pandas as pd
 import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.blame.rank_sets import Places
-from traceanalyzer.meaning.vocabulary import COMPUTE
 from traceanalyzer.report.page import heat
 from traceanalyzer.report.words import split
 
@@ -41,19 +38,3 @@ def test_equal_ranks_share_a_rectangle_and_all_have_a_place():
     assert [round(run.width * heat.MANY_RANKS / 100) for run in compute.runs] == [5, 1, heat.MANY_RANKS - 6]
     assert compute.runs[1].label == "compute, rank 5: 80.0 %"
     assert (compute.low, compute.high, compute.span) == (40.0, 80.0, "40 to 80 %")
-
-
-@pytest.mark.parametrize(("low", "high", "span"), [(0.0619, 0.0621, "0.06 %"), (0.433, 16.14, "0.43 to 16.1 %")])
-def test_shares_over_ranks_have_the_digits_of_tables(low, high, span):
-    assert heat.HeatRow(COMPUTE, (), low, high).span == span
-
-
-def test_those_unlike_the_others_are_told_as_sets_by_time_and_not_by_share():
-    hosts = [(n, "host", f"host b{n}", ",".join(map(str, range(4 * n, 4 * n + 4))), 4) for n in range(8)]
-    places = Places(pd.DataFrame(hosts, columns=list(Places.columns)))
-    made, others = many(lambda rank: 800 if rank in range(4, 8) else 700 if rank == 30 else 400 + rank % 3)
-    first, second = heat.unlike(made, others, places)
-    assert [item.who for item in (first, second)] == ["ranks 4 to 7 (host b1)", "rank 30 (host b7)"]
-    computed, idle = first.differences
-    assert (computed.part.kind, computed.ns) == ("compute", 800)
-    assert idle.ns - idle.median_ns == pytest.approx(-399, abs=2), "what they compute, the others idle"

@@ -1,7 +1,7 @@
 """Which rank's experts get most, by layer and step."""
 
 from tests import once
-from traceanalyzer.report.page.sections import loads, sends
+from traceanalyzer.report.page.sections import loads
 
 
 def test_the_hot_rank_of_each_dispatch_of_a_capture():
@@ -16,14 +16,3 @@ def test_the_hot_rank_of_each_dispatch_of_a_capture():
             own = frame[(frame["place"] == place) & (frame["step"] == step)].set_index("rank")["load_bytes"]
             assert cell.hot == f"{own.idxmax()}: {own.max() / own.mean():.2f}"
             assert cell.label.startswith(f"step {step}, all-to-all {place}: rank {own.idxmax()} receives ")
-
-
-def test_without_all_to_alls_there_is_nothing_to_draw():
-    assert loads(once.results("ddp")) is None
-
-
-def test_what_a_group_without_a_name_sends_is_not_drawn():
-    """Whose it is, is known by the group's name alone."""
-    results = once.results("moe")
-    assert sends(results) is not None
-    assert sends({**results, "exchange_receivers": type(results["exchange_receivers"]).without_rows()}) is None

@@ -3,8 +3,6 @@
 import pytest
 
 from tests import once
-from tests.builders import rank_trace
-from traceanalyzer.analyses import run
 from traceanalyzer.analyses.communication.clocks import Clock
 from traceanalyzer.report.page.sections import schedule
 
@@ -27,15 +25,3 @@ def test_each_stretch_of_the_last_complete_step_is_a_block():
         assert sum(block.width for block in row.blocks) == pytest.approx(100 * lengths / made.length_ns)
         assert all(block.place >= 0 and block.place + block.width <= 100.0001 for block in row.blocks)
     assert [round(row.bubble_pct) for row in made.rows] == [47, 15]
-
-
-def test_ranks_are_moved_onto_the_timeline_s_clock():
-    results = once.results("pp", NEEDED)
-    still, moved = (schedule(results, Clock({1: shift}, 0, "", is_common=False)) for shift in (0, 1_000_000))
-    ahead = still.rows[1].blocks[0].place * still.length_ns - moved.rows[1].blocks[0].place * moved.length_ns
-    assert ahead == pytest.approx(100 * 1_000_000, rel=1e-6)
-
-
-def test_without_a_pipeline_there_is_no_picture():
-    results = run([rank_trace([("compute", 0, 10)])], NEEDED)
-    assert schedule(results, Clock({}, 0, "", is_common=True)) is None

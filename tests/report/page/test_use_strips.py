@@ -1,8 +1,5 @@
 import re
 
-import pytest
-
-from tests import once
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.report.page.charts import HEIGHT, strips
@@ -25,25 +22,3 @@ def test_areas_are_the_kinds_shares_of_the_window():
         "unknown": 0,
     }
     assert dict(second.paths)["compute"] == ""
-
-
-def test_columns_stand_on_each_other():
-    results = run([rank_trace([("compute", 0, 50), ("comm", 50, 100)])], ["gpu_utilization", "breakdown"])
-    (strip,) = strips(results["gpu_utilization"], results["breakdown"], [0])
-    assert dict(strip.paths)["compute"].startswith("M0 0.0h1v100.0h-1z")
-    assert dict(strip.paths)["comm"].endswith("M59 0.0h1v100.0h-1z")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("ddp", marks=pytest.mark.thorough),
-        pytest.param("nsys_naive", marks=pytest.mark.thorough),
-        "nsys_cuda_graph_node",
-    ],
-)
-def test_a_strip_is_of_the_window_that_its_words_are_of(name):
-    made = once.results(name, ["gpu_utilization", "breakdown"])
-    drawn = made["gpu_utilization"].to_frame().groupby("rank")[["bin_ns", "idle_ns"]].sum()
-    told = made["breakdown"].to_frame().set_index("rank")[["window_ns", "idle_ns"]]
-    assert drawn.to_numpy().tolist() == told.to_numpy().tolist()

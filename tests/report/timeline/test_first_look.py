@@ -36,12 +36,3 @@ PATH = {"path_over_ranks": PathOverRanks(pd.DataFrame({"rank": [3, 0, 2], "path_
 )
 def test_who_is_late_and_who_waits_most_are_on_top(found, split, expected):
     assert [pin["rank"] for pin in pins([found], split, range(4), PATH)] == expected
-
-
-def test_all_that_hide_each_other_are_on_top_each_with_its_own_cause():
-    behind = finding("Rank 1 is hidden", ranks=(1,), cause="compute")
-    both = finding("Ranks 2 and 1", ranks=(1, 2), cause="data and compute", also=(behind,))
-    found = pins([both], split_of([60, 0, 0, 0]), range(4))
-    assert [(pin["rank"], pin["why"]) for pin in found] == [
-        (1, "late: compute"), (2, "late: data loader and compute"), (0, "waits most"),
-    ]  # fmt: skip

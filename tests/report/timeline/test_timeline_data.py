@@ -3,14 +3,11 @@ import json
 import zlib
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.host.idle import GapTable
-from traceanalyzer.findings import Finding
-from traceanalyzer.report.timeline import _gaps, timeline_data, varints
+from traceanalyzer.report.timeline import timeline_data, varints
 
 OPS = [("compute", 5, 40, 1), ("comm", 20, 300, 10), ("copy", 310, 320)]
 
@@ -33,11 +30,6 @@ def unpacked(text: str) -> bytes:
 @pytest.mark.parametrize("values", [[], [0], [127, 128, 129], [2**14 - 1, 2**14, 2**53], [2**62, 0, 1]])
 def test_varints_are_read_back(values):
     assert decode(varints(np.array(values, dtype=np.int64))) == values
-
-
-def test_varints_refuse_a_negative_value():
-    with pytest.raises(ValueError, match="unsigned"):
-        varints(np.array([-1]))
 
 
 def test_every_operation_is_carried_exactly():
@@ -77,33 +69,5 @@ def test_ranks_lie_on_one_clock_only_where_their_windows_overlap(later_ns, is_co
     assert [entry["first"] for entry in json.loads(unpacked(data.meta))["ranks"]] == first
 
 
-@pytest.mark.parametrize(
-    ("named", "kept"), [pytest.param((), [1, 2], marks=pytest.mark.thorough), ((0,), [0, 1]), ((9, 0, 2), [0, 2])]
-)
-def test_a_huge_run_leaves_out_ranks_that_are_like_the_others_and_that_nothing_names(monkeypatch, named, kept):
-    monkeypatch.setattr("traceanalyzer.report.timeline.MOST_OPERATIONS", 4)
-    traces = [
-        rank_trace([("compute", 0, 100), ("compute", at, 300)], rank=rank) for rank, at in enumerate((190, 280, 110))
-    ]
-    findings = [Finding("high", "late", ranks=(rank,), rule="r") for rank in named]
-    data = timeline_data(run(traces), findings)
-    assert data is not None
-    assert (data.ranks, data.left_out, data.count) == (kept, sorted({0, 1, 2} - set(kept)), 4)
-
-
 def test_nothing_ran():
     assert timeline_data(run([rank_trace([])])) is None
-
-
-def test_gaps_say_what_hosts_did_by_short_names_which_several_may_share():
-    times = {"rank": [0, 0, 1, 1], "start_ns": [0, 10, 0, 5], "end_ns": [4, 12, 3, 6]}
-    told = {
-        "cause": ["sync", "late", "late", "sync"],
-        "doing": pd.array(["## wait ##", "mm", None, "wait"], dtype="str"),
-    }
-    empty = dict.fromkeys(GapTable.columns, 0)
-    by_rank, causes, doings = _gaps(GapTable(pd.DataFrame(empty | times | told)))
-    assert (causes, doings) == (["sync", "late"], ["wait", "mm"])
-    assert [by_rank[rank][["length_ns", "cause", "doing"]].to_numpy().tolist() for rank in (0, 1)] == [
-        [[4, 0, 1], [2, 1, 2]], [[3, 1, 0], [1, 0, 1]],
-    ]  # fmt: skip

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.report.writers.write import RECORD, fingerprint, whole
+from traceanalyzer.report.writers.write import RECORD, whole
 
 
 def fill(target, names, source="/runs/ddp", content="1"):
@@ -53,13 +53,6 @@ def test_what_no_report_wrote_is_not_removed(tmp_path):
     assert names(tmp_path) == {"gate.py", "keep.csv", PAGE}
 
 
-@pytest.mark.parametrize("record", ["[]", "{", '{"files": 3}', '{"files": [1]}'])
-def test_a_record_that_cannot_be_read_is_none(tmp_path, record):
-    (tmp_path / RECORD).write_text(record)
-    assert fill(tmp_path, [PAGE]) == ()
-    assert names(tmp_path) == {PAGE}
-
-
 def interrupted(error):
     yield PAGE
     raise error
@@ -83,17 +76,3 @@ def test_a_folder_in_the_way_is_said(tmp_path):
     with pytest.raises(UsageError, match="is there already and no report's"):
         fill(tmp_path, [PAGE])
     assert {path.name for path in tmp_path.iterdir()} == {PAGE}
-
-
-def test_an_error_of_other_files_is_no_matter_of_the_folder(tmp_path):
-    with pytest.raises(FileNotFoundError), whole(tmp_path / "out", "/runs/ddp", "1"):
-        (tmp_path / "trace.json").read_text()
-
-
-def test_fingerprints_tell_files_that_changed(tmp_path):
-    path = tmp_path / "a"
-    path.write_text("1")
-    first = fingerprint("ddp", files=[path])
-    assert first == fingerprint("ddp", files=[path])
-    path.write_text("22")
-    assert fingerprint("ddp", files=[path]) != first != fingerprint("pp", files=[path])

@@ -3,9 +3,7 @@
 import base64
 import hashlib
 import json
-import re
 import zlib
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -17,7 +15,7 @@ from tests import once
 from tests.builders import document, kernel, rank_trace, write
 from tests.report.pages import Page
 from tests.simulator.analysed import repeated
-from traceanalyzer.analyses import Result, combine, reduce_rank, run
+from traceanalyzer.analyses import Result, run
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
 from traceanalyzer.diff.captures import result_class
@@ -27,9 +25,6 @@ from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets
 from traceanalyzer.report.build import findings_of
-from traceanalyzer.report.page import sections
-from traceanalyzer.report.page.charts import chart
-from traceanalyzer.report.words import split
 from traceanalyzer.report.writers import html, tables
 
 KERNEL = (("compute", 0, 10),)
@@ -102,63 +97,6 @@ def test_tiles_and_bars_are_the_headline():
     mean = sum(row["step_mean_ns"] for row in rows) / 2
     assert f"{mean / 1e6:.1f}\u202fms" in page.text
     assert "Rank 0's GPU is idle for 47.6\u202fms a step (71.5\u202f%) while rank 1 sits in all-reduce" in page.text
-
-
-def test_tiles_say_the_mean_and_below_it_whose_are_least_and_most():
-    report = report_of("ddp")
-    made = {tile.name: tile for tile in sections.tiles(report, split(report.results))}
-    assert made["Idle"].value == "37.4\u202f%"
-    assert made["Idle"].spread == ("3.28\u202f% on rank 1,", "71.5\u202f% on rank 0")
-    assert made["MFU"].value == "4.99\u202f%"
-    assert not made["Step time"].marks, "ranks in step with each other all lie at its end"
-
-
-@pytest.mark.parametrize(
-    ("gap_ns", "is_table"), [(8_200, False), pytest.param(60_000, True, marks=pytest.mark.thorough)]
-)
-def test_short_gaps_are_a_sentence(gap_ns, is_table):
-    results = run([rank_trace([("compute", 0, 10), ("compute", 10 + gap_ns, 20 + gap_ns)])])
-    page = Page(html.page(Report("x", results)))
-    assert ("gaps" in page.tables) is is_table
-    assert ("No gap is longer than 8.20\u202fµs." in page.text) is not is_table
-
-
-@pytest.mark.parametrize(
-    ("first", "rank"),
-    [
-        pytest.param(
-            Finding("high", "Late.", ranks=(1,), about="lateness of ranks 1"), "1", marks=pytest.mark.thorough
-        ),
-        (Finding("high", "Late.", ranks=(0, 1), worst_rank=1), "1"),
-        (Finding("high", "Rank 1 computes longer.", named=(1,)), "1"),
-        pytest.param(Finding("high", "Something.", about="host of rank 1"), "0", marks=pytest.mark.thorough),
-        (Finding("high", "Late.", ranks=(7,)), "0"),
-    ],
-    ids=["late", "worst", "named", "called so by others alone", "not here"],
-)
-def test_the_icicle_opens_on_the_rank_of_the_first_finding(first, rank):
-    findings = (first, Finding("high", "Else.", ranks=(1,)))
-    page = Page(html.page(replace(report_of("moe"), findings=findings)))
-    figure = next(text for own, text in page.scripts if own.get("data-for") == "chart-operator_kernels")
-    assert [trace["name"] for trace in unpacked(figure)["data"] if trace["visible"]] == [rank]
-
-
-def test_tables_of_zeros_are_left_out():
-    page = Page(page_of("pp"))
-    assert not report_of("pp").results["micro_steps"].table["gradient_calls"].any()
-    assert "micro_steps" not in page.tables
-    assert "micro_steps" in Page(page_of("ddp")).tables
-
-
-def test_a_rank_unlike_the_others_has_its_mark_wherever_it_stands():
-    names = ["headline", "steps", "time_parts", "over_ranks"]
-    like, unlike = (
-        reduce_rank(rank_trace([("compute", 0, end), ("copy", 90, 100)], rank=rank), names)
-        for rank, end in ((0, 10), (270, 90))
-    )
-    results = combine({rank: unlike if rank == 270 else like for rank in range(280)}, names)
-    compute = next(tile for tile in sections.tiles(Report("x", results), split(results)) if tile.name == "Compute")
-    assert compute.places == [10.0, 90.0]
 
 
 def test_the_head_says_what_ran():
@@ -234,16 +172,6 @@ def test_a_later_result_has_a_table_without_a_template():
     assert "More figures" in page.text
 
 
-def test_rows_beyond_the_shown_are_counted_once():
-    """Where a script folds a table its button counts all rows, so the count of those not yet unpacked is hidden."""
-    assert ".folded-rows .later-rows { display: none; }" in html.page(Report("x", of(KERNEL)))
-
-
-def test_the_page_says_what_summary_csv_is_of():
-    page = Page(html.page(Report("x", of(KERNEL))))
-    assert "summary.csv is “GPU time of each rank's window by kind” (whole capture)." in page.text
-
-
 @pytest.mark.parametrize("ops", [[], [("compute", 0, 10)], [("comm", 0, 10)]])
 def test_a_page_of_almost_nothing(ops):
     page = Page(html.page(Report("x", of(tuple(ops)))))
@@ -264,26 +192,3 @@ def unpacked(text):
     """A figure as the page holds it: JSON, or JSON that is deflated, in base64, a text."""
     content = json.loads(text)
     return json.loads(zlib.decompress(base64.b64decode(content))) if isinstance(content, str) else content
-
-
-def test_long_figures_are_packed():
-    figure = {"data": [{"x": list(range(10_000))}], "layout": {}}
-    drawn = chart("many", figure, "many")
-    text = json.loads(re.search(r'data-for="chart-many">(.*)</script>', drawn)[1])
-    assert json.loads(zlib.decompress(base64.b64decode(text))) == figure
-
-
-@pytest.mark.parametrize(
-    ("kinds", "has_tile"), [(("compute", "copy"), True), (("comm", "copy"), False), (("compute", "comm"), False)]
-)
-def test_copies_have_a_tile_where_they_take_more_than_communication(kinds, has_tile):
-    results = of(tuple((kind, 10 * at, 10 * at + 10) for at, kind in enumerate(kinds)))
-    report = Report("x", results)
-    made = {tile.name: tile for tile in sections.tiles(report, split(report.results))}
-    assert ("Exposed copy" in made) == has_tile
-    assert not has_tile or made["Exposed copy"].value == "50\u202f%"
-
-
-def test_what_is_asked_is_of_a_step_only_where_there_are_steps():
-    assert "What the capture would take" in html.page(Report("x", of(KERNEL)))
-    assert "What a step would take" in page_of("ddp")

@@ -5,9 +5,7 @@ import pytest
 
 from tests.builders import rank_trace
 from tests.samples import sample
-from traceanalyzer.analyses import run
 from traceanalyzer.model import TraceSet
-from traceanalyzer.report.page.charts import FIGURES, figure
 from traceanalyzer.report.writers.notebook import report
 
 
@@ -34,21 +32,3 @@ def test_figures_are_plotly_objects_of_the_results(made):
     calls = made.report.results["calls"].to_frame()
     known = calls[calls["size_bytes"] > 0]
     assert sorted(y for trace in drawn.data for y in trace.y) == sorted(known["end_ns"] - known["start_ns"])
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_nothing_to_draw_is_no_figure(name):
-    results = run([rank_trace([])])
-    if name in results:
-        assert figure(name, results[name]) is None
-
-
-def test_in_a_notebook_the_page_may_save_files(made):
-    assert 'sandbox="allow-scripts allow-popups allow-downloads"' in made._repr_html_()
-
-
-def test_where_the_time_goes_is_the_first_figure(made):
-    name, drawn = next(iter(made.figures().items()))
-    assert name == "headline"
-    rows = made.results["headline"].to_frame()
-    assert sum(x for bar in drawn.data for x in bar.x) == pytest.approx(rows["window_ns"].sum() / 1e6, rel=1e-6)

@@ -6,12 +6,10 @@ import json
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from tests import once
 from tests.builders import document, host, kernel, write
-from tests.samples import RUNNERS, SAMPLES
 from traceanalyzer.cli import run as command
 from traceanalyzer.report import Report
 from traceanalyzer.report.writers import tables
@@ -77,13 +75,6 @@ def test_names_cannot_become_formulas(tmp_path, monkeypatch):
         )
 
 
-def test_samples_folder_has_a_readme_for_each():
-    for samples in (SAMPLES, RUNNERS):
-        text = (samples / "README.md").read_text()
-        for folder in samples.iterdir():
-            assert folder.is_file() or re.search(rf"`{folder.name}[`/]", text), folder.name
-
-
 def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypatch):
     from traceanalyzer.diff.sources import SourceOptions, read_side
 
@@ -110,17 +101,3 @@ def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypa
     assert own.keys() == whole.keys()
     assert own["kernels"]["total_ns"].tolist() == whole["kernels"]["total_ns"].tolist()
     assert json.loads((tmp_path / "whole" / "summary.json").read_text())["format_version"] == 1
-
-
-def test_a_long_table_is_parquet_beside_the_others_csv(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "MOST_CSV_ROWS", 20)
-    monkeypatch.setattr(tables, "_ROWS_AT_ONCE", 2)
-    report = Report("ddp", once.results("ddp", ["ranks", "breakdown", "kernels"]))
-    written = {path.name for path in tables.write_csv(report, tmp_path)}
-    assert written == {"summary.csv", "index.md", "ranks.csv", "breakdown.csv", "kernels.parquet"}
-    assert {path.name for path in (tmp_path / "tables").iterdir()} == written - {"summary.csv"}
-    back = pd.read_parquet(tmp_path / "tables" / "kernels.parquet")
-    assert back["total_ns"].tolist() == report.results["kernels"].to_frame()["total_ns"].tolist()
-    index = (tmp_path / "tables" / "index.md").read_text()
-    assert "| kernels.parquet |" in index
-    assert "| ranks.csv |" in index

@@ -50,12 +50,6 @@ def test_headings_stand_in_one_line_of_a_usual_terminal():
     assert heading in printed(80).splitlines()[2]
 
 
-def test_a_narrow_terminal_names_the_ranks_that_it_leaves_out():
-    text = " ".join(printed(40, times=17).split())
-    assert "5 of 17 ranks: the one in the middle, those that wait most" in text
-    assert text.count("window 1.00 ms") == 5
-
-
 def test_of_many_ranks_the_late_the_middle_and_the_victims_are_shown_and_the_remedy():
     ranks = [
         rank_trace(
@@ -99,18 +93,3 @@ def test_what_to_do_first_is_said_as_on_the_page(findings, advised):
     text = shown(*(Finding("high", f"{place}.", **said) for place, said in enumerate(findings)))
     assert ("What to do first" in text) == (advised is not None)
     assert advised is None or f"What to do first: {advised}\n" in text
-
-
-def test_advice_that_stands_at_its_finding_is_not_repeated():
-    text = shown(Finding("high", "It is alone.", recommendation="Record all.", is_about_capture=True))
-    assert "→ Record all." in text
-    assert "What to do first" not in text
-
-
-@pytest.mark.parametrize(("gains_ns", "is_said"), [((600_000, 500_000), True), ((600_000, 400_000), False)])
-def test_gains_of_more_than_there_is_are_said_not_to_add_up(gains_ns, is_said):
-    found = tuple(Finding("high", f"{gain_ns} ns", gain_ns=gain_ns) for gain_ns in gains_ns)
-    console = Console(width=100)
-    with console.capture() as held:
-        terminal.show(Report("ddp", results_of(2), found), console)
-    assert ("their gains do not add up" in held.get()) == is_said

@@ -59,25 +59,6 @@ def _joined_step(program: Program, world: Group, *, has_input: bool) -> None:
         optimizer(program, (reduced,))
 
 
-def averaging(ranks: int = 4, steps: int = 8, faults: Faults = (), *, every: int = 3) -> Job:
-    """Local steps; parameters are averaged over all ranks in every third of them, after the optimizer."""
-    world = Group("0", tuple(range(ranks)))
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        for layer in range(8):
-            made = layer_of(program, "aten::linear", "gemm", 400_000, 15_000)
-            if layer == 1:
-                strike(program, faults, number)
-        optimizer(program, (made,))
-        if number % every == every - 1:
-            needed: tuple[int, ...] = (program.launched - 1,)
-            for _ in range(10):
-                needed = (program.collective("all_reduce", world, 4_000_000, 200_000, after=needed),)
-
-    return job_of(ranks, steps, step, (world,), faults)
-
-
 def merged(ranks: int = 4, steps: int = 9, faults: Faults = (), *, every: int = 4, outer_ns: int = 8_000_000,
            noise: Noise | None = None) -> Job:  # fmt: skip
     """Local steps; every so many the difference since is averaged, and an outer optimizer on the CPU steps. `outer`: a rank's takes more."""

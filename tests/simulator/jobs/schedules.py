@@ -21,13 +21,6 @@ Programs = Mapping[int, list[Pass]]
 """Passes of one step in order, by rank."""
 
 
-def gpipe(ranks: int, microbatches: int) -> Programs:
-    """All forward passes, then all backward ones."""
-    return {
-        rank: [Pass(what, rank, number) for what in "FB" for number in range(microbatches)] for rank in range(ranks)
-    }
-
-
 def one_f_one_b(ranks: int, microbatches: int, chunks: int = 1) -> Programs:
     """Forward and backward in turns; with several chunks a rank in groups of `ranks` microbatches, as Megatron does."""
     total = microbatches * chunks
@@ -44,18 +37,6 @@ def one_f_one_b(ranks: int, microbatches: int, chunks: int = 1) -> Programs:
     return programs
 
 
-def looped_gpipe(ranks: int, microbatches: int, chunks: int) -> Programs:
-    """Each chunk's forward passes after the other's, then backward."""
-    numbers = range(microbatches)
-    return {
-        rank: [
-            *(Pass(FORWARD, chunk * ranks + rank, number) for chunk in range(chunks) for number in numbers),
-            *(Pass(BACKWARD, chunk * ranks + rank, number) for chunk in reversed(range(chunks)) for number in numbers),
-        ]
-        for rank in range(ranks)
-    }
-
-
 def zero_bubble(ranks: int, microbatches: int) -> Programs:
     """1F1B whose gradients of weights are computed apart: each as soon as there is nothing to send."""
     programs = {}
@@ -68,19 +49,6 @@ def zero_bubble(ranks: int, microbatches: int) -> Programs:
         rest = [Pass(WEIGHTS, rank, number) for number in range(microbatches - rank, microbatches)]
         programs[rank] = [*split, *rest]
     return programs
-
-
-def v_shaped(ranks: int, microbatches: int) -> Programs:
-    """Two stages a rank, the second ones back along the ranks: the first rank has the first stage and the last."""
-    numbers = range(microbatches)
-    last = 2 * ranks - 1
-    return {
-        rank: [
-            *(Pass(FORWARD, stage, number) for number in numbers for stage in (rank, last - rank)),
-            *(Pass(BACKWARD, stage, number) for number in numbers for stage in (last - rank, rank)),
-        ]
-        for rank in range(ranks)
-    }
 
 
 def tables(programs: Programs, place: Callable[[int], int], last: int, *, steps: int = 2, has_ranges: bool = False,
@@ -112,19 +80,6 @@ def tables(programs: Programs, place: Callable[[int], int], last: int, *, steps:
                     messages.append(told | {"start_ns": now_ns + 500, "is_send": True, "peer": place(target)})
     frame = pd.DataFrame(stretches).astype({"virtual_stage": "Int64"})
     return pd.DataFrame(messages), frame if has_phases else frame.iloc[:0]
-
-
-def both_ways(ranks: int, microbatches: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Half of the microbatches enters at each end; each rank has a stage of either way."""
-    one_way = gpipe(ranks, microbatches // 2)
-    ways = [
-        tables(one_way, lambda stage: stage, ranks - 1),
-        tables(
-            {ranks - 1 - rank: passes for rank, passes in one_way.items()}, lambda stage: ranks - 1 - stage, ranks - 1
-        ),
-    ]
-    messages, stretches = (pd.concat([way[part] for way in ways], ignore_index=True) for part in (0, 1))
-    return messages.sort_values("start_ns", kind="stable", ignore_index=True), stretches
 
 
 def _order(ranks: int, microbatches: int, chunks: int) -> list[tuple[int, int]]:
