@@ -4,7 +4,7 @@
     python -m benchmarks.frozen hashes.json [FOLDER…] --against OLD     write them, and name what differs
 
 FOLDERs hold captures, one a subfolder or file, at any depth; without any the samples are used. Of simulated jobs every
-n-th is taken, always the same ones.
+n-th is taken, or against older hashes those that these are of.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -30,14 +31,15 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="hashes of an older revision")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
+    old = json.loads(chosen.against.read_text()) if chosen.against else {}
     captures = [one for folder in chosen.folders or [ROOT / "sample_traces"] for one in captures_in(folder.resolve())]
     with ProcessPoolExecutor(chosen.processes) as pool:
         found = dict(pool.map(of_capture, captures))
-        found |= dict(pool.map(of_job, simulated(chosen.jobs), chunksize=4))
+        found |= dict(pool.map(of_job, simulated(chosen.jobs, old), chunksize=4))
     chosen.hashes.write_text(json.dumps(found, indent=0, sort_keys=True))
     print(f"{len(found)} captures and jobs, all in all {_hash(json.dumps(found, sort_keys=True))}")
     if chosen.against:
-        sys.exit(differing(json.loads(chosen.against.read_text()), found))
+        sys.exit(differing(old, found))
 
 
 def captures_in(folder: Path) -> list[Path]:
@@ -72,13 +74,15 @@ def of_capture(capture: Path) -> tuple[str, dict[str, str]]:
         }
 
 
-def simulated(count: int) -> list[str]:
-    """Names of that many simulated jobs, evenly chosen."""
+def simulated(count: int, old: Collection[str]) -> list[str]:
+    """Names of that many simulated jobs, evenly chosen; of those that older hashes are of, as many as there still are."""
     if not count:
         return []
     from tests.simulator.cases import EVERY_CASE  # noqa: PLC0415 - only where jobs are asked for
 
     names = [case.name for case in EVERY_CASE]
+    if again := [name for name in names if name in old]:
+        return again
     return names[:: max(1, len(names) // count)]
 
 
@@ -96,8 +100,9 @@ def of_job(name: str) -> tuple[str, dict[str, str]]:
 def differing(old: dict[str, dict[str, str]], new: dict[str, dict[str, str]]) -> int:
     """Name what differs, and count it."""
     count = 0
-    for name in sorted(old.keys() | new.keys()):
-        a, b = old.get(name, {}), new.get(name, {})
+    print(f"{len(old.keys() - new.keys())} are no longer there")
+    for name in sorted(new):
+        a, b = old.get(name, {}), new[name]
         parts = sorted(part for part in a.keys() | b.keys() if a.get(part) != b.get(part))
         if parts:
             count += 1

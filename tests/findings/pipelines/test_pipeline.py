@@ -1,24 +1,12 @@
 """Bubbles of pipelines: those of one schedule are one finding."""
 
-import pandas as pd
 import pytest
 
 from tests.simulator import run
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.pipelines import interleaved, zero_bubble
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
 from traceanalyzer.findings import pipelines as findings_pipelines
 from traceanalyzer.findings.uneven_stages import pipeline_imbalance
-
-
-def beside(results, bubble_ns=0):
-    """A second pipeline of ranks 2 and 3 that does the same, and waits for longer by `bubble_ns`."""
-    one, stages = results["pipelines"].table, results["pipeline"].table
-    other = one.assign(pipeline=1, ranks="2,3", bottleneck_rank=3, bubble_ns=one["bubble_ns"] + bubble_ns)
-    moved = stages.assign(pipeline=1, rank=stages["rank"] + 2)
-    return Pipelines(pd.concat([one, other], ignore_index=True)), Pipeline(
-        pd.concat([stages, moved], ignore_index=True)
-    )
 
 
 @pytest.mark.parametrize("is_one_stream", [True, False])

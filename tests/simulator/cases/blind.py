@@ -1,11 +1,10 @@
 """Large models, and what clusters do to jobs: committed before any report of them was seen."""
 
-from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
-from tests.simulator.case import APART, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
-from tests.simulator.faults import Fault, in_turn
-from tests.simulator.jobs import ambient, clusters, large, replicated_pipelines, script_steps, unlike_steps
-from tests.simulator.noise import Noise, like_hosts, unlike_hosts, with_noise
+from tests.simulator.case import LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
+from tests.simulator.faults import Fault
+from tests.simulator.jobs import ambient, clusters, large, script_steps, unlike_steps
+from tests.simulator.noise import like_hosts, unlike_hosts
 
 _SAME = "the same kernels take"
 
@@ -19,14 +18,6 @@ BLIND: tuple[Case, ...] = (
     case_of("by heads, links of a pair slow a row", large.by_heads, Fault("pair", 4 * MS, (5,)), "all-to-all among ranks 4 to 7",
             says_ranks=(4, 5, 6, 7), cause="transfer", noise=like_hosts(3002)),
     case_of("by heads, a hot GPU", large.by_heads, Fault("throttle", 0, (6,), None, 1.3), _SAME, noise=like_hosts(3003)),
-    case_of("by heads, a row's sequences are longer", large.by_heads, Fault("long", 5 * MS, (0, 1, 2, 3)), "", cause="compute",
-            noise=like_hosts(3004)),
-    # A distributed optimizer behind a pipeline.
-    nobody("healthy, an overlapped optimizer", "", large.overlapped_optimizer, noise=unlike_hosts(3005)),
-    several("an overlapped optimizer, garbage of all in turn", large.overlapped_optimizer,
-            in_turn("gc", 7 * MS, (3, 6, 0, 5, 1, 7, 2, 4)), Truth(_EIGHT, "host", "gc.collect"), steps=8, noise=like_hosts(3006)),
-    case_of("an overlapped optimizer, a loader before a warm GPU", large.overlapped_optimizer, Fault("data", 9 * MS, (1,)), LOADER,
-            left=(Fault("throttle", 0, (6,), None, 1.15),), others=(6,), noise=like_hosts(3007)),
     # Heavy ends.
     nobody("a pipeline with heavy ends", "tages 0 and 3|tage 3|tage 0", large.heavy_ends, _ENDS, is_gained=True, noise=like_hosts(3008)),
     case_of("a pipeline with heavy ends, garbage in a light stage", large.heavy_ends, Fault("gc", 15 * MS, (5,), (2,)), "gc.collect",
@@ -49,12 +40,8 @@ BLIND: tuple[Case, ...] = (
     # A host that another job uses at times.
     case_of("another job on a host's cores", clusters.beside_other_jobs, Fault("neighbour", 0, (2,), None, 5.0), "", cause="host",
             noise=like_hosts(3017)),
-    case_of("another job on a host's cores from a step on", clusters.beside_other_jobs, Fault("neighbour", 0, (1,), (4, 5, 6, 7), 6.0),
-            "", cause="host", noise=like_hosts(3018)),
     # The second lot. Gradients that wait for the last micro-batch.
     nobody("healthy, gradients of the last micro-batch", "", script_steps.without_sync, noise=unlike_hosts(3101)),
-    case_of("gradients of the last micro-batch, a hot GPU at times", script_steps.without_sync,
-            Fault("throttle", 0, (5,), (1, 4, 6), 1.5), _SAME, steps=8, noise=like_hosts(3102)),
     case_of("gradients of the last micro-batch, a slow host amid micro-batches", script_steps.without_sync,
             Fault("host", 7 * MS, (2,)), "log_metrics", noise=like_hosts(3103)),
     case_of("gradients of the last micro-batch, rank 0 evaluates once", script_steps.without_sync, Fault("eval", 20 * MS, (0,), (3,)),
@@ -71,35 +58,17 @@ BLIND: tuple[Case, ...] = (
            noise=like_hosts(3109)),
     case_of("pictures by workers, a rank without pinned memory before a slow host", script_steps.pictures, Fault("copy", 6 * MS, (1,)),
             "HtoD", left=(Fault("host", 2 * MS, (3,)),), others=(3,), noise=like_hosts(3110)),
-    # Saved beside.
-    nobody("healthy, states saved beside", "", script_steps.saved_beside, noise=unlike_hosts(3111)),
-    nobody("states saved beside, threads hold all interpreters", "hosts|interpreter|teps 3 and 4", script_steps.saved_beside,
-           held_ns=20 * MS, noise=like_hosts(3112)),
-    case_of("states saved beside, a warm GPU of one row", script_steps.saved_beside, Fault("throttle", 0, (6,), None, 1.2), _SAME,
-            noise=like_hosts(3113)),
     # Averaged across nodes.
     nobody("healthy, averaged across nodes", "", script_steps.merged_over_nodes, noise=unlike_hosts(3114)),
     case_of("averaged across nodes, a card", script_steps.merged_over_nodes, Fault("card", 9 * MS, (2,)), "all-reduce among ranks 2 and 6",
             says_ranks=(2, 6), cause="transfer", has_gain=False, noise=like_hosts(3115)),
     case_of("averaged across nodes, a noisy neighbour on a GPU", script_steps.merged_over_nodes, Fault("noisy", 1, (5,)), "",
             cause="compute", noise=like_hosts(3116)),
-    case_of("averaged across nodes, a hot GPU, one file missing", script_steps.merged_over_nodes, Fault("throttle", 0, (1,), None, 1.3),
-            _SAME, has_gain=False, noise=like_hosts(3117), how=Capture(missing=(6,))),
     # Captures of what was above.
-    case_of("by heads, a hot GPU, a file of its row missing", large.by_heads, Fault("throttle", 0, (6,), None, 1.3), _SAME,
-            has_gain=False, noise=like_hosts(3118), how=Capture(missing=(5,))),
-    nobody("an overlapped optimizer, the hot GPU's file missing", "no trace|cannot be told|absent|not here|rank 6", large.overlapped_optimizer,
-           Fault("throttle", 0, (6,), None, 1.5), noise=like_hosts(3119), how=Capture(missing=(6,))),
-    case_of("experts across nodes, one step recorded, a loader", large.across_nodes, Fault("data", 8 * MS, (3,)), LOADER, first=3,
-            has_gain=False, noise=like_hosts(3120), how=APART),
     case_of("a pipeline with heavy ends, a middle stage throttled", large.heavy_ends, Fault("throttle", 0, (1,), None, 1.6), _SAME,
             left=(_ENDS,), noise=like_hosts(3121)),
-    nobody("a pipeline with heavy ends, a middle stage warm and hidden", "tages 0 and 3|tage 3|tage 0", large.heavy_ends,
-           Fault("throttle", 0, (1,), None, 1.1), _ENDS, others=(1,), noise=like_hosts(3122)),
     # The third lot. Lengths that a step's ranks share.
     nobody("healthy, batches by buckets of lengths", "", ambient.by_buckets, noise=unlike_hosts(3201)),
-    case_of("batches by buckets of lengths, a warm GPU", ambient.by_buckets, Fault("throttle", 0, (2,), None, 1.15), "matrix products run at",
-            noise=like_hosts(3202)),
     case_of("batches by buckets of lengths, garbage in two steps", ambient.by_buckets, Fault("gc", 9 * MS, (6,), (2, 5)), "gc.collect",
             noise=like_hosts(3203)),
     several("batches by buckets of lengths, two GPUs brake in turn", ambient.by_buckets,
@@ -113,9 +82,6 @@ BLIND: tuple[Case, ...] = (
            noise=like_hosts(3207)),
     case_of("over four nodes, a node's loaders before a rail", on_nodes(ambient.over_four_nodes, 4),
             Fault("data", 8 * MS, (8, 9, 10, 11)), LOADER, left=(Fault("rail", 3 * MS, (1,)),), others=(1, 5, 9, 13), noise=like_hosts(3208)),
-    several("over four nodes, a node heats up", on_nodes(ambient.over_four_nodes, 4),
-            tuple(Fault("throttle", 0, (4, 5, 6, 7), (step,), 1.0 + 0.08 * step) for step in range(1, 6)),
-            Truth((4, 5, 6, 7), "compute", _SAME, (1, 2, 3, 4, 5), has_gain=False), steps=6, noise=like_hosts(3209)),
     several("over four nodes, each rank's garbage at times of its own", on_nodes(ambient.over_four_nodes, 4),
             tuple(Fault("gc", 5 * MS, (rank,), (1 + 5 * rank % 7,)) for rank in range(16)),
             Truth(tuple(range(16)), "host", "gc.collect"), steps=8, noise=like_hosts(3210)),
@@ -123,8 +89,6 @@ BLIND: tuple[Case, ...] = (
     nobody("parameters from hosts", "HtoD|opies|opy", ambient.parameters_from_hosts, noise=like_hosts(3211)),
     case_of("parameters from hosts, a slow bus", ambient.parameters_from_hosts, Fault("bus", 4 * MS, (1,)), "HtoD", cause="copies",
             noise=like_hosts(3212)),
-    case_of("parameters from hosts that are hidden, a slower bus that is not", ambient.parameters_from_hosts, Fault("bus", 9 * MS, (2,)), "HtoD",
-            cause="copies", copy_ns=150_000, noise=like_hosts(3213)),
     # Copied ahead.
     nobody("healthy, copied ahead", "", ambient.copied_ahead, noise=unlike_hosts(3214)),
     nobody("copied ahead, a longer copy that is hidden", "", ambient.copied_ahead, Fault("batch", 4 * MS, (3,)), noise=like_hosts(3215)),
@@ -132,16 +96,7 @@ BLIND: tuple[Case, ...] = (
             noise=like_hosts(3216)),
     case_of("copied ahead, rank 0 logs pictures in every second step", ambient.copied_ahead, Fault("pictures", 12 * MS, (0,), (1, 3)),
             "", cause="host", noise=like_hosts(3217)),
-    # Few micro-batches.
-    nobody("two micro-batches for four stages", "ipeline", with_noise(usual.pipelined, like_hosts(3218)), microbatches=2),
-    case_of("three micro-batches for four stages, a hot stage", with_noise(usual.pipelined, like_hosts(3219)),
-            Fault("throttle", 0, (1,), None, 1.4), _SAME, microbatches=3),
     # What was recorded is little.
-    nobody("over four nodes, only rank 0 recorded, a hot GPU elsewhere", "", ambient.over_four_nodes, Fault("throttle", 0, (5,), None, 1.4),
-           noise=like_hosts(3220), how=Capture(missing=tuple(range(1, 16)))),
-    nobody("over four nodes, one node recorded, a hot GPU elsewhere", "no trace|cannot be told|not here|no file|ll-reduce",
-           ambient.over_four_nodes, Fault("throttle", 0, (5,), None, 1.4), noise=like_hosts(3221),
-           how=Capture(missing=(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))),
     case_of("copied ahead, a hot GPU, ranges alone", ambient.copied_ahead, Fault("throttle", 0, (4,), None, 1.3), _SAME,
             how=Capture(has_payloads=True), by="nsys", noise=like_hosts(3222)),
     case_of("gradients of the last micro-batch, recorded from the middle of a step on, a loader", script_steps.without_sync,
@@ -153,16 +108,6 @@ BLIND: tuple[Case, ...] = (
             noise=like_hosts(3302)),
     case_of("micro-batches ramp up, a loader before the first one", unlike_steps.ramping_up, Fault("data", 5 * MS, (2,)), LOADER,
             noise=like_hosts(3303)),
-    case_of("micro-batches ramp up, a GPU throttled in the longest steps alone", unlike_steps.ramping_up,
-            Fault("throttle", 0, (1,), (4, 5), 1.4), _SAME, noise=like_hosts(3304)),
-    # Evaluations.
-    nobody("healthy, all evaluate in every third step", "tep|valuat", unlike_steps.evaluating, noise=unlike_hosts(3305)),
-    case_of("all evaluate in every third step, one for longer", unlike_steps.evaluating, Fault("samples", 9 * MS, (3,), (2, 5)), "linear",
-            cause="compute", noise=like_hosts(3306)),
-    case_of("all evaluate in every third step, a host logs in the others", unlike_steps.evaluating,
-            Fault("host", 8 * MS, (6,), (0, 1, 3, 4, 6)), "log_metrics", noise=like_hosts(3307)),
-    case_of("all evaluate in every third step, a warm GPU", unlike_steps.evaluating, Fault("throttle", 0, (0,), None, 1.2), _SAME,
-            noise=unlike_hosts(3308)),
     # Secondary shards.
     nobody("healthy, secondary shards", "", unlike_steps.secondary_shards, noise=unlike_hosts(3309)),
     case_of("secondary shards, a node's own links", on_nodes(unlike_steps.secondary_shards, 4), Fault("within", 8 * MS, (5,)),
@@ -173,25 +118,14 @@ BLIND: tuple[Case, ...] = (
             left=(Fault("within", 5 * MS, (6,)),), others=(4, 5, 6, 7), noise=like_hosts(3312)),
     # Gradients of weights aside.
     nobody("healthy, weights' gradients aside", "", unlike_steps.weights_aside, noise=unlike_hosts(3313)),
-    case_of("weights' gradients aside, longer on a rank", unlike_steps.weights_aside, Fault("aside", 6 * MS, (4,)), "", cause="compute",
-            noise=like_hosts(3314)),
     case_of("weights' gradients aside, a hot GPU", unlike_steps.weights_aside, Fault("throttle", 0, (7,), None, 1.3), _SAME,
             noise=like_hosts(3315)),
-    case_of("weights' gradients aside, a host steps tensor by tensor", unlike_steps.weights_aside, Fault("foreach", 9 * MS, (2,)),
-            "_single_tensor_adamw", cause="host", noise=like_hosts(3316)),
     nobody("weights' gradients aside, a host steps within its lead", "", unlike_steps.weights_aside, Fault("foreach", 2 * MS, (2,)),
            noise=like_hosts(3317)),
-    # Replicas and large jobs.
-    several("a replica of a pipeline is on a capped node", with_noise(replicated_pipelines.pp_dp, like_hosts(3318)),
-            (Fault("throttle", 0, (0, 1, 2), None, 1.3),), Truth((0, 1, 2), "compute", _SAME)),
     # What nobody's fault is gains nine times as much, at most.
-    nobody("tensor x data on 32, a GPU a twentieth slower", "overlaps", with_noise(usual.tp_dp, Noise(3319, 0.15, 0.01, 0.05)),
-           Fault("throttle", 0, (19,), None, 1.05), others=(19,), tensor=4, data=8, steps=4),
     case_of("over four nodes, two GPUs of unlike nodes are hot", on_nodes(ambient.over_four_nodes, 4),
             Fault("throttle", 0, (2, 13), None, 1.3), _SAME, noise=like_hosts(3320)),
     # Captures.
-    case_of("all evaluate in every third step, one for longer, ranges alone", unlike_steps.evaluating,
-            Fault("samples", 9 * MS, (3,), (2, 5)), "", cause="compute", how=Capture(has_payloads=True), by="nsys", noise=like_hosts(3321)),
     case_of("weights' gradients aside, garbage, a file missing, clocks apart", unlike_steps.weights_aside, Fault("gc", 8 * MS, (3,), (2,)),
             "gc.collect", has_gain=False, noise=like_hosts(3322), how=Capture(missing=(6,), offset_ns={1: 30 * MS, 3: -12 * MS})),
     case_of("secondary shards, a loader, the last two steps recorded", unlike_steps.secondary_shards, Fault("data", 7 * MS, (4,)), LOADER,

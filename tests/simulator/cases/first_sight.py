@@ -2,13 +2,11 @@
 
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
-from tests.simulator.case import APART, FOUR, LOADER, MS, Case, Truth, case_of, nobody, several
-from tests.simulator.faults import Fault, in_turn
+from tests.simulator.case import FOUR, LOADER, MS, Case, case_of, nobody
+from tests.simulator.faults import Fault
 from tests.simulator.jobs import (
     ahead,
-    cubes,
     dualpipe,
-    experts,
     hierarchies,
     moving,
     regimes,
@@ -16,30 +14,20 @@ from tests.simulator.jobs import (
     some_passes,
 )
 from tests.simulator.noise import PACES, Noise, like_hosts, unlike_hosts, with_noise
-from tests.simulator.spoiled import without_steps
 
 _EIGHT = tuple(range(8))
 _SAME = "the same kernels take"
 
-_BUSY = Truth((0, 1, 3, 4, 6, 7), "compute", "_grouped_mm", has_gain=False)
 
 FIRST_SIGHT: tuple[Case, ...] = (
     # Sharded on two levels.
     nobody("healthy, gathered over all, then within nodes", "", hierarchies.quantised, noise=unlike_hosts(1101)),
     case_of("gradients in eight bits, a hot GPU", hierarchies.quantised, Fault("throttle", 0, (5,), None, 1.2), _SAME,
             noise=like_hosts(1102)),
-    case_of("gradients in eight bits, a rank takes longer to turn them", hierarchies.quantised, Fault("quant", 4 * MS, (2,)),
-            "quant", cause="compute", noise=like_hosts(1103), how=APART),
     case_of("gradients in eight bits, a place's card", hierarchies.quantised, Fault("card", 5 * MS, (1, 5)),
             "all-to-all among ranks 1 and 5", cause="transfer", noise=like_hosts(1104)),
     case_of("gradients in eight bits, garbage once before heat", hierarchies.quantised, Fault("gc", 12 * MS, (3,), (2,)),
             "gc.collect", left=(Fault("throttle", 0, (6,), None, 1.12),), others=(6,), noise=like_hosts(1105)),
-    nobody("healthy, rows that do not divide", "", hierarchies.unevenly_sharded, noise=unlike_hosts(1106)),
-    case_of("rows that do not divide, a hot GPU, ranges alone", hierarchies.unevenly_sharded,
-            Fault("throttle", 0, (1,), None, 1.25), _SAME, noise=like_hosts(1107), how=Capture(has_payloads=True),
-            by="nsys"),
-    case_of("rows that do not divide, a loader", hierarchies.unevenly_sharded, Fault("data", 6 * MS, (5,)), LOADER,
-            noise=like_hosts(1108)),
     nobody("healthy, tokens counted before micro-batches", "", hierarchies.counted, spread=0.2, noise=like_hosts(1109)),
     case_of("tokens counted before micro-batches, a loader", hierarchies.counted, Fault("data", 8 * MS, (2,)), LOADER,
             noise=like_hosts(1110)),
@@ -51,11 +39,6 @@ FIRST_SIGHT: tuple[Case, ...] = (
             "AddmmBackward0", cause="compute", noise=like_hosts(1113)),
     case_of("pipelines of halves, garbage amid one stage's passes once", some_passes.in_passes,
             Fault("gc", 6 * MS, (5,), (2,)), "gc.collect", at=(6,), noise=like_hosts(1114)),
-    case_of("pipelines of halves, a replica's texts are longer in two steps", some_passes.in_passes,
-            Fault("text", 4 * MS, (4, 5, 6, 7), (1, 3)), "", cause="compute", at=(2,), steps=5, noise=like_hosts(1115)),
-    # Nothing is gained by evaluating less: what is said first of it is true, and gains something.
-    nobody("pipelines of halves, all evaluate in a step", "", some_passes.in_passes, steps=5,
-           evaluates=(2,), noise=like_hosts(1116)),
     nobody("pipelines of halves, the last stages' hosts pause within the bubble", "", some_passes.in_passes,
            Fault("host", 900_000, (3, 7)), at=(0,), noise=like_hosts(1117)),
     # Load that moves.
@@ -64,13 +47,6 @@ FIRST_SIGHT: tuple[Case, ...] = (
             noise=like_hosts(1119)),
     case_of("batches by tokens, a rank's texts are always longer", moving.by_tokens, Fault("long", 2 * MS, (3,)), "",
             cause="compute", spread=0.1, noise=like_hosts(1120)),
-    # Other experts are the busiest in each step: these ranks in turn, as is said.
-    several("experts placed anew, in each step another rank's are busiest", moving.placed_anew, (), _BUSY,
-            noise=like_hosts(1121)),
-    case_of("experts placed anew, a rank's are always busiest", moving.placed_anew, Fault("hot", 4 * MS, (2,)),
-            "_grouped_mm", cause="compute", others=_BUSY.ranks, skew=0.2, noise=like_hosts(1122)),
-    case_of("experts placed anew, a loader in two steps", moving.placed_anew, Fault("data", 9 * MS, (5,), (2, 3)), LOADER,
-            others=_BUSY.ranks, skew=0.2, noise=like_hosts(1123)),
     nobody("healthy, states staged out", "", moving.staged_out, noise=unlike_hosts(1124)),
     case_of("states staged out, a slow bus", moving.staged_out, Fault("stage", 8 * MS, (2,), (2, 5)), "DtoH",
             cause="copies", noise=like_hosts(1125)),
@@ -92,31 +68,17 @@ FIRST_SIGHT: tuple[Case, ...] = (
     nobody("healthy, generators a step ahead", "", ahead.a_step_behind, noise=unlike_hosts(1204)),
     nobody("generators a step ahead, one is slower within the trainers' time", "", ahead.a_step_behind,
            Fault("answer", 1_500_000, (5,)), noise=like_hosts(1205)),
-    case_of("generators a step ahead, one is slower than trainers", ahead.a_step_behind, Fault("answer", 8 * MS, (4,)), "",
-            cause="compute", noise=like_hosts(1206)),
     case_of("generators a step ahead, a hot trainer", ahead.a_step_behind, Fault("throttle", 0, (2,), None, 1.25), _SAME,
             noise=like_hosts(1207)),
     case_of("states staged out, a kernel hangs on a GPU twice", moving.staged_out, Fault("hiccup", 6 * MS, (3,), (3, 6)),
             "", cause="compute", noise=like_hosts(1208)),
     case_of("pinned memory is asked for in two steps", ahead.pinned_anew, Fault("pin", 9 * MS, (1,), (2, 4)),
             "pin_memory", cause="host", noise=like_hosts(1209)),
-    case_of("states staged out, one GPU is hot at first, then another", moving.staged_out,
-            Fault("throttle", 0, (1,), (0, 1, 2, 3), 1.35), _SAME, left=(Fault("throttle", 0, (2,), (4, 5, 6), 1.25),),
-            others=(2,), noise=like_hosts(1210)),
-    case_of("tokens counted before micro-batches, a loader and another's products", hierarchies.counted,
-            Fault("data", 5 * MS, (2,)), LOADER, left=(Fault("compute", 3 * MS, (1,)),), others=(1,),
-            noise=like_hosts(1211)),
     case_of("tokens counted before micro-batches, products and another's shorter loader", hierarchies.counted,
             Fault("compute", 4_400_000, (1,)), "mm", left=(Fault("data", 3_600_000, (2,)),), others=(2,),
             noise=like_hosts(1212)),
     nobody("states staged out, the network is slow from the middle on", "ll-reduce|ommunication", moving.staged_out,
            Fault("net", 6 * MS, FOUR, (4, 5, 6, 7)), noise=like_hosts(1213)),
-    nobody("healthy, eight bits, much noise, two steps", "", hierarchies.quantised, steps=3, first=1,
-           noise=Noise(1214, 0.4, 0.08, 0.4, PACES)),
-    nobody("healthy, pipelines of halves, much noise, two steps", "", some_passes.in_passes, steps=3, first=1,
-           noise=Noise(1215, 0.4, 0.08, 0.4, PACES)),
-    nobody("healthy, experts, much noise", "", moving.placed_anew, skew=0.0, moves=(), steps=4,
-           noise=Noise(1216, 0.4, 0.08, 0.4, PACES)),
     nobody("healthy, held over micro-batches, much noise, two steps", "", ahead.held_over, steps=3, first=1,
            noise=Noise(1217, 0.4, 0.08, 0.4, PACES)),
     case_of("gradients in eight bits, two files missing, a loader", hierarchies.quantised, Fault("data", 6 * MS, (2,)),
@@ -124,20 +86,8 @@ FIRST_SIGHT: tuple[Case, ...] = (
     nobody("gradients in eight bits, one node recorded, a GPU of the other", "no trace|cannot be told|4 to 7",
            hierarchies.quantised, Fault("throttle", 0, (6,), None, 1.4), noise=like_hosts(1219),
            how=Capture(missing=(4, 5, 6, 7))),
-    case_of("pipelines of halves, two steps recorded, a stage is slow in one pass", some_passes.in_passes,
-            Fault("hot", 4 * MS, (5,)), "", cause="compute", steps=4, first=2, noise=like_hosts(1220)),
-    case_of("batches by tokens, two steps recorded, a hot GPU", moving.by_tokens, Fault("throttle", 0, (2,), None, 1.5), "",
-            cause="compute", steps=4, first=2, spread=0.1, has_gain=False, noise=like_hosts(1221)),
-    case_of("rows that do not divide, garbage once, clocks drift", hierarchies.unevenly_sharded,
-            Fault("gc", 9 * MS, (2,), (2,)), "gc.collect", noise=like_hosts(1222),
-            how=Capture(drift={1: 2e-5, 4: -3e-5}, offset_ns={3: 40 * MS})),
-    case_of("batches mixed on hosts, threads fight for cores, no steps", moving.prepared_on_hosts,
-            Fault("pool", 9 * MS, (1,)), "", cause="host", noise=like_hosts(1223), spoil=without_steps(*FOUR),
-            is_of_capture=True),
     case_of("held over micro-batches, a host in the third one", ahead.held_over, Fault("host", 8 * MS, (3,)), "log_metrics",
             noise=like_hosts(1224)),
-    several("held over micro-batches, garbage of each in turn", ahead.held_over, in_turn("gc", 7 * MS, (1, 3, 0, 2) * 2),
-            Truth(FOUR, "host", "gc.collect"), steps=8, noise=like_hosts(1225)),
     case_of("an edge between stages is slow from the middle on", replicated_pipelines.edged,
             Fault("link", 16 * MS, (1, 2), (3, 4, 5)), "ranks 1 and 2", cause="transfer", steps=6),
     # The third lot. Unusual proportions; faults behind others; what others wait for within a step.
@@ -157,35 +107,8 @@ FIRST_SIGHT: tuple[Case, ...] = (
            others=(3,), noise=like_hosts(1308)),
     case_of("bound by gathers, a loader", regimes.bound_by_gathers, Fault("data", 7 * MS, (3,)), LOADER,
             noise=like_hosts(1309)),
-    nobody("healthy, a shared expert beside dispatch", "", regimes.beside_shared, noise=like_hosts(1310)),
-    # Each of the two is last in a layer of its own, so that what each costs adds up.
-    several("a shared expert beside dispatch, two ranks' experts hot in a layer each", regimes.beside_shared,
-            (Fault("hot", 3 * MS, (3, 6)),), Truth((3, 6), "compute", "_grouped_mm"), noise=like_hosts(1311)),
-    case_of("a shared expert beside dispatch, calls for memory", regimes.beside_shared, Fault("malloc", 6 * MS, (5,), (1, 3)),
-            "cudaMalloc", noise=like_hosts(1312)),
-    nobody("healthy, asked by the hub", "", regimes.asked_by_the_hub, noise=like_hosts(1313)),
-    case_of("asked by the hub, it decides for long", regimes.asked_by_the_hub, Fault("decide", 3 * MS, (0,)), "decide",
-            cause="host", noise=like_hosts(1314)),
-    case_of("asked by the hub, a hot GPU in a pair", regimes.asked_by_the_hub, Fault("throttle", 0, (3,), None, 1.3), _SAME,
-            noise=unlike_hosts(1315)),
-    case_of("a cube, one rank's loader in two steps", with_noise(cubes.cube, like_hosts(1316)),
-            Fault("data", 8 * MS, (6,), (1, 3)), LOADER, steps=5),
-    several("sharded, a GPU's heat goes up and down", with_noise(usual.fsdp, like_hosts(1317)),
-            tuple(Fault("throttle", 0, (4,), (step,), times)
-                  for step, times in enumerate((1.05, 1.2, 1.4, 1.2, 1.05, 1.2, 1.4, 1.2))),
-            Truth((4,), "compute", _SAME), steps=8),
-    nobody("interleaved, a stage's host is ten times as slow and in time", "", with_noise(usual.pipelined, like_hosts(1318)),
-           Fault("pace", 0, (2,), None, 10.0), chunks=2, stages=4),
     nobody("all loaders are slow, one twice as much", "oader|data", with_noise(usual.hsdp, like_hosts(1320)),
            Fault("data", 5 * MS, (3,)), Fault("data", 4 * MS, _EIGHT), shard=4, replicate=2, others=(3,)),
     case_of("generators a step ahead, a trainer's loader, ranges alone", ahead.a_step_behind, Fault("data", 6 * MS, (1,)),
             LOADER, noise=like_hosts(1321), how=Capture(has_payloads=True), by="nsys"),
-    nobody("healthy, pipelines of halves, ranges alone", "", some_passes.in_passes, noise=unlike_hosts(1322),
-           how=Capture(has_payloads=True), by="nsys"),
-    case_of("pipelines of halves, one step recorded, garbage", some_passes.in_passes, Fault("gc", 7 * MS, (5,), (2,)),
-            "gc.collect", at=(5,), first=2, steps=4, noise=like_hosts(1323), has_gain=False),
-    case_of("two ways through a pipeline of four, one saves once", dualpipe.of_eight, Fault("save", 12 * MS, (1,), (1,)),
-            "save", ranks=4, microbatches=12, noise=like_hosts(1324)),
-    case_of("tokens in two moves, a rail is slow in two steps", experts.sent_in_two, Fault("nic", 6 * MS, (1,), (2, 3)), "",
-            cause="transfer", says_ranks=(1, 3, 5, 7), steps=5, noise=like_hosts(1325)),
 )  # fmt: skip

@@ -1,10 +1,9 @@
 """Kinds of jobs that no other file has, each fault in its own: committed before any report of them was seen."""
 
-from tests.simulator import workloads as usual
-from tests.simulator.case import APART, FOUR, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
+from tests.simulator.case import FOUR, LOADER, MS, Case, case_of, nobody
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import chances, chunks, fields, mixtures, senses, settings, sparse
-from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
+from tests.simulator.noise import like_hosts, unlike_hosts
 
 _EIGHT = tuple(range(8))
 
@@ -13,45 +12,26 @@ FURTHER: tuple[Case, ...] = (
     nobody("healthy, halos on a sheet", "", fields.halos, noise=unlike_hosts(701)),
     case_of("halos on a sheet, a hot GPU", fields.halos, Fault("throttle", 0, (5,), None, 1.4), "the same kernels take",
             noise=unlike_hosts(702)),
-    case_of("halos on a sheet, a finer part", fields.halos, Fault("cells", 2_400_000, (2,)), "stencil", cause="compute",
-            noise=like_hosts(703), how=APART),
     case_of("a cube transposed, a row's exchanges are slow", fields.transposed, Fault("row", 5 * MS, (4, 5, 6, 7)), "",
             cause="transfer", noise=like_hosts(707)),
     # More than text.
     case_of("pictures against texts, a rank has the whole matrix", senses.contrastive, Fault("whole", 6 * MS, (4,)), "",
             cause="compute", noise=like_hosts(712)),
-    case_of("pictures against texts, a node's loaders before a hot GPU", on_nodes(senses.contrastive, 4),
-            Fault("data", 7 * MS, (4, 5, 6, 7)), LOADER, left=(Fault("throttle", 0, (1,), None, 1.15),), others=(1,),
-            noise=like_hosts(713)),
     nobody("as many frames as there happen to be", "", senses.framed, spread=5, noise=unlike_hosts(715)),
     case_of("frames, a rank has films", senses.framed, Fault("film", 4_500_000, (6,)), "", cause="compute", spread=1,
             noise=like_hosts(716)),
     # One rank is set otherwise.
     case_of("one rank recomputes", settings.unlike, Fault("recompute", 0, (1,)), "linear", cause="compute",
             noise=like_hosts(722)),
-    case_of("one rank's optimizer is not fused", settings.unlike, Fault("unfused", 500, (3,)), "", cause="host",
-            noise=like_hosts(723)),
-    case_of("one rank's masks are drawn by the host", settings.unlike, Fault("masks", 7 * MS, (2,)), "bernoulli",
-            cause="host", noise=like_hosts(724)),
     case_of("one rank records stacks", settings.unlike, Fault("stacks", 0, (0,), None, 30.0), "", cause="host",
             noise=like_hosts(725)),
     case_of("a rank far from its GPU's socket", settings.unlike, Fault("copy", 5 * MS, (2,)), "HtoD",
             left=(Fault("pace", 0, (2,), None, 1.6),), noise=unlike_hosts(726)),
-    case_of("two ranks write each micro-batch's loss", settings.read_each_micro, Fault("reads", 5 * MS, (1, 3)),
-            "write_loss", cause="host", noise=like_hosts(728)),
     case_of("one rank's graph takes longer to walk", settings.branched, Fault("walk", 5 * MS, (1,)),
             "_find_unused_parameters", cause="host", noise=like_hosts(730)),
     nobody("all graphs take long to walk", "_find_unused_parameters|prepare_for_backward", settings.branched, Fault("walk", 9 * MS, FOUR),
            noise=like_hosts(731)),
     # Steps unlike others.
-    nobody("layers left out by chance", "", chances.dropped, noise=unlike_hosts(741)),
-    case_of("layers left out alike, a hot GPU", chances.dropped, Fault("throttle", 0, (5,), None, 1.3),
-            "the same kernels take", is_alike=True, noise=unlike_hosts(742)),
-    case_of("layers left out by chance, on one rank none", chances.dropped, Fault("deep", 0, (2,), None, 2.0), "",
-            cause="compute", has_gain=False, is_small=True, noise=unlike_hosts(743)),
-    nobody("healthy, a step overflows", "", chances.scaled, noise=like_hosts(744)),
-    case_of("a step overflows, a loader in it", chances.scaled, Fault("data", 8 * MS, (3,), (2,)), LOADER,
-            noise=like_hosts(745)),
     nobody("healthy, batches twice as large from a step on", "", chances.ramped, noise=unlike_hosts(747)),
     case_of("batches twice as large, a loader since then", chances.ramped, Fault("data", 6 * MS, (2,), (4, 5, 6, 7)),
             LOADER, noise=like_hosts(748)),
@@ -60,11 +40,6 @@ FURTHER: tuple[Case, ...] = (
             Fault("gc", 9 * MS, (3,), (1, 4)), "gc.collect", noise=like_hosts(750)),
     nobody("workers take all hosts' cores in two steps", "teps 2 and 5", chances.crowded_hosts,
            Fault("crowd", 0, _EIGHT, (2, 5), 6.0), noise=like_hosts(752)),
-    case_of("workers take a node's cores in two steps", on_nodes(chances.crowded_hosts, 4),
-            Fault("crowd", 0, (4, 5, 6, 7), (2, 5), 6.0), "", cause="host", noise=like_hosts(753)),
-    # Rank 1 computes no more than the others over a step: whether it is late in forward or they are in backward is not told.
-    nobody("a longer forward, a shorter backward, ranks meet in each layer", "wait for each other", chances.lopsided,
-           Fault("more", 4 * MS, (1,)), Fault("less", 4 * MS, (1,)), noise=like_hosts(754)),
     nobody("a longer forward, a shorter backward, ranks meet at the end", "", chances.lopsided,
            Fault("more", 4 * MS, (1,)), Fault("less", 4 * MS, (1,)), is_met=False, noise=like_hosts(755)),
     # Layouts.
@@ -74,10 +49,6 @@ FURTHER: tuple[Case, ...] = (
             cause="transfer", noise=like_hosts(763)),
     case_of("heads and rings, a pair's exchanges are slow", mixtures.heads_and_rings, Fault("pair", 6 * MS, (4, 5)), "",
             cause="transfer", noise=like_hosts(765)),
-    case_of("an expert that all have, a hot one", mixtures.shared_experts, Fault("hot", 3_600_000, (3,)), "_grouped_mm",
-            cause="compute", noise=unlike_hosts(768)),
-    case_of("a part of the vocabulary is larger", mixtures.vocabulary, Fault("words", 3 * MS, (3, 7)), "mm",
-            cause="compute", noise=like_hosts(769)),
     case_of("two branches, one rank's second has more to do", mixtures.two_streams, Fault("side", 6 * MS, (1,)),
             "conv1d", cause="compute", noise=like_hosts(772)),
     # Inference.
@@ -93,41 +64,13 @@ FURTHER: tuple[Case, ...] = (
     # Few rows, copies of states.
     case_of("gradients of few rows, one rank sorts more of them", sparse.few_rows, Fault("unique", 5 * MS, (2,)),
             "unique", cause="compute", noise=like_hosts(792)),
-    case_of("rank 0 copies its state in every second step", sparse.snapshots, Fault("snapshot", 8 * MS, (0,), (1, 3)),
-            "DtoH", cause="copies", noise=like_hosts(794)),
     nobody("all copy their states in a step", "tep 3", sparse.snapshots, Fault("snapshot", 12 * MS, FOUR, (3,)),
            noise=like_hosts(795)),
-    # Known layouts.
-    nobody("all GPUs are slow in the first step", "", with_noise(usual.ddp, unlike_hosts(801)),
-           Fault("throttle", 0, _EIGHT, (0,), 1.5)),
-    nobody("one GPU of eight is quicker than all others", "", with_noise(usual.fsdp, unlike_hosts(802)),
-           Fault("throttle", 0, tuple(rank for rank in _EIGHT if rank != 3), None, 1.3)),
-    several("two hot GPUs in unlike tensor groups, one hotter", with_noise(usual.tp_dp, like_hosts(803)),
-            (Fault("throttle", 0, (1,), None, 1.5), Fault("throttle", 0, (6,), None, 1.25)),
-            Truth((1,), "compute", "the same kernels take 1.5 times", others=(6,)),
-            left=(Fault("throttle", 0, (6,), None, 1.25),), tensor=4, data=2),
-    case_of("three faults in three tensor groups", with_noise(usual.tp_dp, like_hosts(804)), Fault("data", 10 * MS, (0,)),
-            LOADER, tensor=4, data=3, left=(Fault("compute", 5 * MS, (5,)), Fault("gc", 2 * MS, (9,))), others=(5, 9)),
-    several("another rank in each step, by another cause", with_noise(usual.ddp, like_hosts(805)),
-            (Fault("data", 10 * MS, (0,), (1,)), Fault("compute", 6 * MS, (1,), (2,)), Fault("gc", 5 * MS, (2,), (3,))),
-            Truth((0,), "data", LOADER, (1,), others=(1, 2)), ranks=4, steps=6,
-            left=(Fault("compute", 6 * MS, (1,), (2,)), Fault("gc", 5 * MS, (2,), (3,)))),
-    case_of("a first stage's loader before a hot stage", with_noise(usual.pipelined, like_hosts(806)),
-            Fault("data", 14 * MS, (0,)), LOADER, left=(Fault("throttle", 0, (2,), None, 1.2),), others=(2,)),
     # The second lot.
-    nobody("all copy their states in every third step, eight ranks", "teps 1 and 4", sparse.snapshots,
-           Fault("snapshot", 9 * MS, _EIGHT, (1, 4)), ranks=8, steps=7, noise=unlike_hosts(821)),
     case_of("all copy their states in a step, garbage in another", sparse.snapshots, Fault("gc", 14 * MS, (2,), (1,)),
             "gc.collect", left=(Fault("snapshot", 8 * MS, FOUR, (3,)),), noise=like_hosts(822)),
     case_of("all copy their states in a step, one twice as much", sparse.snapshots, Fault("snapshot", 9 * MS, (1,), (3,)),
             "DtoH", cause="copies", left=(Fault("snapshot", 9 * MS, FOUR, (3,)),), noise=like_hosts(823)),
-    nobody("two ranks with a longer forward and a shorter backward", "wait for each other", chances.lopsided,
-           Fault("more", 3 * MS, (0, 2)), Fault("less", 3 * MS, (0, 2)), noise=like_hosts(825)),
-    nobody("healthy, prompts in other chunks", "", chunks.chunked, seed=6, noise=like_hosts(827)),
     case_of("small kernels of eight, a crowded host", chances.crowded_hosts, Fault("crowd", 0, (3,), None, 6.0), "",
             cause="host", noise=like_hosts(832)),
-    case_of("two branches, more in the second of one rank in two steps", mixtures.two_streams,
-            Fault("side", 8 * MS, (3,), (1, 4)), "conv1d", cause="compute", steps=7, noise=unlike_hosts(835)),
-    case_of("masks by the host before another's recomputing", settings.unlike, Fault("masks", 9 * MS, (2,)), "bernoulli",
-            cause="host", left=(Fault("recompute", 0, (1,)),), others=(1,), noise=like_hosts(836)),
 )  # fmt: skip

@@ -4,12 +4,10 @@ from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
 from tests.simulator.case import FOUR, MS, Case, Truth, case_of, nobody, several
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import accumulating, experts, memory, optimizers, rollouts, sharded
-from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
+from tests.simulator.jobs import accumulating, memory, optimizers, sharded
+from tests.simulator.noise import like_hosts, unlike_hosts
 
 MEMORY: tuple[Case, ...] = (
-    case_of("ddp, one rank, free", usual.ddp, Fault("free", 3 * MS, (5,)), "cudaFree"),
-    case_of("fsdp, one rank, free", usual.fsdp, Fault("free", 3 * MS, (2,)), "cudaFree"),
     case_of("ddp of 3, once, free", usual.ddp, Fault("free", 9 * MS, (2,), (1,)), "cudaFree", ranks=3, steps=4),
     case_of("memory is freed and allocated anew", memory.refilled, Fault("retry", 9 * MS, (2,)), "cudaFree",
             cause="host", how=Capture(offset_ns={0: -70 * MS})),
@@ -17,27 +15,13 @@ MEMORY: tuple[Case, ...] = (
             "cudaFree", cause="host", noise=unlike_hosts(115)),
     case_of("a sharded optimizer, calls for memory", optimizers.in_shards, Fault("malloc", 6 * MS, (9,)),
             "cudaMalloc", noise=unlike_hosts(120)),
-    case_of("routed unevenly, memory is freed", experts.routed_unevenly, Fault("free", 6 * MS, (4,)), "cudaFree",
-            noise=unlike_hosts(128)),
-    case_of("answers, a rank's cache is full", rollouts.answered, Fault("retry", 8 * MS, (3,)), "GPU memory",
-            cause="host", noise=like_hosts(218)),
-    several("calls for memory take longer from step to step", with_noise(usual.fsdp, unlike_hosts(420)),
-            tuple(Fault("malloc", step * MS, (5,), (step,)) for step in range(1, 7)),
-            Truth((5,), "host", "GPU memory"), steps=7),
     several("two ranks, three steps, calls for memory of unequal length", usual.ddp,
             tuple(Fault("malloc", ms * MS, (1,), (step,)) for step, ms in enumerate((4, 3, 2))),
             Truth((1,), "host", "calls for GPU memory"), ranks=2, steps=3),
-    case_of("allocation stalls one rank", usual.ddp, Fault("malloc", 12 * MS, (2,)), "cudaMalloc", ranks=4),
     nobody("allocation stalls all", "calls for GPU memory", usual.ddp, Fault("malloc", 15 * MS, FOUR), ranks=4,
             steps=6, layers=6),
     case_of("accumulating, free now and then", accumulating.accumulating, Fault("free", 7 * MS, (3,), (1, 2)),
             "cudaFree", steps=6),
-    # torch.cuda.empty_cache() in each step: memory is given back, and asked for anew.
-    nobody("all empty their caches in each step", "calls for GPU memory", memory.emptied, Fault("empty", 8 * MS, FOUR),
-           is_gained=True),
-    nobody("all empty their caches in each step, sharded on eight", "calls for GPU memory", memory.emptied,
-           Fault("empty", 12 * MS, tuple(range(8))), is_gained=True, ranks=8, is_sharded=True, steps=4,
-           noise=unlike_hosts(1101)),
     nobody("all empty their caches, one GPU", "calls for GPU memory", memory.emptied, Fault("empty", 5 * MS, (0, 1)),
            is_gained=True, ranks=2, layers=6, noise=like_hosts(1102)),
     case_of("one rank empties its cache in each step", memory.emptied, Fault("empty", 9 * MS, (2,)), "GPU memory",

@@ -1,21 +1,14 @@
 """Stacks of other kinds, each fault in its own: each lot was committed before any report of it was seen."""
 
-from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
 from tests.simulator.case import FOUR, HEALTHY, LOADER, MS, Case, case_of, nobody, on_nodes
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import diffusion, graph_networks, hybrid, other_models, recommenders, reinforced, serving
-from tests.simulator.makers import of_amd, of_intel
-from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
+from tests.simulator.jobs import diffusion, graph_networks, hybrid, other_models, recommenders, reinforced
+from tests.simulator.noise import like_hosts, unlike_hosts
 from tests.simulator.spoiled import without_steps
 
 STACKS: tuple[Case, ...] = (
     # The first lot.
-    nobody("healthy, trained and generated on the same GPUs", "", reinforced.colocated, noise=like_hosts(601)),
-    case_of("generated on the same GPUs, a rank plans for longer", reinforced.colocated, Fault("plan", 5 * MS, (5,)),
-            "schedule", cause="host", noise=like_hosts(602)),
-    case_of("generated on the same GPUs, products in training", reinforced.colocated, Fault("compute", 6 * MS, (2,)),
-            "mm", others=(5,), noise=like_hosts(603)),
     case_of("generated apart, a generator is slower", reinforced.apart, Fault("answer", 4 * MS, (5,)),
             "paged_attention", cause="compute", noise=like_hosts(604)),
     nobody("healthy, tables sharded unevenly", "", recommenders.sharded_tables, others=(0, 4), noise=unlike_hosts(605)),
@@ -26,13 +19,9 @@ STACKS: tuple[Case, ...] = (
     nobody("healthy, latents of frozen encoders", "", diffusion.latent, noise=unlike_hosts(608)),
     case_of("latents, pictures encoded in 32 bits on a rank", diffusion.latent, Fault("wide", 0, (1,), None, 2.5),
             "conv", cause="compute", noise=unlike_hosts(609)),
-    case_of("latents, rank 0 averages in the host's memory", diffusion.latent, Fault("average", 8 * MS, (0,), (1, 3)),
-            "", cause="host", steps=6, noise=like_hosts(610)),
     nobody("healthy, neighbours sampled", "", graph_networks.sampled, noise=like_hosts(611)),
     case_of("sampled, a rank's nodes have more neighbours", graph_networks.sampled, Fault("hubs", 0, (2,), None, 1.8),
             "spmm", cause="compute", has_gain=False, noise=like_hosts(612)),
-    case_of("sampled, one sampler is slower", graph_networks.sampled, Fault("sampler", 6 * MS, FOUR[3:]),
-            "sample", cause="host", noise=like_hosts(613), how=Capture(offset_ns={1: 6 * MS, 2: -3 * MS})),
     # The second lot.
     nobody("healthy, batch norms of all ranks", "", other_models.normalised, noise=unlike_hosts(621)),
     case_of("batch norms of all ranks, a host logs", other_models.normalised, Fault("host", 5 * MS, (1,)), "log_metrics",
@@ -48,99 +37,38 @@ STACKS: tuple[Case, ...] = (
             cause="host", steps=6, noise=like_hosts(626)),
     nobody("healthy, a thread saves and takes nothing", "", hybrid.kept, Fault("saves", 0, (0,), (2, 3)), steps=6,
            noise=like_hosts(627)),
-    nobody("a slow network between all hosts", "ll-reduce|ommunication", on_nodes(hybrid.kept, 4),
-           Fault("network", 8 * MS, tuple(range(8))), noise=unlike_hosts(628)),
     case_of("a slow network of one shard", on_nodes(hybrid.kept, 4), Fault("network", 8 * MS, (2, 6)),
             "all-reduce among ranks 2 and 6", cause="transfer", noise=unlike_hosts(629)),
-    case_of("kept through backward, throttled from the middle on, clocks drift", hybrid.kept,
-            Fault("throttle", 0, (5,), (3, 4, 5, 6), 1.35), "the same kernels take", steps=7, noise=unlike_hosts(630),
-            how=Capture(drift={1: 4e-5, 6: -3e-5}, offset_ns={3: 12 * MS})),
-    # Rank 3 does load for longer, and the table of stragglers says so of it; nothing is promised for it.
-    nobody("a loader hidden behind a bubble", "ipeline", with_noise(usual.pipelined, like_hosts(631)),
-           Fault("data", MS, (3,)), others=(3,), steps=5),
-    case_of("latents, pictures in 32 bits, another rank's file is missing", diffusion.latent,
-            Fault("wide", 0, (2,), None, 2.5), "conv", cause="compute", noise=unlike_hosts(632),
-            how=Capture(missing=(1,)), has_gain=False),
-    case_of("tables of a rank have longer bags, two steps recorded", recommenders.sharded_tables,
-            Fault("hot", 5 * MS, (6,)), "split_embedding", cause="compute", first=3, others=(0, 4),
-            noise=unlike_hosts(633)),
     nobody("healthy, thin factors of gradients", "", other_models.low_rank, noise=unlike_hosts(634)),
     case_of("thin factors of gradients, a loader now and then", other_models.low_rank,
             Fault("data", 9 * MS, (1,), (1, 4)), LOADER, steps=7, noise=unlike_hosts(635)),
-    case_of("generated on the same GPUs, a GPU slower at tokens alone", reinforced.colocated,
-            Fault("decode", 0, (3,), None, 1.6), "the same kernels take", cause="compute", noise=like_hosts(636)),
     # Said to gain 2.61 ms for 2.39: the step in which it happens has more nodes by chance, too.
     case_of("sampled, garbage once", graph_networks.sampled, Fault("gc", 12 * MS, (1,), (3,)), "gc.collect", has_gain=False, spread=0.1,
             noise=like_hosts(637)),
     # The third lot.
-    nobody("healthy, generated apart, a trainer's file is missing", "", reinforced.apart, noise=like_hosts(641),
-           how=Capture(missing=(2,))),
     case_of("generated apart, a trainer logs", reinforced.apart, Fault("host", 7 * MS, (1,)), "log_metrics",
             noise=like_hosts(642)),
     nobody("healthy, generated apart", HEALTHY, reinforced.apart, noise=like_hosts(611)),
-    nobody("generators have more to do than trainers", "Ranks 4 and 5 compute", reinforced.apart, noise=like_hosts(611),
-           answers=80),
     # That ranks 0 and 4 have more tables gains as much, and comes first; the host is said behind it.
     case_of("sharded tables, a process on a host's cores", recommenders.sharded_tables, Fault("pace", 0, (4,), None, 9.0),
             "split_embedding", says_ranks=(0, 4), cause="compute", has_gain=False, noise=like_hosts(643)),
-    case_of("tables of a rank have longer bags, no steps", recommenders.sharded_tables, Fault("hot", 6 * MS, (1,)),
-            "split_embedding", cause="compute", others=(0, 4), noise=unlike_hosts(644), has_gain=False,
-            spoil=without_steps(*range(8))),
     case_of("batch norms of all ranks, one step recorded, a loader", other_models.normalised, Fault("data", 6 * MS, (2,)),
             LOADER, first=3, steps=4, has_gain=False, noise=like_hosts(645)),
     case_of("kept through backward, a hot GPU, another's garbage once", hybrid.kept, Fault("throttle", 0, (5,), None, 1.5),
             "the same kernels take", steps=6, left=(Fault("gc", 3 * MS, (0,), (2,)),), others=(0,), noise=unlike_hosts(646)),
     case_of("distilled on two GPUs, a loader", other_models.distilled, Fault("data", 5 * MS, (1,)), LOADER, ranks=2,
             noise=like_hosts(647)),
-    case_of("sampled, one sampler is slower, ranges alone", graph_networks.sampled, Fault("sampler", 8 * MS, (0,)),
-            "sample_neighbors", cause="host", spread=0.05, noise=like_hosts(648), how=Capture(has_payloads=True),
-            by="nsys"),
     case_of("latents, a node's slow bus", on_nodes(diffusion.latent, 4), Fault("copy", 5 * MS, (4, 5, 6, 7)), "HtoD",
             ranks=8, noise=unlike_hosts(649)),
-    case_of("generated on the same GPUs, a pair plans for longer", reinforced.colocated, Fault("plan", 6 * MS, (2, 3)),
-            "schedule", cause="host", noise=like_hosts(650)),
-    nobody("a slow network between all hosts in two steps", "steps 2 and 3", on_nodes(hybrid.kept, 4),
-           Fault("network", 12 * MS, tuple(range(8)), (2, 3)), steps=7, noise=like_hosts(651)),
     nobody("latents, all evaluate in a step", "tep 3.*evaluate", diffusion.latent, Fault("eval", 8 * MS, FOUR, (3,)), steps=6,
            noise=like_hosts(652)),
-    case_of("latents, throttled, the last two steps recorded", diffusion.latent, Fault("throttle", 0, (0,), None, 1.4),
-            "the same kernels take", steps=5, first=3, noise=unlike_hosts(653)),
-    nobody("healthy, latents on one GPU", "", diffusion.latent, ranks=1, noise=like_hosts(654)),
-    case_of("thin factors of gradients, a hot GPU in the second half", other_models.low_rank,
-            Fault("throttle", 0, (2,), (4, 5, 6, 7), 1.3), "the same kernels take", steps=8, noise=unlike_hosts(655)),
     # The fourth lot.
     nobody("distilled, all evaluate in every third step", "steps 2 and 5.*evaluate", other_models.distilled,
            Fault("eval", 6 * MS, FOUR, (2, 5)), steps=8, noise=unlike_hosts(661)),
-    case_of("batch norms of all ranks, a loader before another's products", other_models.normalised,
-            Fault("data", 6 * MS, (0,)), LOADER, left=(Fault("compute", 5 * MS, (3,)),), others=(3,), noise=like_hosts(662)),
-    nobody("kept through backward, all collect garbage in two steps", "In steps 2 and 4 .*gc.collect", hybrid.kept,
-           Fault("gc", 8 * MS, tuple(range(8)), (2, 4)), steps=7, noise=like_hosts(663)),
     case_of("thin factors of gradients, rank 0 evaluates in every third step", other_models.low_rank,
             Fault("eval", 7 * MS, (0,), (2, 5)), "conv", steps=7, noise=unlike_hosts(664)),
-    case_of("sampled, no steps, a hot GPU", graph_networks.sampled, Fault("throttle", 0, (3,), None, 1.5),
-            "the same kernels take", spread=0.0, has_gain=False, noise=like_hosts(665), spoil=without_steps(*FOUR)),
-    case_of("generated on the same GPUs, a GPU throttled in two steps", reinforced.colocated,
-            Fault("throttle", 0, (6,), (2, 3), 1.5), "the same kernels take", steps=6, noise=like_hosts(666)),
     case_of("latents, a file cut, another's loader", diffusion.latent, Fault("data", 7 * MS, (3,)), LOADER, has_gain=False,
             noise=unlike_hosts(667), how=Capture(cut={1: 0.7})),
-    case_of("tables of two ranks have longer bags", recommenders.sharded_tables, Fault("hot", 5 * MS, (2, 5)),
-            "split_embedding", cause="compute", others=(0, 4), noise=unlike_hosts(668)),
     nobody("healthy, kept through backward on 16, two steps, clocks apart", "", hybrid.kept, hosts=4, steps=4, first=2,
            noise=unlike_hosts(669), how=Capture(offset_ns={3: 20 * MS, 9: -7 * MS})),
-    # Engines without requests.
-    nobody("requests come in bursts", "while no iteration is under way.*requests", serving.in_bursts, noise=unlike_hosts(671)),
-    nobody("requests come in bursts, on one GPU", "while no iteration is under way", serving.in_bursts, ranks=1,
-           noise=like_hosts(672)),
-    nobody("requests come now and then", "while no iteration is under way", serving.in_bursts, every=1, wait_ns=4 * MS,
-           noise=like_hosts(673)),
-    nobody("requests are always there", "", serving.in_bursts, wait_ns=0, noise=like_hosts(674)),
-    # GPUs of other makers.
-    case_of("on GPUs of AMD, a hot one", usual.ddp, Fault("throttle", 0, (2,), None, 1.4), "the same kernels take", ranks=4,
-            spoil=of_amd(4)),
-    case_of("on GPUs of AMD, a rank's memory", usual.ddp, Fault("malloc", 5 * MS, (1,)), "hipMalloc", ranks=4,
-            spoil=of_amd(4)),
-    case_of("on GPUs of Intel, a rank's memory", usual.ddp, Fault("malloc", 5 * MS, (1,)), "urUSMDeviceAlloc", ranks=4,
-            spoil=of_intel(4)),
-    case_of("on GPUs of Intel, a loader", usual.fsdp, Fault("data", 6 * MS, (0,)), LOADER, ranks=4, spoil=of_intel(4)),
-    nobody("healthy, on GPUs of Intel", HEALTHY, usual.ddp, ranks=4, spoil=of_intel(4)),
 )  # fmt: skip

@@ -14,9 +14,5 @@ TURNS: tuple[Case, ...] = (
             turns.augmented, _LOOP, is_gained=True),
     nobody("rows picked by a mask for each class", r"in a loop of 30 turns \(aten::nonzero, aten::index", turns.picked,
             _LOOP, is_gained=True),
-    nobody("tensors of a batch copied one by one", r"copies 12[0-9] times a step to its GPU", turns.uploaded, _LOOP,
-            is_gained=True),
-    nobody("gradients checked one by one", r"asks 40 times a step, of one tensor after the other", turns.checked, _LOOP,
-            is_gained=True),
     nobody("an average of weights, all at once", HEALTHY + "|ommunication|ll-reduce", turns.averaged),
 )  # fmt: skip

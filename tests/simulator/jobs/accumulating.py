@@ -1,13 +1,10 @@
 """Jobs whose gradients add up over several micro-batches before the optimizer steps."""
 
-import random
-
 from tests.simulator.faults import Faults, hit, load, strike, time_ns
 from tests.simulator.noise import Noise
 from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program, adjacent, strided
 from tests.simulator.workloads import (
     SHAPES,
-    WIDE_BACK_SHAPES,
     WIDE_SHAPES,
     job_of,
     layer_of,
@@ -80,27 +77,6 @@ def redundant_exchanges(ranks: int = 4, steps: int = 4, faults: Faults = (), *, 
     return job_of(ranks, steps, step, (world,), faults)
 
 
-def swallowed(
-    ranks: int = 4, steps: int = 3, faults: Faults = (), *, micro: int = 6, noise: Noise | None = None
-) -> Job:
-    """Gradients are accumulated without an exchange but in the last microbatch; then norms are exchanged."""
-    world = Group("0", tuple(range(ranks)))
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        for part in range(micro):
-            for layer in range(8):
-                made = layer_of(program, "aten::linear", "gemm", 300_000, 14_000, WIDE_SHAPES)
-                if part == micro - 2 and layer == 1:
-                    strike(program, faults, number)
-                if part == micro - 1 and layer >= 4:
-                    made = program.collective("all_reduce", world, 6_000_000, 140_000, after=(made,))
-        made = program.collective("all_reduce", world, 1, 15_000, after=(made,))
-        optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
 def accumulated_in_turn(ranks: int = 4, steps: int = 5, faults: Faults = (), *, extra_ns: int = 2_000_000,
                         is_synced: bool = True) -> Job:  # fmt: skip
     """In microbatch k rank k computes longer; the next one waits for each one's exchange, or the last alone has one."""
@@ -122,28 +98,6 @@ def accumulated_in_turn(ranks: int = 4, steps: int = 5, faults: Faults = (), *, 
                 if is_synced or micro == ranks - 1:
                     made = program.collective("all_reduce", world, 4_000_000, 200_000, after=(made,))
         optimizer(program, (made,))
-
-    return job_of(ranks, steps, step, (world,), faults)
-
-
-def uneven_microbatches(ranks: int = 4, steps: int = 6, faults: Faults = (), *, micro: int = 3, seed: int = 5) -> Job:
-    """Accumulates gradients of microbatches of random lengths, another one on each rank."""
-    world = Group("0", tuple(range(ranks)))
-    chance = random.Random(seed)
-    length = {(rank, step, part): chance.uniform(0.5, 1.5) for rank in range(ranks) for step in range(steps)
-              for part in range(micro)}  # fmt: skip
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        reduced = -1
-        for part in range(micro):
-            times = length[program.rank, number, part]
-            shapes = f"[[{round(4096 * times)}, 768], [768, 768]]"
-            for layer in range(6):
-                made = layer_of(program, "aten::linear", "gemm", round(350_000 * times), 15_000, shapes)
-                if part == micro - 1 and layer >= 3:
-                    reduced = program.collective("all_reduce", world, 4_000_000, 120_000, after=(made,))
-        optimizer(program, (reduced,))
 
     return job_of(ranks, steps, step, (world,), faults)
 
@@ -220,29 +174,3 @@ def micro_steps(ranks: int = 8, steps: int = 4, faults: Faults = (), *, micro: i
         optimizer(program, (made,))
 
     return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
-def micro_stepped(ranks: int = 4, steps: int = 13, faults: Faults = (), *, micro: int = 4, is_read: bool = True,
-                  noise: Noise | None = None) -> Job:  # fmt: skip
-    """Each micro-batch is a step of the profiler's; gradients are reduced in every fourth, where the optimizer steps."""
-    world = Group("0", tuple(range(ranks)), "dp")
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        for layer in range(6):
-            layer_of(program, "aten::linear", "forward_gemm", 180_000, 14_000, WIDE_SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-        is_last = number % micro == micro - 1
-        for _ in range(6):
-            made = layer_of(program, "aten::linear_backward", "backward_gemm", 360_000, 14_000, WIDE_BACK_SHAPES)
-            if is_last:
-                made = program.collective("all_reduce", world, 9_000_000, 200_000, after=(made,))
-        if is_last:
-            optimizer(program, (made,))
-        if is_read:
-            with program.range("aten::item", "operator"):
-                program.copy("DtoH", 4, 2_000, stream=COMPUTE_STREAM)
-                program.sync("cudaStreamSynchronize", after=(program.launched - 1,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)

@@ -2,11 +2,9 @@
 
 from tests.simulator.faults import Faults, load, strike, time_ns
 from tests.simulator.noise import Noise
-from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program, adjacent
+from tests.simulator.program import Group, Job, Program
 from tests.simulator.workloads import (
-    TOKEN_SHAPES,
     WIDE_BACK_SHAPES,
-    WIDE_SHAPES,
     after_of,
     layer_of,
     noisy_job,
@@ -14,60 +12,6 @@ from tests.simulator.workloads import (
 )
 
 _PICTURES = "[[1, 16, 9, 60, 104], [384, 16, 3, 3, 3]]"
-
-
-def four_models(
-    pairs: int = 2, steps: int = 4, faults: Faults = (), *, tokens: int = 24, noise: Noise | None = None
-) -> Job:
-    """Pairs decode in tensor parallel; three models score; advantages are whitened over all; critic and actor train, sharded.
-
-    `answers`: a pair's answers are longer; `rules`: a rank's host scores by rules; `values`: a rank's critic trains longer.
-    """
-    rows = adjacent("tp", 2, pairs)
-    world = Group("0", tuple(range(2 * pairs)), "fsdp")
-
-    def step(program: Program, number: int) -> None:
-        row, more = rows[program.rank // 2], time_ns(faults, "answers", program.rank, number) // 110_000
-        load(program, faults, number)
-        with program.range("actor_generate"):
-            for _ in range(tokens + more):
-                for _ in range(2):
-                    layer_of(program, "aten::mm", "decode_gemm", 40_000, 9_000, TOKEN_SHAPES)
-                    program.collective("all_reduce", row, 130_000, 12_000, stream=COMPUTE_STREAM)
-            program.sync("cudaStreamSynchronize")
-        for model in ("reference", "reward", "critic"):
-            with program.range(f"{model}_forward"):
-                for _ in range(4):
-                    layer_of(program, "aten::linear", f"{model}_gemm", 250_000, 14_000, WIDE_SHAPES)
-        program.sync("cudaStreamSynchronize")
-        with program.range("advantages"):
-            program.host(
-                400_000 + time_ns(faults, "rules", program.rank, number), "rewards.py(77): score_rules", "frame"
-            )
-            made = layer_of(program, "aten::mean", "reduce_kernel", 9_000, 9_000, "[[64, 1024]]")
-            program.collective("all_reduce", world, 2, 14_000, after=(made,))
-        _trained(program, world, "critic", 4, 250_000 + time_ns(faults, "values", program.rank, number) // 12)
-        strike(program, faults, number)
-        _trained(program, world, "actor", 6, 400_000)
-
-    return noisy_job(2 * pairs, steps, step, (*rows, world), faults, noise)
-
-
-def _trained(program: Program, world: Group, model: str, layers: int, ns: int) -> None:
-    """Forward and backward, each layer's parameters gathered ahead, gradients scattered; then the optimizer."""
-    size = ns // 100
-    with program.range(f"{model}_update"):
-        held = program.collective("all_gather", world, 12_000_000, 90_000)
-        for _ in range(layers):
-            ready, held = held, program.collective("all_gather", world, 12_000_000, 90_000)
-            after_of(program, "aten::linear", f"{model}_train", ns, (ready,), 14_000, f"[[{size}, 2048], [2048, 2048]]")
-        for _ in range(layers):
-            made = after_of(program, "AddmmBackward0", f"{model}_train_backward", 2 * ns, (held,), 14_000,
-                            f"[[{size}, 2048], [{size}, 2048]]")  # fmt: skip
-            made = program.collective(
-                "reduce_scatter", world, 12_000_000, 100_000, stream=COMM_STREAM + 1, after=(made,)
-            )
-        optimizer(program, (made,))
 
 
 def filmed(

@@ -1,9 +1,8 @@
 """Jobs that do something else in some steps, or between them: evaluation, validation, checkpoints."""
 
-from tests.simulator.faults import Faults, load, strike, throttled, time_ns
-from tests.simulator.noise import Noise, noisy
+from tests.simulator.faults import Faults, load, strike, time_ns
 from tests.simulator.program import Group, Job, Program
-from tests.simulator.workloads import SHAPES, WIDE_SHAPES, job_of, layer_of, optimizer
+from tests.simulator.workloads import SHAPES, job_of, layer_of, optimizer
 
 
 def evaluating(ranks: int = 4, steps: int = 6, faults: Faults = (), *, layers: int = 6) -> Job:
@@ -65,24 +64,3 @@ def saves_with_barrier(ranks: int = 4, steps: int = 6, faults: Faults = ()) -> J
         program.collective("all_reduce", world, 1, 20_000, after=(program.launched - 1,))
 
     return job_of(ranks, steps, step, (world,), faults)
-
-
-def saved_between(ranks: int = 4, steps: int = 6, faults: Faults = (), *, noise: Noise | None = None) -> Job:
-    """What a rank does by itself (`strike`'s faults) comes after a step's range has ended and before the next one begins."""
-    world = Group("0", tuple(range(ranks)))
-    programs = []
-    for rank in range(ranks):
-        program = Program(rank)
-        for number in range(steps):
-            begin = len(program.instructions)
-            with program.range(f"ProfilerStep#{number}"):
-                load(program, (), number)
-                for _ in range(14):
-                    made = layer_of(program, "aten::linear", "gemm", 400_000, 14_000, WIDE_SHAPES)
-                    made = program.collective("all_reduce", world, 4_000_000, 120_000, after=(made,))
-                optimizer(program, (made,))
-                program.sync()
-            strike(program, faults, number)
-            throttled(program, begin, faults, number)
-        programs.append(program)
-    return noisy(Job(tuple(programs), (world,)), noise or Noise(), faults)

@@ -4,66 +4,8 @@ import random
 
 from tests.simulator.faults import Faults, factor, load, strike, time_ns
 from tests.simulator.noise import Noise
-from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program
+from tests.simulator.program import COMM_STREAM, Group, Job, Program
 from tests.simulator.workloads import WIDE_BACK_SHAPES, WIDE_SHAPES, after_of, layer_of, noisy_job, optimizer
-
-
-def dropped(ranks: int = 8, steps: int = 6, faults: Faults = (), *, layers: int = 12, is_alike: bool = False,
-            noise: Noise | None = None) -> Job:  # fmt: skip
-    """Data parallel; in each step a fifth of the layers is left out by chance, the same ones on all ranks if `is_alike`.
-
-    `deep`: a rank leaves none out.
-    """
-    world = Group("0", tuple(range(ranks)), "dp")
-
-    def step(program: Program, number: int) -> None:
-        chance = random.Random(f"{number} {0 if is_alike else program.rank}")
-        limit = 0.0 if factor(faults, "deep", program.rank, number) > 1 else 0.2
-        kept = [chance.random() >= limit for _ in range(layers)]
-        load(program, faults, number)
-        for layer in range(layers):
-            if kept[layer]:
-                layer_of(program, "aten::linear", "forward_gemm", 220_000, 11_000, WIDE_SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-        made = -1
-        for layer in range(layers):
-            if kept[layer]:
-                made = layer_of(program, "AddmmBackward0", "backward_gemm", 440_000, 11_000, WIDE_BACK_SHAPES)
-            if layer % 3 == 2:
-                needed = (made,) if made >= 0 else ()
-                reduced = program.collective("all_reduce", world, 12_000_000, 240_000, after=needed)
-        optimizer(program, (reduced,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
-def scaled(ranks: int = 4, steps: int = 6, faults: Faults = (), *, overflows: tuple[int, ...] = (2,), layers: int = 9,
-           noise: Noise | None = None) -> Job:  # fmt: skip
-    """Half precision with a scaled loss: hosts read whether gradients overflow; where they do, the optimizer is left out."""
-    world = Group("0", tuple(range(ranks)), "dp")
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        for layer in range(layers):
-            layer_of(program, "aten::linear", "forward_gemm", 220_000, 11_000, WIDE_SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-        for _ in range(layers):
-            made = layer_of(program, "AddmmBackward0", "backward_gemm", 440_000, 11_000, WIDE_BACK_SHAPES)
-            made = program.collective("all_reduce", world, 8_000_000, 170_000, after=(made,))
-        with program.range("unscale_grads_"):
-            made = after_of(program, "aten::_amp_foreach_non_finite_check_and_unscale_", "unscale_kernel", 90_000,
-                            (made,), 14_000, "[[80000000]]")  # fmt: skip
-            with program.range("aten::item", "operator"):
-                program.copy("DtoH", 4, 2_000, stream=COMPUTE_STREAM)
-                program.sync("cudaStreamSynchronize", after=(program.launched - 1,))
-        if number not in overflows:
-            with program.range("Optimizer.step#AdamW.step"):
-                for _ in range(4):
-                    layer_of(program, "aten::_foreach_addcdiv_", "multi_tensor_adam", 350_000, 20_000, "[[20000000]]")
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
 
 
 def ramped(ranks: int = 4, steps: int = 8, faults: Faults = (), *, since: int = 4, layers: int = 8,

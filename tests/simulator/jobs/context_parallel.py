@@ -1,7 +1,5 @@
 """Jobs whose ranks each have a part of every sequence: rings, heads, documents."""
 
-from collections.abc import Sequence
-
 from tests.simulator.faults import Faults, load, strike, time_ns
 from tests.simulator.noise import Noise
 from tests.simulator.program import COMM_STREAM, Group, Job, Program, adjacent
@@ -64,34 +62,6 @@ def causal_ring(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: 
     return job_of(ranks, steps, step, (world,), faults)
 
 
-def uneven_ring(tokens: Sequence[int] = (2048, 3072, 2048, 2048), steps: int = 4, faults: Faults = (), *, layers: int = 4,
-                noise: Noise | None = None) -> Job:  # fmt: skip
-    """Context parallelism: keys go round; each rank has its own number of tokens, where the fault `tokens` is: else the least."""
-    ranks = len(tokens)
-    world = Group("0", tuple(range(ranks)), "cp")
-
-    def step(program: Program, number: int) -> None:
-        own = tokens[program.rank] if time_ns(faults, "tokens", program.rank, number) else min(tokens)
-        load(program, faults, number)
-        made = program.launched - 1
-        for _ in range(2 * layers):
-            made = layer_of(program, "aten::linear", "qkv_gemm", own * 100, 14_000, f"[[{own}, 2048], [2048, 6144]]")
-            held = made
-            for part in range(ranks):
-                needed = (held,)
-                if part < ranks - 1:
-                    held = program.exchange(world, 4_000_000, 80_000, sends=((program.rank + 1) % ranks,),
-                                            receives=((program.rank - 1) % ranks,), after=(held,))  # fmt: skip
-                with program.range("aten::_scaled_dot_product_flash_attention", "operator",
-                                   f"[[1, 16, {own}, 128], [1, 16, 2048, 128]]"):  # fmt: skip
-                    program.host(14_000)
-                    made = program.kernel("flash_fwd", own * 90, after=needed)
-        made = program.collective("all_reduce", world, 16_000_000, 300_000, stream=COMM_STREAM + 1, after=(made,))
-        optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
 def keys_and_values(ranks: int = 8, steps: int = 4, faults: Faults = (), *, layers: int = 2,
                     noise: Noise | None = None) -> Job:  # fmt: skip
     """Ring attention: keys and values go round on a stream each, beside attention; zigzag, so that parts are even.
@@ -119,67 +89,6 @@ def keys_and_values(ranks: int = 8, steps: int = 4, faults: Faults = (), *, laye
                 made = after_of(program, "aten::_flash_attention_forward", "flash_fwd_kernel", own * 60, needed,
                                 14_000, f"[[1, {own}, 16, 128], [1, 2048, 16, 128]]")  # fmt: skip
         made = program.collective("all_reduce", world, 24_000_000, 450_000, stream=COMM_STREAM + 3, after=(made,))
-        optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
-def rings(parts: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *, layers: int = 3) -> Job:
-    """Rings of attention in data parallelism: keys go round while blocks are computed; `link` slows what a rank sends.
-
-    As in PyTorch, what is sent waits for what was launched before.
-    """
-    lines = adjacent("cp", parts, data)
-    world = Group("world", tuple(range(parts * data)))
-
-    def step(program: Program, number: int) -> None:
-        line, place = lines[program.rank // parts], program.rank % parts
-        following, before = line.ranks[(place + 1) % parts], line.ranks[(place - 1) % parts]
-        load(program, faults, number)
-        slow_ns = max(time_ns(faults, "link", rank, number) for rank in (program.rank, before)) // (
-            layers * (parts - 1)
-        )
-        for layer in range(layers):
-            held = layer_of(program, "aten::linear", "qkv_gemm", 300_000, 12_000, SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-            computed, sent = max(held, program.launched - 1), -1
-            for part in range(parts):
-                needed, last = (sent,) * (part > 0), part == parts - 1
-                if not last:
-                    sent = program.exchange(line, 8_000_000, 150_000 + slow_ns, sends=(following,), receives=(before,),
-                                            after=(computed,))  # fmt: skip
-                with program.range("aten::scaled_dot_product_attention", "operator", SHAPES):
-                    program.host(12_000)
-                    computed = program.kernel("flash_fwd", 350_000, after=needed)
-        reduced = program.collective("all_reduce", world, 8_000_000, 300_000, stream=COMM_STREAM + 1,
-                                     after=(program.launched - 1,))  # fmt: skip
-        optimizer(program, (reduced,))
-
-    return job_of(parts * data, steps, step, (*lines, world), faults)
-
-
-def by_heads(
-    ranks: int = 8, steps: int = 4, faults: Faults = (), *, layers: int = 5, noise: Noise | None = None
-) -> Job:
-    """Sequences in parts, attention by heads: an all-to-all before and one after; gradients over all."""
-    world = Group("0", tuple(range(ranks)), "sp")
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        made = program.launched - 1
-        for layer in range(2 * layers):
-            with program.range("aten::linear", "operator", WIDE_SHAPES):
-                program.host(14_000)
-                made = program.kernel("qkv_gemm", 300_000, after=(made,))
-            sent = program.collective("all_to_all", world, 3_000_000, 70_000, after=(made,))
-            with program.range("aten::_scaled_dot_product_flash_attention", "operator", "[[1, 4, 8192, 128]]"):
-                program.host(14_000)
-                made = program.kernel("flash_fwd", 350_000, after=(sent,))
-            if layer == 1:
-                strike(program, faults, number)
-            made = program.collective("all_to_all", world, 3_000_000, 70_000, after=(program.launched - 1,))
-        made = program.collective("all_reduce", world, 16_000_000, 300_000, stream=COMM_STREAM + 1, after=(made,))
         optimizer(program, (made,))
 
     return noisy_job(ranks, steps, step, (world,), faults, noise)

@@ -53,62 +53,6 @@ def cubed(of: str = "tp", steps: int = 5, faults: Faults = ()) -> Job:
     return slowed(cube(2, 2, 2, steps, faults), of, "all_reduce", faults)
 
 
-def interleaved_cube(tensor: int = 2, stages: int = 4, data: int = 2, steps: int = 3, faults: Faults = (), *, chunks: int = 2,
-         micro: int = 4, stage_ns: tuple[int, ...] = (), noise: Noise | None = None) -> Job:  # fmt: skip
-    """Sequence and tensor parallel stages, interleaved, with a distributed optimizer; ranks are numbered tensor, data, stage.
-
-    `tplink` and `dplink`: what transfers of a rank's tensor and data group take more.
-    """
-    count = tensor * stages * data
-    rows = [Group(f"tp{n}", tuple(range(n * tensor, (n + 1) * tensor)), "TENSOR_MODEL_PARALLEL_GROUP")
-            for n in range(stages * data)]  # fmt: skip
-    columns = {(t, s): Group(f"dp{t}_{s}", tuple(t + tensor * (d + data * s) for d in range(data)), "DATA_PARALLEL_GROUP")
-               for t in range(tensor) for s in range(stages)}  # fmt: skip
-    lines = {(t, d): Group(f"pp{t}_{d}", tuple(t + tensor * (d + data * s) for s in range(stages)),
-                           "PIPELINE_MODEL_PARALLEL_GROUP") for t in range(tensor) for d in range(data)}  # fmt: skip
-
-    def step(program: Program, number: int) -> None:
-        place, replica, stage = program.rank % tensor, program.rank // tensor % data, program.rank // (tensor * data)
-        row, column, line = rows[program.rank // tensor], columns[place, stage], lines[place, replica]
-        each_ns = stage_ns[stage] if stage_ns else 400_000
-        passes = one_forward_one_backward(stage, stages, micro, chunks)
-        slow_ns = time_ns(faults, "tplink", program.rank, number) // (2 * len(passes))
-        load(program, faults, number)
-        made = -1
-        for at, (is_forward, chunk) in enumerate(passes):
-            way, own = 1 if is_forward else -1, chunk * stages + stage
-            stream, needed = COMM_STREAM + (0 if is_forward else 2), ()
-            if 0 <= own - way < stages * chunks:
-                source = line.ranks[(own - way) % stages]
-                needed = (program.exchange(line, 2_000_000, 40_000, receives=(source,), stream=stream),)
-            gathered = program.collective(
-                "all_gather", row, 2_000_000, 45_000 + slow_ns, stream=COMM_STREAM + 7, after=needed
-            )
-            name = "forward" if is_forward else "backward"
-            made = after_of(program, "aten::linear" if is_forward else "aten::linear_backward", f"{name}_gemm",
-                            each_ns * (3 - way) // (2 * chunks), (gathered,))  # fmt: skip
-            if at == 1:
-                strike(program, faults, number)
-                made = program.launched - 1
-            made = program.collective(
-                "reduce_scatter", row, 2_000_000, 45_000 + slow_ns, stream=COMM_STREAM + 7, after=(made,)
-            )
-            made = after_of(program, "aten::native_layer_norm", "layer_norm", 20_000, (made,), 8_000)
-            if 0 <= own + way < stages * chunks:
-                target = line.ranks[(own + way) % stages]
-                program.exchange(line, 2_000_000, 40_000, sends=(target,), stream=stream + 1, after=(made,))
-        more_ns = time_ns(faults, "dplink", program.rank, number) // 2
-        made = program.collective(
-            "reduce_scatter", column, 30_000_000, 160_000 + more_ns, stream=COMM_STREAM + 8, after=(made,)
-        )
-        optimizer(program, (made,))
-        program.collective(
-            "all_gather", column, 30_000_000, 150_000 + more_ns, stream=COMM_STREAM + 8, after=(program.launched - 1,)
-        )
-
-    return noisy_job(count, steps, step, (*rows, *columns.values(), *lines.values()), faults, noise)
-
-
 def tensor_in_pipeline(tensor: int = 2, stages: int = 3, steps: int = 4, faults: Faults = (), *, microbatches: int = 6,
                        stage_ns: Sequence[int] = (300_000, 300_000, 300_000)) -> Job:  # fmt: skip
     """1F1B of tensor parallel stages, of which one may be heavier; rank t + tensor · stage."""

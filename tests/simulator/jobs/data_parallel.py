@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.simulator.faults import Faults, load, strike, time_ns
 from tests.simulator.noise import Noise
-from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program, adjacent, strided
+from tests.simulator.program import COMM_STREAM, Group, Job, Program, adjacent, strided
 from tests.simulator.workloads import (
     SHAPES,
     WIDE_BACK_SHAPES,
@@ -59,32 +59,6 @@ def _joined_step(program: Program, world: Group, *, has_input: bool) -> None:
         optimizer(program, (reduced,))
 
 
-def merged(ranks: int = 4, steps: int = 9, faults: Faults = (), *, every: int = 4, outer_ns: int = 8_000_000,
-           noise: Noise | None = None) -> Job:  # fmt: skip
-    """Local steps; every so many the difference since is averaged, and an outer optimizer on the CPU steps. `outer`: a rank's takes more."""
-    world = Group("0", tuple(range(ranks)), "dp")
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        for layer in range(10):
-            layer_of(program, "aten::linear", "forward_gemm", 220_000, 14_000, WIDE_SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-        for _ in range(10):
-            made = layer_of(program, "aten::linear_backward", "backward_gemm", 440_000, 14_000, WIDE_BACK_SHAPES)
-        optimizer(program, (made,))
-        if number % every == every - 1:
-            made = program.collective("all_reduce", world, 80_000_000, 2_000_000, after=(program.launched - 1,))
-            made = program.copy("DtoH", 160 << 20, 3_000_000, after=(made,))
-            program.sync("cudaStreamSynchronize", after=(made,))
-            with program.range("outer_step"):
-                more_ns = time_ns(faults, "outer", program.rank, number)
-                program.host(outer_ns + more_ns, "diloco.py(210): nesterov", "frame")
-            program.copy("HtoD", 160 << 20, 3_000_000, stream=COMPUTE_STREAM)
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
-
-
 def broadcasts(ranks: int = 4, steps: int = 5, faults: Faults = ()) -> Job:
     """Rank 0 sends every step's inputs to the others; then they reduce gradients."""
     world = Group("0", tuple(range(ranks)))
@@ -102,29 +76,6 @@ def broadcasts(ranks: int = 4, steps: int = 5, faults: Faults = ()) -> Job:
         optimizer(program, (reduced,))
 
     return job_of(ranks, steps, step, (world,), faults)
-
-
-def gossip(ranks: int = 4, steps: int = 8, faults: Faults = (), *, noise: Noise | None = None) -> Job:
-    """After each step a rank averages its parameters with one neighbour, in turn the left and the right one."""
-    world = Group("0", tuple(range(ranks)), "gossip")
-
-    def step(program: Program, number: int) -> None:
-        way = 1 if (program.rank + number) % 2 else -1
-        peer = (program.rank + way) % ranks
-        load(program, faults, number)
-        for layer in range(10):
-            layer_of(program, "aten::linear", "forward_gemm", 200_000, 14_000, WIDE_SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-        for _ in range(10):
-            made = layer_of(program, "aten::linear_backward", "backward_gemm", 400_000, 14_000, WIDE_BACK_SHAPES)
-        optimizer(program, (made,))
-        got = program.exchange(
-            world, 40_000_000, 700_000, sends=(peer,), receives=(peer,), after=(program.launched - 1,)
-        )
-        after_of(program, "aten::lerp_", "lerp", 60_000, (got,), 8_000, "[[40000000]]")
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
 
 
 def led(nodes: int = 4, gpus: int = 4, steps: int = 4, faults: Faults = (), *, buckets: int = 5,
@@ -160,34 +111,6 @@ def led(nodes: int = 4, gpus: int = 4, steps: int = 4, faults: Faults = (), *, b
 
     job = noisy_job(nodes * gpus, steps, step, (*rows, *backs, leaders), faults, noise)
     return replace(job, hosts=tuple(f"node{rank // gpus}" for rank in range(nodes * gpus)))
-
-
-def parameter_server(ranks: int = 5, steps: int = 5, faults: Faults = ()) -> Job:
-    """Workers send their gradients to rank 0, which adds them one by one, steps (`adam`) and broadcasts the parameters."""
-    world = Group("0", tuple(range(ranks)))
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        made = 0
-        for layer in range(10):
-            made = layer_of(program, "aten::linear", "gemm", 400_000, 12_000, SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-        adam_ns = time_ns(faults, "adam", program.rank, number)
-        if program.rank:
-            made = program.exchange(world, 10_000_000, 200_000, sends=(0,), after=(made,))
-        else:
-            for peer in range(1, ranks):
-                came = program.exchange(world, 10_000_000, 200_000, receives=(peer,), after=(made,))
-                with program.range("aten::add_", "operator", "[[10000000], [10000000]]"):
-                    made = program.kernel("vectorized_add", 30_000, after=(came,))
-        if adam_ns:
-            with program.range("Optimizer.step#AdamW.step"), program.range("aten::_fused_adamw_", "operator"):
-                program.host(10_000)
-                made = program.kernel("adam", adam_ns, after=(made,), stream=COMPUTE_STREAM)
-        program.collective("broadcast", world, 10_000_000, 150_000, after=(made,))
-
-    return job_of(ranks, steps, step, (world,), faults)
 
 
 def summed_over_nodes(

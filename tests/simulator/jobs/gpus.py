@@ -1,6 +1,5 @@
 """Jobs of which a GPU is slower, another model, shared, watched, or runs other kernels."""
 
-import random
 from dataclasses import replace
 
 from tests.simulator.faults import Faults, factor, hit, load, strike, time_ns
@@ -10,7 +9,6 @@ from tests.simulator.workloads import (
     SHAPES,
     WIDE_BACK_SHAPES,
     WIDE_SHAPES,
-    after_of,
     job_of,
     layer_of,
     noisy_job,
@@ -39,27 +37,6 @@ def heated(tensor: int = 2, data: int = 4, steps: int = 8, faults: Faults = (), 
         optimizer(program, (reduced,))
 
     return job_of(tensor * data, steps, step, (*rows, *columns), faults)
-
-
-def heating(ranks: int = 4, steps: int = 8, faults: Faults = (), *, hot: int = 2, by_step: float = 0.05) -> Job:
-    """One GPU takes longer for its kernels from step to step (where `faults` has `throttle`)."""
-    world = Group("0", tuple(range(ranks)))
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        begin, reduced = len(program.instructions), -1
-        for _ in range(10):
-            made = layer_of(program, "aten::linear", "gemm", 500_000, 15_000, SHAPES)
-            reduced = program.collective("all_reduce", world, 4_000_000, 120_000, after=(made,))
-        is_hot = program.rank == hot and any(fault.what == "throttle" for fault in faults)
-        factor = 1 + by_step * number if is_hot else 1.0
-        program.instructions[begin:] = [
-            replace(each, ns=round(each.ns * factor)) if each.kind == "compute" else each
-            for each in program.instructions[begin:]
-        ]
-        optimizer(program, (reduced,))
-
-    return job_of(ranks, steps, step, (world,), tuple(fault for fault in faults if fault.what != "throttle"))
 
 
 def slow_memory(ranks: int = 8, steps: int = 5, faults: Faults = ()) -> Job:
@@ -142,35 +119,6 @@ def two_kinds(
         optimizer(program, (made,))
 
     return replace(noisy_job(ranks, steps, step, (world,), faults, noise), gpus=gpus)
-
-
-def next_door(
-    ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: int = 6, noise: Noise | None = None
-) -> Job:
-    """Sharded; another process computes on a GPU now and then (`shared`): some of its kernels take up to twice as long."""
-    world = Group("0", tuple(range(ranks)), "fsdp")
-    chance = random.Random("next door")
-
-    def step(program: Program, number: int) -> None:
-        is_shared = hit(faults, "shared", program.rank, number)
-        load(program, faults, number)
-        made = -1
-        for layer in range(2 * layers):
-            gathered = program.collective("all_gather", world, 12_000_000, 110_000)
-            for _ in range(3):
-                times = chance.choice((1.0, 1.2, 1.6, 2.0)) if is_shared else 1.0
-                ns = round((130_000 if layer < layers else 260_000) * times)
-                name = "aten::linear" if layer < layers else "aten::linear_backward"
-                made = after_of(program, name, "forward_gemm" if layer < layers else "backward_gemm", ns, (gathered,))
-            if layer == 1:
-                strike(program, faults, number)
-            if layer >= layers:
-                made = program.collective(
-                    "reduce_scatter", world, 12_000_000, 120_000, stream=COMM_STREAM + 1, after=(made,)
-                )
-        optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
 
 
 def slow_backward(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 8) -> Job:

@@ -40,39 +40,6 @@ def quantised(nodes: int = 2, each: int = 4, steps: int = 4, faults: Faults = ()
     return noisy_job(nodes * each, steps, step, (world, *rows, *columns), faults, noise)
 
 
-def unevenly_sharded(ranks: int = 6, steps: int = 5, faults: Faults = (), *, layers: int = 6,
-                     noise: Noise | None = None) -> Job:  # fmt: skip
-    """FSDP2 whose rows do not divide: the last rank has half a shard; copied in and out around each gather, norms reduced."""
-    world = Group("0", tuple(range(ranks)), "fsdp")
-
-    def step(program: Program, number: int) -> None:
-        part = 1 if program.rank < ranks - 1 else 2
-        load(program, faults, number)
-        for layer in range(2 * layers):
-            is_forward = layer < layers
-            with program.range("fsdp::all_gather_copy_in", "operator"):
-                program.host(9_000)
-                kept = program.kernel("copy_in", 15_000 // part, stream=COMM_STREAM + 2)
-            got = program.collective("all_gather", world, 10_000_000, 120_000, after=(kept,))
-            after_of(program, "fsdp::split_with_sizes_copy", "copy_out", 40_000, (got,), 9_000, "")
-            operator = "aten::linear" if is_forward else "AddmmBackward0"
-            made = after_of(program, operator, "forward_gemm" if is_forward else "backward_gemm",
-                            300_000 if is_forward else 600_000, ())  # fmt: skip
-            if layer == 1:
-                strike(program, faults, number)
-            if not is_forward:
-                made = program.collective("reduce_scatter", world, 10_000_000, 140_000, stream=COMM_STREAM + 1,
-                                          after=(made,))  # fmt: skip
-        with program.range("clip_grad_norm_"):
-            made = after_of(program, "aten::_foreach_norm", "foreach_norm", 60_000 // part, (made,), 12_000, "")
-            made = program.collective("all_reduce", world, 1, 25_000, stream=COMPUTE_STREAM)
-        with program.range("Optimizer.step#AdamW.step"), program.range("aten::_fused_adamw_", "operator"):
-            program.host(10_000)
-            program.kernel("adam", 160_000 // part, after=(made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
 def counted(ranks: int = 4, steps: int = 6, faults: Faults = (), *, micro: int = 3, layers: int = 4, spread: float = 0.0,
             noise: Noise | None = None) -> Job:  # fmt: skip
     """The loss is a mean over all ranks' tokens: their number is gathered and read before micro-batches; gradients at last.

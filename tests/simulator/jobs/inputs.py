@@ -2,7 +2,7 @@
 
 from tests.simulator.faults import LOADER_OF_WORKERS, Faults, factor, load, strike, time_ns
 from tests.simulator.noise import Noise
-from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program, adjacent, strided
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program
 from tests.simulator.workloads import (
     SHAPES,
     WIDE_BACK_SHAPES,
@@ -78,34 +78,6 @@ def prefetched(ranks: int = 8, steps: int = 6, faults: Faults = ()) -> Job:
 def _uploaded(program: Program, times: float) -> int:
     with program.range("aten::to", "operator"):
         return program.copy("HtoD", 300_000_000, round(6_000_000 * times), stream=COPY_STREAM)
-
-
-def fed_by_broadcast(
-    tensor: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *, noise: Noise | None = None
-) -> Job:
-    """The first rank of each tensor group loads and sends the batch to the others of its group."""
-    rows = adjacent("tp", tensor, data)
-    columns = strided("dp", data, tensor)
-
-    def step(program: Program, number: int) -> None:
-        row, column = rows[program.rank // tensor], columns[program.rank % tensor]
-        if program.rank == row.ranks[0]:
-            load(program, faults, number)
-        with program.range("broadcast_data"):
-            program.host(30_000)
-            made = program.collective("broadcast", row, 65_536, 20_000, stream=COMPUTE_STREAM)
-        for layer in range(10):
-            with program.range("aten::mm", "operator", WIDE_SHAPES):
-                program.host(14_000)
-                made = program.kernel("gemm", 350_000, after=(made,))
-            if layer == 1:
-                strike(program, faults, number)
-                made = program.launched - 1
-            made = program.collective("all_reduce", row, 2_000_000, 45_000, after=(made,))
-        made = program.collective("all_reduce", column, 16_000_000, 250_000, stream=COMM_STREAM + 1, after=(made,))
-        optimizer(program, (made,))
-
-    return noisy_job(tensor * data, steps, step, (*rows, *columns), faults, noise)
 
 
 def boxes(ranks: int = 4, steps: int = 5, faults: Faults = (), *, noise: Noise | None = None) -> Job:

@@ -61,61 +61,6 @@ def by_heads(sequence: int = 4, data: int = 2, steps: int = 4, faults: Faults = 
     return noisy_job(sequence * data, steps, step, (*rows, world), faults, noise)
 
 
-def overlapped_optimizer(tensor: int = 2, stages: int = 2, data: int = 2, steps: int = 4, faults: Faults = (), *, micro: int = 6,
-                         noise: Noise | None = None) -> Job:  # fmt: skip
-    """Megatron's 1F1B: shards of parameters gathered beside the first pass, gradients scattered in the last; their norm is read."""
-    count = tensor * stages * data
-    world = Group("0", tuple(range(count)), "world")
-    rows = adjacent("tp", tensor, stages * data, "TENSOR_MODEL_PARALLEL_GROUP")
-    columns = {(t, s): Group(f"dp{t}_{s}", tuple(t + tensor * (d + data * s) for d in range(data)), "DATA_PARALLEL_GROUP")
-               for t in range(tensor) for s in range(stages)}  # fmt: skip
-    lines = {(t, d): Group(f"pp{t}_{d}", tuple(t + tensor * (d + data * s) for s in range(stages)),
-                           "PIPELINE_MODEL_PARALLEL_GROUP") for t in range(tensor) for d in range(data)}  # fmt: skip
-
-    def step(program: Program, number: int) -> None:
-        place, replica, stage = program.rank % tensor, program.rank // tensor % data, program.rank // (tensor * data)
-        row, column, line = rows[program.rank // tensor], columns[place, stage], lines[place, replica]
-        load(program, faults, number)
-        held = tuple(
-            program.collective("all_gather", column, 20_000_000, 250_000, stream=COMM_STREAM + 6) for _ in range(2)
-        )
-        passes = one_forward_one_backward(stage, stages, micro, 1)
-        scattered: tuple[int, ...] = ()
-        for at, (is_forward, _) in enumerate(passes):
-            way, stream = 1 if is_forward else -1, COMM_STREAM + (0 if is_forward else 2)
-            needed: tuple[int, ...] = ()
-            if 0 <= stage - way < stages:
-                needed = (
-                    program.exchange(line, 2_000_000, 40_000, receives=(line.ranks[stage - way],), stream=stream),
-                )
-            for half in range(2):
-                name = "forward_gemm" if is_forward else "backward_gemm"
-                made = after_of(program, "aten::linear" if is_forward else "AddmmBackward0", name,
-                                220_000 * (1 if is_forward else 2), (*needed, *held[half : half + 1]))  # fmt: skip
-                if at == 1 and not half:
-                    strike(program, faults, number)
-                    made = program.launched - 1
-                needed = (program.collective("all_reduce", row, 2_000_000, 45_000, stream=COMM_STREAM + 5,
-                                             after=(made,)),)  # fmt: skip
-                if at == len(passes) - 1:
-                    scattered += (program.collective("reduce_scatter", column, 20_000_000, 250_000,
-                                                     stream=COMM_STREAM + 6, after=needed),)  # fmt: skip
-            held = ()
-            if 0 <= stage + way < stages:
-                program.exchange(
-                    line, 2_000_000, 40_000, sends=(line.ranks[stage + way],), stream=stream + 1, after=needed
-                )
-        norm = after_of(program, "aten::linalg_vector_norm", "multi_tensor_l2norm", 30_000, scattered, 9_000)
-        norm = program.collective("all_reduce", world, 1, 20_000, stream=COMM_STREAM + 7, after=(norm,))
-        with program.range("aten::item", "operator"):
-            program.copy("DtoH", 4, 2_000, stream=COMPUTE_STREAM, after=(norm,))
-            program.sync("cudaStreamSynchronize", after=(program.launched - 1,))
-        optimizer(program, ())
-
-    groups = (world, *rows, *columns.values(), *lines.values())
-    return noisy_job(count, steps, step, groups, faults, noise, ends_synced=False)
-
-
 def heavy_ends(stages: int = 4, data: int = 2, steps: int = 4, faults: Faults = (), *, micro: int = 8,
                end_ns: tuple[int, int] = (250_000, 350_000), noise: Noise | None = None) -> Job:  # fmt: skip
     """1F1B whose first stage also looks words up and whose last one also computes the loss: both in each pass.

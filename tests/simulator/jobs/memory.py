@@ -113,38 +113,6 @@ def offloads_activations(ranks: int = 4, steps: int = 5, faults: Faults = (), *,
     return job_of(ranks, steps, step, (world,), faults)
 
 
-def spilled(ranks: int = 4, steps: int = 4, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None) -> Job:
-    """Activations go to the host beside forward, and come back a layer ahead beside backward; `bus`: copies take more."""
-    world = Group("0", tuple(range(ranks)), "dp")
-
-    def step(program: Program, number: int) -> None:
-        more_ns = time_ns(faults, "bus", program.rank, number) // (2 * layers)
-        load(program, faults, number)
-        for layer in range(layers):
-            made = layer_of(program, "aten::linear", "forward_gemm", 450_000, 14_000, WIDE_SHAPES)
-            program.copy("DtoH", 12 << 20, 280_000 + more_ns, stream=COPY_STREAM, after=(made,))
-            if layer == 1:
-                strike(program, faults, number)
-        back = [
-            program.copy("HtoD", 12 << 20, 280_000 + more_ns, stream=COPY_STREAM + 1, after=(program.launched - 1,))
-        ]
-        for layer in range(layers):
-            if layer + 1 < layers:
-                back.append(program.copy("HtoD", 12 << 20, 280_000 + more_ns, stream=COPY_STREAM + 1))
-            made = after_of(
-                program,
-                "aten::linear_backward",
-                "backward_gemm",
-                900_000,
-                (back[layer],),
-                shapes="[[4096, 2048], [4096, 2048]]",
-            )
-            made = program.collective("all_reduce", world, 8_000_000, 200_000, after=(made,))
-        optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
 def swapped(ranks: int = 4, steps: int = 4, faults: Faults = (), *, groups: int = 5, read_ns: int = 500_000,
             noise: Noise | None = None) -> Job:  # fmt: skip
     """Parameters lie on disks: each host reads its part of a group of layers, copies it up, and all gather. `disk`: a rank's is slower."""
@@ -173,24 +141,6 @@ def swapped(ranks: int = 4, steps: int = 4, faults: Faults = (), *, groups: int 
     return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
 
 
-def saving_beside(ranks: int = 4, steps: int = 5, faults: Faults = ()) -> Job:
-    """Rank 0 copies its parameters to the host on a stream of its own while it computes: nobody waits for that."""
-    world = Group("0", tuple(range(ranks)))
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        if program.rank == 0:
-            program.copy("DtoH", 256 << 20, 3_000_000)
-        for layer in range(10):
-            made = layer_of(program, "aten::linear", "gemm", 500_000, 15_000, SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-            reduced = program.collective("all_reduce", world, 4_000_000, 120_000, after=(made,))
-        optimizer(program, (reduced,))
-
-    return job_of(ranks, steps, step, (world,), faults)
-
-
 def checkpointed(ranks: int = 4, steps: int = 6, faults: Faults = ()) -> Job:
     """A checkpoint is copied out in the background of a step (`copy`), and all-reduces take as much longer (`link`)."""
     world = Group("0", tuple(range(ranks)))
@@ -207,29 +157,3 @@ def checkpointed(ranks: int = 4, steps: int = 6, faults: Faults = ()) -> Job:
         optimizer(program, (reduced,))
 
     return job_of(ranks, steps, step, (world,), ())
-
-
-def measured(ranks: int = 8, steps: int = 4, faults: Faults = (), *, noise: Noise | None = None) -> Job:
-    """Sharded; `metrics`: a rank copies its activations out on a stream that nobody waits for; `kept`: all copy a checkpoint out."""
-    world = Group("0", tuple(range(ranks)), "fsdp")
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        for layer in range(10):
-            gathered = program.collective("all_gather", world, 12_000_000, 110_000)
-            made = after_of(
-                program, "aten::linear" if layer < 5 else "aten::linear_backward", "gemm", 550_000, (gathered,)
-            )
-            if layer == 1:
-                strike(program, faults, number)
-            for what in ("metrics", "kept"):
-                ns = time_ns(faults, what, program.rank, number) // 10
-                if ns:
-                    program.copy("DtoH", 40 * ns, ns, stream=COPY_STREAM, after=(made,))
-            if layer >= 5:
-                made = program.collective(
-                    "reduce_scatter", world, 12_000_000, 120_000, stream=COMM_STREAM + 1, after=(made,)
-                )
-        optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)

@@ -11,43 +11,6 @@ _LAYERS = 4
 _NONE: Mapping[int, int] = {}
 
 
-def context_parallel(ranks: int = 4, steps: int = 3, *, is_ring: bool = True) -> Job:
-    """Each rank has a part of every sequence; keys and values go round, or are gathered, before attention."""
-    world = Group("0", tuple(range(ranks)))
-    programs = []
-    for rank in range(ranks):
-        program = Program(rank)
-        for step in range(steps):
-            with program.range(f"ProfilerStep#{step}"):
-                for phase, pass_ns in (("forward", 200_000), ("backward", 400_000)):
-                    with program.range(phase):
-                        for _ in range(_LAYERS):
-                            program.host(15_000)
-                            projected = program.kernel(f"{phase}_gemm", pass_ns)
-                            _attend(program, world, pass_ns, projected, is_ring=is_ring)
-                            program.kernel(f"{phase}_gemm", pass_ns)
-                with program.range("optimizer"):
-                    program.kernel("adam", 300_000)
-                program.sync()
-        programs.append(program)
-    return Job(tuple(programs), (world,))
-
-
-def _attend(program: Program, world: Group, pass_ns: int, after: int, *, is_ring: bool) -> None:
-    ranks = len(world.ranks)
-    if not is_ring:
-        gathered = program.collective("all_gather", world, 4_000_000, 60_000, after=(after,))
-        program.kernel("flash_fwd_kernel", pass_ns, after=(gathered,))
-        return
-    held = after
-    for part in range(ranks):
-        if part < ranks - 1:
-            sent = program.exchange(world, 1_000_000, 40_000, sends=((program.rank + 1) % ranks,),
-                                    receives=((program.rank - 1) % ranks,), after=(held,))  # fmt: skip
-        held = program.kernel("flash_fwd_kernel", pass_ns // ranks)
-        held = max(held, sent)
-
-
 def tensor_by_data(tensor: int = 4, data: int = 2, steps: int = 3, *, describes: bool = False,
                    slow_compute_ns: Mapping[int, int] = _NONE) -> Job:  # fmt: skip
     """Tensor parallel ranks next to each other, data parallel ones every `tensor`; a rank's layers may take longer."""

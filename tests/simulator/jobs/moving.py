@@ -5,7 +5,7 @@ import random
 from tests.simulator.faults import Faults, hit, load, strike, time_ns
 from tests.simulator.noise import Noise
 from tests.simulator.program import COMM_STREAM, Group, Job, Program
-from tests.simulator.workloads import after_of, layer_of, noisy_job, optimizer
+from tests.simulator.workloads import after_of, noisy_job, optimizer
 
 
 def by_tokens(ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: int = 6, spread: float = 0.3, seed: int = 1,
@@ -37,40 +37,6 @@ def by_tokens(ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: in
             if not is_forward:
                 made = program.collective("reduce_scatter" if is_sharded else "all_reduce", world, 9_000_000, 150_000,
                                           stream=COMM_STREAM + 1, after=(made,))  # fmt: skip
-        optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
-def placed_anew(ranks: int = 8, steps: int = 6, faults: Faults = (), *, layers: int = 4, moves: tuple[int, ...] = (3,),
-                skew: float = 0.5, noise: Noise | None = None) -> Job:  # fmt: skip
-    """Experts: in each step another rank's are the busiest; in steps `moves` their weights are sent to other ranks.
-
-    `hot`: a rank's experts are busiest in every step, too.
-    """
-    world = Group("0", tuple(range(ranks)), "ep")
-
-    def step(program: Program, number: int) -> None:
-        busy = 1 + (skew if (number * 3) % ranks == program.rank else 0)
-        load(program, faults, number)
-        if number in moves:
-            with program.range("rebalance_experts"):
-                for _ in range(6):
-                    program.host(8_000)
-                    program.collective("all_to_all", world, 30_000_000, 400_000, stream=COMM_STREAM)
-        for layer in range(2 * layers):
-            layer_of(program, "aten::linear", "dense_gemm", 250_000, 14_000)
-            sent = program.collective("all_to_all", world, 2_000_000, 80_000, after=(program.launched - 1,))
-            own_ns = round(300_000 * busy) + time_ns(faults, "hot", program.rank, number) // (2 * layers)
-            done = after_of(program, "aten::_grouped_mm", "grouped_gemm", own_ns, (sent,), 14_000,
-                            f"[[{own_ns // 300}, 2048], [4, 2048, 1024]]")  # fmt: skip
-            if layer == 1:
-                strike(program, faults, number)
-                done = program.launched - 1
-            back = program.collective("all_to_all", world, 2_000_000, 80_000, after=(done,))
-            after_of(program, "aten::add", "combine", 25_000, (back,), 9_000, "")
-        made = program.collective("all_reduce", world, 20_000_000, 350_000, stream=COMM_STREAM + 1,
-                                  after=(program.launched - 1,))  # fmt: skip
         optimizer(program, (made,))
 
     return noisy_job(ranks, steps, step, (world,), faults, noise)

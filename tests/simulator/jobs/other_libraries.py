@@ -14,7 +14,6 @@ _COMBINE = "void deep_ep::intranode::combine<__nv_bfloat16, 4, 768, 4096>(__nv_b
 _ALL_REDUCE = (
     "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 4>(vllm::RankData*, vllm::RankSignals, vllm::Signal*)"
 )
-_FUSION = "void horovod::common::batched_memcpy_k<4>(horovod::common::BatchedD2DParams)"
 _SHAPES = "[[4096, 2048], [2048, 2048]]"
 
 
@@ -63,23 +62,5 @@ def decoding(ranks: int = 4, steps: int = 6, faults: Faults = (), *, layers: int
             program.kernel(
                 "void flash::flash_fwd_splitkv_kernel<Traits>(flash::Flash_fwd_params)", 25_000, after=(reduced,)
             )
-
-    return job_of(ranks, steps, step, (world,), faults)
-
-
-def horovod(ranks: int = 4, steps: int = 4, faults: Faults = (), *, layers: int = 6) -> Job:
-    """Gradients go into Horovod's buffers and are exchanged behind the last one; no call is torch.distributed's."""
-    world = Group("0", tuple(range(ranks)))
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        for layer in range(2 * layers):
-            made = layer_of(program, "aten::linear", "gemm", 300_000, 12_000, _SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-        for _ in range(2):
-            filled = program.kernel(_FUSION, 30_000, stream=COMM_STREAM, after=(made,))
-            made = program.collective("all_reduce", world, 32_000_000, 900_000, after=(filled,))
-        optimizer(program, (made,))
 
     return job_of(ranks, steps, step, (world,), faults)

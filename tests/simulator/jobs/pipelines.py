@@ -1,10 +1,8 @@
 """Single pipelines, told apart by schedule and by what a stage has more of."""
 
-from collections.abc import Sequence
-
 from tests.simulator.faults import Faults, load, strike
 from tests.simulator.noise import Noise
-from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program, adjacent, strided
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program
 from tests.simulator.workloads import (
     SHAPES,
     WIDE_SHAPES,
@@ -19,35 +17,6 @@ from tests.simulator.workloads import (
 )
 from traceanalyzer.analyses.replay.changes import FORWARD, Pass, order_of
 from traceanalyzer.analyses.replay.schedule import Message, needs, with_messages
-
-
-def pipeline_with_extra(stages: Sequence[int] = (0, 1, 2, 3), steps: int = 4, faults: Faults = (), *,
-                        microbatches: int = 6) -> Job:  # fmt: skip
-    """A pipeline, all forward then all backward; the fault strikes before the first microbatch."""
-    ranks = tuple(stages)
-    world = Group("0", ranks)
-    last = ranks[-1]
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        strike(program, faults, number)
-        for is_forward in (True, False):
-            source = program.rank - 1 if is_forward else program.rank + 1
-            target = program.rank + 1 if is_forward else program.rank - 1
-            stream = COMM_STREAM + (0 if is_forward else 2)
-            for _ in range(microbatches):
-                needed: tuple[int, ...] = ()
-                if 0 <= source <= last:
-                    needed = (program.exchange(world, 1_000_000, 30_000, receives=(source,), stream=stream),)
-                with program.range("aten::linear" if is_forward else "aten::linear_backward", "operator", SHAPES):
-                    program.host(12_000)
-                    name, ns = ("forward_gemm", 400_000) if is_forward else ("backward_gemm", 800_000)
-                    done = program.kernel(name, ns, after=needed)
-                if 0 <= target <= last:
-                    program.exchange(world, 1_000_000, 30_000, sends=(target,), stream=stream + 1, after=(done,))
-        optimizer(program, ())
-
-    return job_of(len(ranks), steps, step, (world,), faults)
 
 
 def with_loss(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Faults = (), *, chunks: int = 1,
@@ -139,42 +108,6 @@ def zero_bubble(stages: int = 4, microbatches: int = 8, steps: int = 3, faults: 
     return noisy_job(stages, steps, step, (world,), faults, noise)
 
 
-def unflushed(stages: int = 4, microbatches: int = 6, steps: int = 4, faults: Faults = (), *, stage_ns: tuple[int, ...] = (),
-              noise: Noise | None = None) -> Job:  # fmt: skip
-    """A pipeline that is never emptied: one forward, one backward for ever, weights two steps old."""
-    world = Group("0", tuple(range(stages)), "pp")
-
-    def passes(stage: int, number: int) -> list[bool]:
-        """Whether forward, of the step's passes: the first step also fills the pipeline, the last one empties it."""
-        lead = stages - 1 - stage
-        if number == 0:
-            return [True] * lead + [True, False] * microbatches
-        if number == steps - 1:
-            return [True, False] * (microbatches - lead) + [False] * lead
-        return [True, False] * microbatches
-
-    def step(program: Program, number: int) -> None:
-        stage = program.rank
-        each_ns = stage_ns or (500_000,) * stages
-        ns = each_ns[stage]
-        load(program, faults, number)
-        for place, is_forward in enumerate(passes(stage, number)):
-            way, stream, needed = 1 if is_forward else -1, COMM_STREAM + (0 if is_forward else 2), ()
-            if 0 <= stage - way < stages:
-                needed = (program.exchange(world, 2_000_000, 40_000, receives=(stage - way,), stream=stream),)
-            made = after_of(program, "aten::linear" if is_forward else "aten::linear_backward",
-                            "forward_gemm" if is_forward else "backward_gemm", ns if is_forward else 2 * ns, needed,
-                            shapes=wider(each_ns, stage))  # fmt: skip
-            if place == 1:
-                strike(program, faults, number)
-                made = program.launched - 1
-            if 0 <= stage + way < stages:
-                program.exchange(world, 2_000_000, 40_000, sends=(stage + way,), stream=stream + 1, after=(made,))
-        optimizer(program, ())
-
-    return noisy_job(stages, steps, step, (world,), faults, noise, ends_synced=False)
-
-
 def light_first(stages: int = 4, microbatches: int = 8, steps: int = 3, faults: Faults = (), *,
                 stage_ns: tuple[int, ...] = (250_000, 550_000, 550_000, 550_000), noise: Noise | None = None) -> Job:  # fmt: skip
     """All forward, then all backward, again forward in backward; the first stage is light."""
@@ -202,43 +135,6 @@ def light_first(stages: int = 4, microbatches: int = 8, steps: int = 3, faults: 
         optimizer(program, ())
 
     return noisy_job(stages, steps, step, (world,), faults, noise)
-
-
-def stopping(stages: int = 4, microbatches: int = 6, steps: int = 4, faults: Faults = (), *, data: int = 1,
-             noise: Noise | None = None) -> Job:  # fmt: skip
-    """1F1B whose hosts wait for every message that they ask for before they go on."""
-    lines = strided("pp", stages, data)
-    rows = adjacent("dp", data, stages)
-
-    def step(program: Program, number: int) -> None:
-        stage, replica = divmod(program.rank, data)
-        line = lines[replica]
-        load(program, faults, number)
-        made = -1
-        for place, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, microbatches, 1)):
-            way, stream, needed = 1 if is_forward else -1, COMM_STREAM + (0 if is_forward else 2), ()
-            if 0 <= stage - way < stages:
-                needed = (
-                    program.exchange(line, 2_000_000, 40_000, receives=(line.ranks[stage - way],), stream=stream),
-                )
-                program.sync("cudaStreamSynchronize", after=needed)
-            name = "forward" if is_forward else "backward"
-            for _ in range(3):
-                made = after_of(program, "aten::linear" if is_forward else "aten::linear_backward", f"{name}_gemm",
-                                150_000 if is_forward else 300_000, needed)  # fmt: skip
-            if place == 1:
-                strike(program, faults, number)
-                made = program.launched - 1
-            if 0 <= stage + way < stages:
-                target = line.ranks[stage + way]
-                program.exchange(line, 2_000_000, 40_000, sends=(target,), stream=stream + 1, after=(made,))
-        if data > 1:
-            made = program.collective(
-                "all_reduce", rows[stage], 20_000_000, 500_000, stream=COMM_STREAM + 5, after=(made,)
-            )
-        optimizer(program, (made,))
-
-    return noisy_job(stages * data, steps, step, (*lines, *(rows if data > 1 else ())), faults, noise)
 
 
 def launching(layers: int = 8, steps: int = 5, faults: Faults = (), *, microbatches: int = 6,

@@ -1,25 +1,17 @@
 """Pipelines side by side whose stages reduce their gradients with each other."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from tests.simulator.faults import Faults, hit, load, strike, time_ns
-from tests.simulator.grid_jobs import slowed
-from tests.simulator.noise import Noise
+from tests.simulator.faults import Faults, load, strike, time_ns
 from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program, adjacent, strided
 from tests.simulator.workloads import (
     SHAPES,
-    after_of,
     job_of,
     linear_after,
     microbatch,
-    noisy_job,
     one_forward_one_backward,
     optimizer,
 )
-
-_IN_A_MS = 100_000_000
-"""Elements of two bytes that links move in a millisecond: 200 GB/s."""
 
 
 def pp_dp(
@@ -119,96 +111,6 @@ def with_large_stage(stages: int = 2, data: int = 2, steps: int = 4, faults: Fau
         optimizer(program, (last,))
 
     return job_of(stages * data, steps, step, (*lines, *columns), faults)
-
-
-def linked(stages: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *, microbatches: int = 6, chunks: int = 1,
-           elements: Sequence[int] = (), buckets: int = 1, is_sharded: bool = False, slow: str = "all_reduce",
-           hosts: tuple[str, ...] = (), across: float = 1.0) -> Job:  # fmt: skip
-    """1F1B with so many replicas; rank stage + stages · replica.
-
-    Gradients are reduced after the last backward, in so many `buckets`, or (`is_sharded`) parameters are gathered before
-    the first microbatch and gradients scattered after the last one. `elements` of each stage's gradients; transfers of
-    groups on several `hosts` take `across` times as long. `link` makes the calls of `slow` longer.
-    """
-    lines = adjacent("pp", stages, data)
-    columns = strided("dp", data, stages)
-
-    def step(program: Program, number: int) -> None:
-        line, stage = divmod(program.rank, stages)
-        column, own = columns[stage], (elements or [40_000_000] * stages)[stage] // buckets
-        is_across = len({hosts[rank] for rank in column.ranks}) > 1 if hosts else False
-        ns = round(own / _IN_A_MS * 1_000_000 * (across if is_across else 1.0))
-        load(program, faults, number)
-        if is_sharded:
-            for _ in range(buckets):
-                program.collective("all_gather", column, own, ns, stream=COMM_STREAM + 8)
-            program.kernel("unshard", 10_000, after=(program.launched - 1,))
-        for place, (is_forward, chunk) in enumerate(one_forward_one_backward(stage, stages, microbatches, chunks)):
-            microbatch(program, lines[line], chunk * stages + stage, stages * chunks, 500_000 // chunks,
-                       is_forward=is_forward)  # fmt: skip
-            if place == 1:
-                strike(program, faults, number)
-        last = program.launched - (2 if stage else 1)
-        for _ in range(buckets):
-            name = "reduce_scatter" if is_sharded else "all_reduce"
-            last = program.collective(name, column, own, ns, stream=COMM_STREAM + 8, after=(last,))
-        optimizer(program, (last,))
-
-    job = job_of(stages * data, steps, step, (*lines, *columns), faults)
-    return replace(slowed(job, "dp", slow, faults), hosts=hosts)
-
-
-def stages_of_tensors(tensor: int = 2, stages: int = 2, steps: int = 4, faults: Faults = (), *, microbatches: int = 6,
-                      noise: Noise | None = None) -> Job:  # fmt: skip
-    """Pipelines whose stages meet in a barrier of all at the end of a step."""
-    world = Group("w", tuple(range(tensor * stages)))
-    lines = strided("pp", stages, tensor)
-
-    def step(program: Program, number: int) -> None:
-        stage, place = divmod(program.rank, tensor)
-        load(program, faults, number)
-        for count, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, microbatches, 1)):
-            microbatch(program, lines[place], stage, stages, 600_000, is_forward=is_forward)
-            if count == 2:
-                strike(program, faults, number)
-        made = program.collective(
-            "all_reduce", world, 64, 15_000, stream=COMM_STREAM + 8, after=(program.launched - 1,)
-        )
-        optimizer(program, (made,))
-
-    return noisy_job(tensor * stages, steps, step, (world, *lines), faults, noise)
-
-
-def replicas(stages: int = 3, data: int = 2, steps: int = 3, faults: Faults = (), *, microbatches: int = 6,
-             noise: Noise | None = None) -> Job:  # fmt: skip
-    """Pipelines side by side; `more`: those of these ranks have one microbatch more."""
-    lines = strided("pp", stages, data)
-    rows = adjacent("dp", data, stages)
-
-    def step(program: Program, number: int) -> None:
-        stage, place = divmod(program.rank, data)
-        line, many = lines[place], microbatches + hit(faults, "more", program.rank, number)
-        load(program, faults, number)
-        made = -1
-        for at, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, many, 1)):
-            way, stream, needed = 1 if is_forward else -1, COMM_STREAM + (0 if is_forward else 2), ()
-            if 0 <= stage - way < stages:
-                needed = (
-                    program.exchange(line, 2_000_000, 40_000, receives=(line.ranks[stage - way],), stream=stream),
-                )
-            made = after_of(program, "aten::linear" if is_forward else "aten::linear_backward",
-                            "forward_gemm" if is_forward else "backward_gemm", 450_000 if is_forward else 900_000, needed)  # fmt: skip
-            if at == 1:
-                strike(program, faults, number)
-                made = program.launched - 1
-            if 0 <= stage + way < stages:
-                program.exchange(
-                    line, 2_000_000, 40_000, sends=(line.ranks[stage + way],), stream=stream + 1, after=(made,)
-                )
-        made = program.collective("all_reduce", rows[stage], 20_000_000, 400_000, stream=COMM_STREAM + 5, after=(made,))
-        optimizer(program, (made,))
-
-    return noisy_job(stages * data, steps, step, (*lines, *rows), faults, noise)
 
 
 def edged(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Faults = (), *, edges: Sequence[int] = (1,),

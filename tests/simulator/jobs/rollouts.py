@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from tests.simulator.faults import Faults, strike, time_ns
 from tests.simulator.noise import Noise
-from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program, adjacent
-from tests.simulator.workloads import TOKEN_SHAPES, WIDE_SHAPES, after_of, job_of, layer_of, noisy_job, optimizer
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program
+from tests.simulator.workloads import TOKEN_SHAPES, WIDE_SHAPES, job_of, layer_of, noisy_job, optimizer
 
 
 def rollouts(
@@ -90,96 +90,6 @@ def rolled_out(ranks: int = 4, steps: int = 5, faults: Faults = (), *, tokens: i
             optimizer(program, (made,))
 
     return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
-def preferring(replicas: int = 4, steps: int = 5, faults: Faults = (), *, least: int = 16, spread: int = 0, seed: int = 9,
-               noise: Noise | None = None) -> Job:  # fmt: skip
-    """Pairs of ranks generate in tensor parallel, hosts score the answers, all train. `score`: a rank's scoring takes longer."""
-    rows = adjacent("tp", 2, replicas)
-    world = Group("0", tuple(range(2 * replicas)), "dp")
-
-    def step(program: Program, number: int) -> None:
-        row = rows[program.rank // 2]
-        tokens = least + random.Random(f"{seed} {row.name} {number}").randint(0, spread)
-        with program.range("generate"):
-            for _ in range(tokens):
-                layer_of(program, "aten::mm", "decode_gemm", 60_000, 12_000, "[[32, 4096], [4096, 4096]]")
-                program.collective("all_reduce", row, 130_000, 12_000, stream=COMPUTE_STREAM)
-            program.sync("cudaStreamSynchronize")
-        with program.range("score"):
-            program.host(1_200_000 + time_ns(faults, "score", program.rank, number), "reward.py(52): score", "frame")
-            layer_of(program, "aten::linear", "reward_gemm", 600_000, 14_000, WIDE_SHAPES)
-        got = program.collective("all_gather", world, 400_000, 40_000, after=(program.launched - 1,))
-        with program.range("train"):
-            for layer in range(8):
-                made = after_of(program, "aten::linear", "train_gemm", 600_000, (got,) if not layer else ())
-                made = program.collective(
-                    "all_reduce", world, 8_000_000, 200_000, stream=COMM_STREAM + 1, after=(made,)
-                )
-            optimizer(program, (made,))
-
-    return noisy_job(2 * replicas, steps, step, (*rows, world), faults, noise)
-
-
-def answered(
-    ranks: int = 4, steps: int = 5, faults: Faults = (), *, tokens: int = 40, noise: Noise | None = None
-) -> Job:
-    """Each rank generates alone, by graphs; then all score and train. `retry`: a rank's cache is full while it generates."""
-    world = Group("0", tuple(range(ranks)), "dp")
-    graph = [("attention_kernel", 50_000), ("decode_gemm", 80_000), ("sample_kernel", 8_000)]
-
-    def step(program: Program, number: int) -> None:
-        each_ns = time_ns(faults, "retry", program.rank, number) // 4
-        with program.range("generate"):
-            for token in range(tokens):
-                program.host(10_000)
-                made = program.graph(graph)
-                if each_ns and token % (tokens // 4) == 2:
-                    program.sync("cudaDeviceSynchronize", after=(made,))
-                    program.host(each_ns // 2, "cudaFree", "call")
-                    program.host(each_ns // 2, "cudaMalloc", "call")
-            program.sync("cudaStreamSynchronize")
-        with program.range("train"):
-            for layer in range(10):
-                made = layer_of(program, "aten::linear", "train_gemm", 450_000, 14_000, WIDE_SHAPES)
-                if layer == 1:
-                    strike(program, faults, number)
-                made = program.collective("all_reduce", world, 6_000_000, 150_000, after=(made,))
-            optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
-def rewarded(
-    ranks: int = 4, steps: int = 4, faults: Faults = (), *, tensors: int = 20, noise: Noise | None = None
-) -> Job:
-    """Answers by graphs, scores by a model, then training; at last rank 0 sends every tensor. `score`: a rank scores longer."""
-    world = Group("0", tuple(range(ranks)), "dp")
-    sends = Group("1", tuple(range(ranks)), "weights")
-
-    def step(program: Program, number: int) -> None:
-        with program.range("generate"):
-            for _ in range(12):
-                program.host(60_000, "engine.py(150): step", "frame")
-                made = program.graph([("decode_attention", 60_000), ("decode_mlp", 120_000)] * 2)
-        with program.range("reward"):
-            for _ in range(4):
-                ns = 350_000 + time_ns(faults, "score", program.rank, number) // 4
-                layer_of(program, "aten::linear", "reward_gemm", ns, 14_000, f"[[{ns // 100}, 2048], [2048, 2048]]")
-        for layer in range(8):
-            made = layer_of(program, "aten::linear", "train_gemm", 600_000, 14_000, WIDE_SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-            made = program.collective("all_reduce", world, 9_000_000, 200_000, after=(made,))
-        optimizer(program, (made,))
-        with program.range("update_weights"):
-            for _ in range(tensors):
-                program.host(15_000)
-                program.collective(
-                    "broadcast", sends, 2_000_000, 30_000, stream=COMM_STREAM + 1, after=(program.launched - 1,)
-                )
-
-    return noisy_job(ranks, steps, step, (world, sends), faults, noise)
 
 
 def environments(

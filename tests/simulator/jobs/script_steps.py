@@ -5,7 +5,7 @@ import random
 from tests.simulator.faults import LOADER_OF_WORKERS, Faults, load, strike, time_ns
 from tests.simulator.jobs.transformers import block
 from tests.simulator.noise import Noise
-from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program, adjacent, strided
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program, adjacent, strided
 from tests.simulator.workloads import after_of, layer_of, noisy_job, optimizer
 
 
@@ -109,44 +109,6 @@ def pictures(ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: int
         _read_loss(program)
 
     return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
-
-
-def saved_beside(ranks: int = 8, steps: int = 8, faults: Faults = (), *, saves: int = 3, held_ns: int = 0, layers: int = 5,
-                 noise: Noise | None = None) -> Job:  # fmt: skip
-    """Hybrid in two rows; in one step all copy their states out on a stream of their own, and threads write them for two steps.
-
-    Threads hold the interpreter for `held_ns` of each of those steps.
-    """
-    rows, columns = adjacent("shard", ranks // 2, 2), strided("replicate", 2, ranks // 2)
-
-    def step(program: Program, number: int) -> None:
-        row, column = rows[program.rank // (ranks // 2)], columns[program.rank % (ranks // 2)]
-        load(program, faults, number)
-        if number == saves:
-            with program.range("dcp.async_save"):
-                for _ in range(4):
-                    program.copy("DtoH", 256 << 20, 5_000_000, stream=COPY_STREAM)
-        if saves <= number < saves + 2:
-            program.aside(9_000_000, "torch/serialization.py(900): save")
-        held = held_ns if saves <= number < saves + 2 else 0
-        made, last = -1, -1
-        for layer in range(2 * layers):
-            is_backward = layer >= layers
-            got = program.collective("all_gather", row, 20_000_000, 190_000)
-            program.host(held // (2 * layers), "")
-            made = block(program, (got,), is_backward=is_backward)
-            if layer == 1:
-                strike(program, faults, number)
-            if is_backward:
-                part = program.collective(
-                    "reduce_scatter", row, 20_000_000, 200_000, stream=COMM_STREAM + 1, after=(made,)
-                )
-                last = program.collective(
-                    "all_reduce", column, 5_000_000, 110_000, stream=COMM_STREAM + 2, after=(part,)
-                )
-        optimizer(program, (last,))
-
-    return noisy_job(ranks, steps, step, (*rows, *columns), faults, noise)
 
 
 def merged_over_nodes(each: int = 4, nodes: int = 2, steps: int = 8, faults: Faults = (), *, every: int = 4, layers: int = 3,

@@ -51,33 +51,6 @@ def unlike(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int =
     return noisy_job(ranks, steps, step, (world,), faults, noise)
 
 
-def read_each_micro(ranks: int = 4, steps: int = 4, faults: Faults = (), *, micro: int = 5, layers: int = 5,
-                    noise: Noise | None = None) -> Job:  # fmt: skip
-    """Micro-batches, gradients meet in the last one. `reads`: a rank reads and writes down each one's loss, for so long a step."""
-    world = Group("0", tuple(range(ranks)), "dp")
-
-    def step(program: Program, number: int) -> None:
-        own_ns = time_ns(faults, "reads", program.rank, number) // micro
-        for part in range(micro):
-            load(program, faults, number)
-            for layer in range(layers):
-                layer_of(program, "aten::linear", "forward_gemm", 180_000, 11_000, WIDE_SHAPES)
-                if part == layer == 1:
-                    strike(program, faults, number)
-            if own_ns:
-                with program.range("aten::item", "operator"):
-                    program.copy("DtoH", 4, 2_000, stream=COMPUTE_STREAM)
-                    program.sync("cudaStreamSynchronize", after=(program.launched - 1,))
-                program.host(own_ns, "train.py(131): write_loss", "frame")
-            for _ in range(layers):
-                made = layer_of(program, "AddmmBackward0", "backward_gemm", 360_000, 11_000, WIDE_BACK_SHAPES)
-                if part == micro - 1:
-                    made = program.collective("all_reduce", world, 16_000_000, 320_000, after=(made,))
-        optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
-
-
 def branched(
     ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None
 ) -> Job:

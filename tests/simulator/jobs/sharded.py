@@ -8,7 +8,6 @@ from tests.simulator.workloads import (
     WIDE_SHAPES,
     after_of,
     job_of,
-    layer_of,
     linear_after,
     noisy_job,
     optimizer,
@@ -37,28 +36,6 @@ def uneven_prefetch(ranks: int = 4, steps: int = 5, faults: Faults = (), *, laye
                 made = program.collective("reduce_scatter", world, 8_000_000, 90_000, stream=COMM_STREAM + 1,
                                           after=(made,))  # fmt: skip
         optimizer(program, (made,))
-
-    return job_of(ranks, steps, step, (world,), faults)
-
-
-def gathered_late(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 8) -> Job:
-    """Fully sharded without prefetch: a layer's parameters are asked for when the layer before is done."""
-    world = Group("0", tuple(range(ranks)))
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        made = -1
-        for layer in range(2 * layers):
-            gathered = program.collective("all_gather", world, 8_000_000, 200_000, after=(made,) if made >= 0 else ())
-            with program.range("aten::linear", "operator", SHAPES):
-                program.host(10_000)
-                made = program.kernel("gemm", 300_000, after=(gathered,))
-            if layer == 1:
-                strike(program, faults, number)
-                made = program.launched - 1
-            if layer >= layers:
-                program.collective("reduce_scatter", world, 8_000_000, 100_000, stream=COMM_STREAM + 1, after=(made,))
-        optimizer(program, (program.launched - 1,))
 
     return job_of(ranks, steps, step, (world,), faults)
 
@@ -213,40 +190,6 @@ def regathered(ranks: int = 4, steps: int = 4, faults: Faults = (), *, layers: i
                 made = linear_after(program, "backward_gemm", 600_000, needed)
                 last = program.collective("reduce_scatter", world, sizes[layer], 300_000, stream=COMM_STREAM + 1,
                                           after=(made,))  # fmt: skip
-        optimizer(program, (last,))
-
-    return job_of(ranks, steps, step, (world,), faults)
-
-
-def scattered_last(ranks: int = 8, steps: int = 5, faults: Faults = ()) -> Job:
-    """ZeRO-2 in one piece: the whole gradient is scattered after backward, the parameters gathered after the optimizer."""
-    world = Group("0", tuple(range(ranks)))
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        for layer in range(12):
-            layer_of(program, "aten::linear", "forward_gemm" if layer < 6 else "backward_gemm", 500_000, 12_000, SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-        made = program.collective("reduce_scatter", world, 400_000_000, 3_000_000, after=(program.launched - 1,))
-        optimizer(program, (made,))
-        program.collective("all_gather", world, 60_000_000, 400_000, after=(program.launched - 1,))
-
-    return job_of(ranks, steps, step, (world,), faults)
-
-
-def queued(ranks: int = 8, steps: int = 4, faults: Faults = ()) -> Job:
-    """Two all-gathers and an all-reduce a layer on one stream take longer than all that is computed beside them."""
-    world = Group("0", tuple(range(ranks)))
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        made: tuple[int, ...] = ()
-        for _ in range(10):
-            for _ in range(2):
-                program.collective("all_gather", world, 8_000_000, 400_000, after=made)
-            made = (layer_of(program, "aten::linear", "gemm", 500_000, 10_000, SHAPES),)
-            last = program.collective("all_reduce", world, 4_000_000, 100_000, after=made)
         optimizer(program, (last,))
 
     return job_of(ranks, steps, step, (world,), faults)

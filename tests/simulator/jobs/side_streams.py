@@ -7,8 +7,6 @@ from tests.simulator.noise import Noise
 from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program
 from tests.simulator.workloads import WIDE_BACK_SHAPES, WIDE_SHAPES, after_of, layer_of, noisy_job, optimizer
 
-_SIDE_STREAM = 11
-
 
 def other_streams(
     ranks: int = 4,
@@ -44,30 +42,6 @@ def other_streams(
 def _renumbered(program: Program) -> Program:
     made = [replace(each, stream=each.stream + 6) if each.what == "launch" else each for each in program.instructions]
     return Program(program.rank, made, program.launched)
-
-
-def stepped_behind(ranks: int = 4, steps: int = 6, faults: Faults = (), *, noise: Noise | None = None) -> Job:
-    """The optimizer runs layer by layer on a stream of its own, behind backward and the next forward; `unfused`: longer."""
-    world = Group("0", tuple(range(ranks)))
-    stepped: dict[int, list[int]] = {}
-
-    def step(program: Program, number: int) -> None:
-        before = stepped.get(program.rank, [])
-        load(program, faults, number)
-        for layer in range(8):
-            after_of(program, "aten::linear", "forward_gemm", 250_000, tuple(before[7 - layer : 8 - layer]))
-            if layer == 1:
-                strike(program, faults, number)
-        stepped[program.rank] = []
-        for _ in range(8):
-            made = layer_of(program, "AddmmBackward0", "backward_gemm", 500_000, 14_000, WIDE_BACK_SHAPES)
-            made = program.collective("all_reduce", world, 6_000_000, 160_000, after=(made,))
-            ns = 120_000 + time_ns(faults, "unfused", program.rank, number) // 8
-            with program.range("Optimizer.step#AdamW.step"), program.range("aten::_fused_adamw_", "operator"):
-                program.host(10_000)
-                stepped[program.rank].append(program.kernel("adam", ns, stream=_SIDE_STREAM, after=(made,)))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
 
 
 def stepped_on_host(ranks: int = 4, steps: int = 4, faults: Faults = (), *, noise: Noise | None = None) -> Job:
@@ -124,33 +98,6 @@ def gathered_by_one(
             program.collective("all_reduce", metrics, 1, 15_000, stream=COMM_STREAM + 1, after=(program.launched - 1,))
 
     return noisy_job(ranks, steps, step, (world, metrics), faults, noise, ends_synced=is_met)
-
-
-def beside_evaluation(ranks: int = 4, steps: int = 5, faults: Faults = (), *, noise: Noise | None = None) -> Job:
-    """`beside`: a rank evaluates on a stream of its own while it trains, and its kernels take half as long again."""
-    world = Group("0", tuple(range(ranks)))
-
-    def step(program: Program, number: int) -> None:
-        beside_ns = time_ns(faults, "beside", program.rank, number)
-        times = 1.5 if beside_ns else 1.0
-        load(program, faults, number)
-        with program.range("evaluate"):
-            for _ in range(6):
-                if beside_ns:
-                    with program.range("aten::conv2d", "operator", "[[8, 3, 224, 224], [64, 3, 7, 7]]"):
-                        program.kernel("eval_conv", beside_ns // 6, stream=_SIDE_STREAM)
-        for layer in range(6):
-            layer_of(program, "aten::linear", "forward_gemm", round(300_000 * times), 14_000, WIDE_SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-        for _ in range(6):
-            made = layer_of(
-                program, "AddmmBackward0", "backward_gemm", round(600_000 * times), 14_000, WIDE_BACK_SHAPES
-            )
-            made = program.collective("all_reduce", world, 6_000_000, 160_000, stream=COMM_STREAM, after=(made,))
-        optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
 
 
 def twice_on_one_stream(ranks: int = 4, steps: int = 5, faults: Faults = (), *, noise: Noise | None = None) -> Job:

@@ -142,33 +142,6 @@ def between_nodes(
     return replace(job, hosts=tuple(f"node{rank * 2 // ranks}" for rank in range(ranks)))
 
 
-def evaluated(ranks: int = 4, steps: int = 5, faults: Faults = (), *, at: int = 2, batches: int = 4, layers: int = 3,
-              noise: Noise | None = None) -> Job:  # fmt: skip
-    """Data parallel; in one step all evaluate some batches, and reduce the metrics; `batches`: a rank has more of them."""
-    world = Group("0", tuple(range(ranks)), "ddp")
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        for layer in range(layers):
-            block(program)
-            if layer == 1:
-                strike(program, faults, number)
-        for _ in range(layers):
-            made = block(program, is_backward=True)
-            made = program.collective("all_reduce", world, 40_000_000, 350_000, after=(made,))
-        optimizer(program, (made,))
-        if number == at:
-            own = batches + time_ns(faults, "batches", program.rank, number)
-            with program.range("evaluate"):
-                for _ in range(own):
-                    for _ in range(layers):
-                        block(program)
-                program.collective("all_reduce", world, 2, 20_000, after=(program.launched - 1,))
-                program.sync()
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise)
-
-
 def staged(stages: int = 4, data: int = 2, steps: int = 3, faults: Faults = (), *, micro: int = 6, lengths: tuple[float, ...] = (1.0,),
            noise: Noise | None = None) -> Job:  # fmt: skip
     """1F1B of transformer blocks in data parallelism; the last stage loads the labels (`labels`: it takes that long).
@@ -218,45 +191,6 @@ def staged(stages: int = 4, data: int = 2, steps: int = 3, faults: Faults = (), 
         optimizer(program, (made,))
 
     return noisy_job(stages * data, steps, step, (*lines, *rows), faults, noise)
-
-
-def experts(ranks: int = 8, steps: int = 4, faults: Faults = (), *, layers: int = 2, spread: float = 0.25, seed: int = 0,
-            noise: Noise | None = None) -> Job:  # fmt: skip
-    """Experts on all ranks; what each gets is drawn anew in each layer, and gradients meet over all; `hot`: a rank gets half as much again."""
-    world = Group("0", tuple(range(ranks)), "ep")
-    gradients = Group("1", tuple(range(ranks)), "dp")
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        for place in range(2 * layers):
-            is_backward = place >= layers
-            made = block(program, is_backward=is_backward)
-            if place == 1:
-                strike(program, faults, number)
-                made = program.launched - 1
-            layer = 2 * layers - 1 - place if is_backward else place
-            load_of = [
-                1 + random.Random(f"{seed} {number} {layer} {rank}").uniform(-spread, spread) for rank in range(ranks)
-            ]
-            load_of = [each * (1.5 if hit(faults, "hot", rank, number) else 1.0) for rank, each in enumerate(load_of)]
-            load_of = [each * ranks / sum(load_of) for each in load_of]
-            got = [round(500_000 * each / ranks) for each in load_of]
-            received, transfer_ns = got[program.rank], round(120_000 * max(1, load_of[program.rank]))
-            sent = program.exchange_unevenly(world, tuple(got), (received,) * ranks, transfer_ns, after=(made,))
-            with program.range(
-                "aten::_grouped_mm", "operator", f"[[{received * ranks // 100}, 4096], [8, 4096, 2048]]"
-            ):
-                program.host(12_000)
-                ns = round((2 if is_backward else 1) * 400_000 * load_of[program.rank])
-                made = program.kernel("grouped_gemm", ns, after=(sent,))
-            sent = program.exchange_unevenly(world, (received,) * ranks, tuple(got), transfer_ns, after=(made,))
-            with program.range("aten::index_add", "operator", "[[8192, 4096]]"):
-                program.host(12_000)
-                made = program.kernel("combine", 30_000, after=(sent,))
-        made = program.collective("all_reduce", gradients, 60_000_000, 600_000, stream=COMM_STREAM + 1, after=(made,))
-        optimizer(program, (made,))
-
-    return noisy_job(ranks, steps, step, (world, gradients), faults, noise)
 
 
 def alone(ranks: int = 4, steps: int = 6, faults: Faults = (), *, layers: int = 3, noise: Noise | None = None) -> Job:

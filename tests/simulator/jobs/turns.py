@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.simulator.faults import Faults, hit, load
-from tests.simulator.program import COMPUTE_STREAM, Group, Job, Program
+from tests.simulator.program import Group, Job, Program
 from tests.simulator.workloads import SHAPES, job_of, layer_of, optimizer
 
 _HOST_NS = 22_000
@@ -54,40 +54,6 @@ def augmented(ranks: int = 2, steps: int = 4, faults: Faults = (), *, samples: i
                 program.kernel(f"{name}_kernel", times * _SHORT_NS)
 
     return _job(ranks, steps, faults, samples, turn)
-
-
-def uploaded(ranks: int = 2, steps: int = 4, faults: Faults = (), *, pieces: int = 120) -> Job:
-    """A batch's tensors go to the GPU one by one, each of some kilobytes."""
-
-    def turn(program: Program, _place: int, times: int) -> None:
-        with program.range("aten::to", "operator"):
-            program.host(_HOST_NS)
-            with program.range("aten::copy_", "operator"):
-                program.host(_HOST_NS)
-                program.copy("HtoD", times * 4096, times * 1_200, stream=COMPUTE_STREAM)
-
-    return _job(ranks, steps, faults, pieces, turn)
-
-
-def checked(ranks: int = 2, steps: int = 4, faults: Faults = (), *, parameters: int = 40) -> Job:
-    """Of each gradient the program asks whether it is finite, and reads the answer."""
-
-    def turn(program: Program, _place: int, times: int) -> None:
-        with program.range("aten::isfinite", "operator"):
-            for name in ("abs", "ne"):
-                with program.range(f"aten::{name}", "operator"):
-                    program.host(_HOST_NS)
-                    program.kernel(f"{name}_kernel", times * _SHORT_NS)
-        with program.range("aten::all", "operator"):
-            program.host(_HOST_NS)
-            program.kernel("reduce_kernel", times * _SHORT_NS)
-        with program.range("aten::item", "operator"):
-            program.host(2_000)
-            with program.range("aten::_local_scalar_dense", "operator"):
-                copied = program.copy("DtoH", 1, 1_500, stream=COMPUTE_STREAM)
-                program.sync("cudaStreamSynchronize", after=(copied,))
-
-    return _job(ranks, steps, faults, parameters, turn)
 
 
 def picked(ranks: int = 2, steps: int = 4, faults: Faults = (), *, classes: int = 30) -> Job:

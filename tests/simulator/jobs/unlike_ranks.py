@@ -2,9 +2,8 @@
 
 from tests.simulator.faults import Faults, load, strike, time_ns
 from tests.simulator.noise import Noise
-from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program
 from tests.simulator.workloads import (
-    TOKEN_SHAPES,
     WIDE_BACK_SHAPES,
     WIDE_SHAPES,
     after_of,
@@ -89,95 +88,6 @@ def evaluated_apart(
     return noisy_job(trainers + 1, steps, step, (world, data), faults, noise)
 
 
-def fed_by_a_rank(
-    trainers: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None
-) -> Job:
-    """The last rank decodes pictures on its GPU, a batch ahead, and sends them to the others, who train. `decode`: it takes longer."""
-    world = Group("0", tuple(range(trainers + 1)))
-    data = Group("1", tuple(range(trainers)), "trainers")
-
-    def train(program: Program, number: int) -> None:
-        made = program.exchange(world, 9_000_000, 120_000, receives=(trainers,), stream=COMM_STREAM + 1)
-        for layer in range(layers):
-            made = after_of(program, "aten::linear", "forward_gemm", 300_000, (made,) if not layer else ())
-            if layer == 1:
-                strike(program, faults, number)
-        for _ in range(layers):
-            made = layer_of(program, "AddmmBackward0", "backward_gemm", 600_000, 14_000, WIDE_BACK_SHAPES)
-            made = program.collective("all_reduce", data, 6_000_000, 170_000, after=(made,))
-        optimizer(program, (made,))
-
-    def feed(program: Program, number: int) -> None:
-        load(program, faults, number)
-        ns = 4_000_000 + time_ns(faults, "decode", program.rank, number)
-        with program.range("decode_pictures"):
-            for _ in range(8):
-                made = layer_of(program, "dali.run", "decode_jpeg", ns // 8, 14_000, _PICTURES)
-        program.exchange(world, 9_000_000, 120_000, sends=tuple(range(trainers)), stream=COMM_STREAM + 1, after=(made,))
-
-    def step(program: Program, number: int) -> None:
-        (train if program.rank < trainers else feed)(program, number)
-
-    return noisy_job(trainers + 1, steps, step, (world, data), faults, noise)
-
-
-def models_apart(steps: int = 5, faults: Faults = (), *, tokens: int = 30, noise: Noise | None = None) -> Job:
-    """Ranks 0 to 3 act and train the actor, 4 and 5 the critic, 6 scores by a reward model, 7 by the reference.
-
-    Samples and scores are gathered over all. `rules`: the host of 6 takes longer.
-    """
-    world = Group("0", tuple(range(8)))
-    actors, critics = Group("1", (0, 1, 2, 3), "actor"), Group("2", (4, 5), "critic")
-
-    def step(program: Program, number: int) -> None:
-        is_actor = program.rank < 4
-        if is_actor:
-            load(program, faults, number)
-            _generated(program, tokens)
-        made = layer_of(program, "aten::cat", "cat_kernel", 20_000, 10_000, TOKEN_SHAPES)
-        got = program.collective("all_gather", world, 2_000_000, 60_000, after=(made,))
-        if not is_actor:
-            made = _scored(program, faults, number, got)
-        got = program.collective("all_gather", world, 100_000, 20_000, after=(made,))
-        program.kernel("advantages", 15_000, after=(got,))
-        if is_actor:
-            _trained(program, "actor", actors, 600_000, faults, number)
-        elif program.rank < 6:
-            _trained(program, "critic", critics, 450_000, faults, number)
-
-    return noisy_job(8, steps, step, (world, actors, critics), faults, noise)
-
-
-def _generated(program: Program, tokens: int) -> None:
-    with program.range("generate"):
-        for _ in range(tokens):
-            layer_of(program, "aten::mm", "decode_gemm", 90_000, 15_000, TOKEN_SHAPES)
-        program.sync("cudaStreamSynchronize")
-
-
-def _scored(program: Program, faults: Faults, number: int, got: int) -> int:
-    name = {6: "reward", 7: "reference"}.get(program.rank, "critic")
-    with program.range(f"{name}_forward"):
-        if program.rank == 6:
-            program.sync("cudaStreamSynchronize")
-            program.host(200_000 + time_ns(faults, "rules", 6, number), "rewards.py(77): score_rules", "frame")
-        return max(after_of(program, "aten::linear", f"{name}_forward_gemm", 200_000, (got,)) for _ in range(5))
-
-
-def _trained(program: Program, name: str, group: Group, ns: int, faults: Faults, number: int) -> None:
-    with program.range(f"{name}_update"):
-        for layer in range(12):
-            operator = "aten::linear" if layer < 4 else "AddmmBackward0"
-            made = layer_of(program, operator, f"{name}_gemm", ns, 14_000, WIDE_SHAPES)
-            if layer == 1:
-                strike(program, faults, number)
-            if layer >= 4:
-                made = program.collective(
-                    "all_reduce", group, 6_000_000, 120_000, stream=COMM_STREAM + 1, after=(made,)
-                )
-        optimizer(program, (made,))
-
-
 def fanned_out(
     steps: int = 4, faults: Faults = (), *, micro: int = 6, encode_ns: int = 250_000, noise: Noise | None = None
 ) -> Job:
@@ -222,43 +132,3 @@ def fanned_out(
         (stage if program.rank else encode)(program, number)
 
     return noisy_job(5, steps, step, (world, *columns.values()), faults, noise)
-
-
-def saved_by_a_rank(
-    trainers: int = 4, steps: int = 6, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None
-) -> Job:
-    """Sharded trainers; in every second step the last rank gets their shards and saves them, while they go on.
-
-    `write`: writing takes it longer.
-    """
-    world = Group("0", tuple(range(trainers + 1)))
-    shards = Group("1", tuple(range(trainers)), "fsdp")
-
-    def step(program: Program, number: int) -> None:
-        is_saved = number % 2 == 1
-        if program.rank < trainers:
-            load(program, faults, number)
-            for layer in range(2 * layers):
-                got = program.collective("all_gather", shards, 8_000_000, 60_000)
-                made = after_of(program, "aten::linear", "gemm", 400_000, (got,))
-                if layer == 1:
-                    strike(program, faults, number)
-                if layer >= layers:
-                    made = program.collective(
-                        "reduce_scatter", shards, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(made,)
-                    )
-            optimizer(program, (made,))
-        else:
-            program.kernel("fill", 5_000)
-        if is_saved:
-            got = program.collective(
-                "gather", world, 16_000_000, 400_000, stream=COMM_STREAM + 2, after=(program.launched - 1,)
-            )
-            if program.rank == trainers:
-                program.copy("DtoH", 64 << 20, 2_000_000, stream=COPY_STREAM, after=(got,))
-                program.sync("cudaStreamSynchronize")
-                program.host(
-                    5_000_000 + time_ns(faults, "write", program.rank, number), "serialization.py(900): save", "frame"
-                )
-
-    return noisy_job(trainers + 1, steps, step, (world, shards), faults, noise)

@@ -4,7 +4,7 @@ from tests.simulator.faults import Faults, load, strike, time_ns
 from tests.simulator.jobs.transformers import block
 from tests.simulator.noise import Noise
 from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program, adjacent, strided
-from tests.simulator.workloads import WIDE_BACK_SHAPES, after_of, layer_of, noisy_job, optimizer
+from tests.simulator.workloads import WIDE_BACK_SHAPES, after_of, noisy_job, optimizer
 
 
 def ramping_up(ranks: int = 8, faults: Faults = (), *, micro: tuple[int, ...] = (1, 1, 2, 2, 3, 3), layers: int = 2,
@@ -28,39 +28,6 @@ def ramping_up(ranks: int = 8, faults: Faults = (), *, micro: tuple[int, ...] = 
         optimizer(program, (made,))
 
     return noisy_job(ranks, len(counts), step, (world,), faults, noise)
-
-
-def evaluating(ranks: int = 8, steps: int = 7, faults: Faults = (), *, every: int = 3, passes: int = 10, layers: int = 3,
-               noise: Noise | None = None) -> Job:  # fmt: skip
-    """Sharded; every third step all evaluate after the optimizer, and add up the counts. `samples`: a rank evaluates longer."""
-    world = Group("0", tuple(range(ranks)), "fsdp")
-
-    def step(program: Program, number: int) -> None:
-        load(program, faults, number)
-        made = -1
-        for layer in range(2 * layers):
-            got = program.collective("all_gather", world, 14_000_000, 130_000)
-            made = block(program, (got,), is_backward=layer >= layers)
-            if layer == 1:
-                strike(program, faults, number)
-            if layer >= layers:
-                made = program.collective(
-                    "reduce_scatter", world, 14_000_000, 140_000, stream=COMM_STREAM + 1, after=(made,)
-                )
-        optimizer(program, (made,))
-        if number % every == every - 1:
-            more = time_ns(faults, "samples", program.rank, number) // 600_000
-            with program.range("evaluate"):
-                for _ in range(passes + more):
-                    made = layer_of(
-                        program, "aten::linear", "eval_gemm", 600_000, 20_000, "[[8192, 4096], [4096, 4096]]"
-                    )
-                made = program.collective("all_reduce", world, 2, 20_000, after=(made,))
-                with program.range("aten::item", "operator"):
-                    program.copy("DtoH", 8, 2_000, stream=COMPUTE_STREAM, after=(made,))
-                    program.sync("cudaStreamSynchronize", after=(program.launched - 1,))
-
-    return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
 
 
 def secondary_shards(nodes: int = 2, each: int = 4, steps: int = 4, faults: Faults = (), *, layers: int = 4,
