@@ -16,7 +16,6 @@ import pytest
 from tests.builders import NAMES, document, host, kernel, write
 from tests.cli.killed import kill_once
 from tests.conftest import sampled
-from traceanalyzer import cli
 from traceanalyzer.cli import run
 from traceanalyzer.errors import UsageError
 from traceanalyzer.report.writers import write as writers_write
@@ -179,38 +178,6 @@ def test_a_signal_leaves_nothing_half_written(tmp_path, when):
     assert all_ended(process.pid)
 
 
-class Ends:
-    def __init__(self, number):
-        self.number = number
-
-    def __del__(self):
-        os.kill(os.getpid(), self.number)
-        list(range(10))
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize(
-    ("number", "error"), [(signal.SIGTERM, cli._TerminatedError), (signal.SIGINT, KeyboardInterrupt)]
-)
-def test_a_signal_inside_what_swallows_errors_is_not_lost(monkeypatch, number, error):
-    monkeypatch.setattr(sys, "unraisablehook", None)  # put back afterwards
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with Ctrl-C ignored
-    cli._answer_signals()
-
-    def work():
-        ends = Ends(number)
-        del ends
-        time.sleep(60)
-
-    try:
-        with pytest.raises(error):
-            work()
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-
-
 def all_ended(parent):
     """Whether all processes that this one started end; five minutes are for a machine that is busy."""
     began = time.monotonic()
@@ -292,17 +259,6 @@ def test_too_little_memory_is_no_bug(tmp_path, monkeypatch, capsys):
     assert run(["job", "-o", "out", "--jobs", "1"]) == 2
     assert "needs more memory than there is" in capsys.readouterr().err
     assert left(tmp_path / "out") == []
-
-
-def test_no_room_for_a_thread_is_no_bug(tmp_path, monkeypatch, capsys):
-    job(tmp_path / "job")
-
-    def full(*_args, **_named):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr("traceanalyzer.report.build.build", full)
-    assert run(["job", "-o", "out", "--jobs", "1"]) == 2
-    assert "not enough memory" in capsys.readouterr().err
 
 
 def test_two_runs_into_one_folder_leave_one_whole_report(tmp_path):
@@ -392,22 +348,6 @@ def test_odd_surroundings(tmp_path, environment):
     assert (found.returncode, found.stderr) == (0, "")
 
 
-def test_an_answer_that_cannot_be_printed_is_no_success(tmp_path):
-    job(tmp_path / "job")
-    with Path("/dev/full").open("w") as full:
-        found = subprocess.run(
-            [*COMMAND, "tables", "job", "--jobs", "1"], stdout=full, stderr=-1, text=True, check=False
-        )
-    assert found.returncode == 2
-    assert found.stderr.count("Standard output cannot be written (No space left on device)") == 1
-
-
-@pytest.mark.parametrize("closed", ["2>/dev/full", "2>&-"])
-def test_an_error_that_cannot_be_printed_keeps_its_code(tmp_path, closed):
-    words = f"{sys.executable} -m traceanalyzer cache nonsense {closed}"
-    assert subprocess.run(["bash", "-c", words], cwd=tmp_path, check=False).returncode == 2
-
-
 @pytest.mark.parametrize("closed", sampled(["</dev/null >/dev/full", ">&-", ">&- 2>&-", "| true"], every=4))
 def test_nobody_listens(tmp_path, closed):
     job(tmp_path / "job")
@@ -475,12 +415,3 @@ def test_exports_replace_their_own_files_only(tmp_path, monkeypatch, capsys, arg
     assert run([*arguments, "--force"]) == 0
     assert run(arguments) == 0  # its own gives way
     assert (tmp_path / place).read_bytes()[:4] != b"mine"
-
-
-def test_a_file_that_ends_too_soon_for_ourselves_is_a_bug_and_no_interruption(monkeypatch, capsys):
-    def of_half_a_module(*_, **__):
-        raise EOFError("marshal data too short")
-
-    monkeypatch.setattr(cli.cli.commands["baseline"], "invoke", of_half_a_module)
-    assert run(["baseline", "list"]) == 70
-    assert "Bug in traceanalyzer: EOFError: marshal data too short" in capsys.readouterr().err

@@ -67,21 +67,3 @@ def test_comparisons_of_trees_say_them_beside_what_they_print(half, capsys, how)
     said = capsys.readouterr()
     assert "Note: job: Skipped " in (said.err if how else said.out)
     assert json.loads(said.out) == [] if how else "The trees are the same" in said.out
-
-
-def test_scripts_of_an_operator_say_them(half, capsys):
-    assert command(["reproduce", half, "aten::mm", "-o", "script.py"]) == DONE
-    assert "rank1.json.gz: nothing can be unpacked" in capsys.readouterr().out
-    assert command(["reproduce", half, "aten::mm", "-o", "other.py", "--rank", "9"]) == USAGE_OR_INPUT
-    said = capsys.readouterr().err
-    assert "none of the ranks that were asked for is here; this run has rank 0" in said
-    assert "--ranks" not in said
-
-
-def test_operations_that_are_looked_at_say_them_and_a_step_that_is_not_there_is_refused(half, capsys):
-    assert command(["inspect", half, "0", "nothing like it", "--step", "2"]) == DONE
-    said = capsys.readouterr().out
-    assert "no GPU operation of step 2 of rank 0 is called" in said
-    assert "Note: Skipped " in said
-    assert command(["inspect", half, "0", "gemm", "--step", "99"]) == USAGE_OR_INPUT
-    assert "rank 0 has no step 99; it has steps " in capsys.readouterr().err

@@ -5,15 +5,12 @@ import json
 import os
 import pickle
 import shutil
-import sqlite3
 import tarfile
 import zipfile
 
 import pytest
 
-from tests import nsys_builders
 from tests.builders import NAMES, document, host, kernel, write
-from tests.fuzz import seeds
 from traceanalyzer.cli import run
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError
@@ -102,15 +99,6 @@ def same_rank_twice(folder):
     shutil.copy(folder / "rank1.json", folder / "rank2\n\x1b[31m.json")
 
 
-def endless_view(folder):
-    place = nsys_builders.write_sqlite(folder / "a.sqlite", seeds.nsys_tables())
-    with sqlite3.connect(place) as database:
-        database.execute("alter table CUPTI_ACTIVITY_KIND_KERNEL rename to K")
-        database.execute("create view CUPTI_ACTIVITY_KIND_KERNEL as with recursive n(x) as "
-                         "(select 1 union all select x + 1 from n) select K.* from K, n")  # fmt: skip
-    database.close()
-
-
 def out_of_the_archive(folder):
     job(folder)
     with zipfile.ZipFile(folder / "t.zip", "w") as archive:
@@ -183,12 +171,6 @@ def test_what_is_odd_is_said(tmp_path, name):
     assert not {"\n", "\x1b", "\0"} & set(left_out)
 
 
-def test_a_view_without_end_ends(tmp_path):
-    endless_view(tmp_path)
-    _, found, _ = said(tmp_path)
-    assert "launches_without_operation" in found
-
-
 EVENT = {"action": "alloc", "addr": 1, "size": 2, "stream": 0, "time_us": 3, "frames": []}
 
 
@@ -213,15 +195,3 @@ def test_ranks_whose_host_a_list_does_not_name_are_said(tmp_path, capsys, text, 
     printed = " ".join(capsys.readouterr().out.split())
     assert (f"--hosts names no host of {said}." in printed) == bool(said)
     assert ("--hosts names" in printed) == bool(said)
-
-
-@pytest.mark.parametrize("form", ["html", "json", "md", "csv", "xlsx"])
-def test_names_of_folders_that_are_no_text_are_in_every_report(tmp_path, monkeypatch, form):
-    """Bytes that no text has stand in the label and in the command that makes the report again."""
-    folder = tmp_path / os.fsdecode(b"run\xff")
-    folder.mkdir()
-    job(folder)
-    argv = ["report", str(folder), "--output", str(tmp_path / os.fsdecode(b"out\xff")), "--format", form]
-    monkeypatch.setattr("sys.argv", ["analyze-traces", *argv])
-    assert run(argv) == 0
-    assert any(path.name.startswith(("summary", "report")) for path in (tmp_path / os.fsdecode(b"out\xff")).iterdir())

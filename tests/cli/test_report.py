@@ -1,6 +1,5 @@
 """The main command, as a user types it."""
 
-import contextlib
 import csv
 import json
 import subprocess
@@ -13,7 +12,6 @@ import pytest
 from tests.builders import NAMES, document, host, kernel, write
 from tests.samples import SAMPLES
 from traceanalyzer.cli import cli, run
-from traceanalyzer.cli.output import lenient
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +28,6 @@ def small(tmp_path):
 
 def summary(folder):
     return json.loads((folder / "summary.json").read_text())
-
-
-@pytest.mark.parametrize(
-    "given", [["--trace-dir"], pytest.param(["report"], marks=pytest.mark.thorough), ["report", "--trace-dir"]]
-)
-def test_a_folder_is_named_with_and_without_words(tmp_path, given, small):
-    assert run([*given, small, "--format", "json"]) == 0
-    assert (tmp_path / "reports" / "small" / "summary.json").exists()
 
 
 def test_writes_page_csv_and_json(tmp_path, capsys):
@@ -76,12 +66,6 @@ def test_a_limit_that_makes_no_sense_is_refused(small, capsys, limit, said):
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-def test_profile_folders_keep_their_place(tmp_path):
-    write(tmp_path / "profile" / "mine" / "ddp" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    assert run(["--trace-dir", "profile/mine/ddp", "--format", "json"]) == 0
-    assert (tmp_path / "reports" / "mine" / "ddp" / "summary.json").exists()
-
-
 def test_json_and_csv_say_the_same(tmp_path):
     assert run([str(SAMPLES / "ddp"), "--output", "out", "--format", "json", "--format", "csv"]) == 0
     found = summary(tmp_path / "out")
@@ -107,20 +91,6 @@ def test_parquet_holds_results_and_events(tmp_path):
     assert (ops["rank"] == 1).all()
     assert set(ops["step"].dropna()) == {1, 2, 3}
     assert not (tmp_path / "out" / "summary.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("formats", "said"),
-    [
-        pytest.param([], "Report: out/summary.html", marks=pytest.mark.thorough),
-        (["parquet"], "Files in: out"),
-        (["csv", "html"], "Report: out/summary.html"),
-    ],
-)
-def test_a_page_is_named_when_there_is_one(formats, said, capsys, small):
-    chosen = [f"--format={name}" for name in formats]
-    assert run([small, "--output", "out", "--jobs", "1", *chosen]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == said
 
 
 def test_a_new_report_clears_only_its_own_tables(tmp_path):
@@ -158,12 +128,6 @@ def test_parquet_events_carry_the_ranks_of_the_report(tmp_path):
         for path in (tmp_path / "out" / "events" / "gpu_ops").iterdir()
     }
     assert starts == {0: [10_000], 1: [11_000], 2: [20_000], 3: [21_000]}
-
-
-@pytest.mark.parametrize("name", [pytest.param("out[/b]x", marks=pytest.mark.thorough), "out[red]x", "o\x1b[31mut"])
-def test_odd_output_names_are_printed_as_they_are(name, capsys, small):
-    assert run([small, "--output", name, "--format", "json"]) == 0
-    assert "[red]x" in capsys.readouterr().out or "red" not in name
 
 
 ODD = ("\u00b21.json", "x\udcff.json", "a\x1b[31m.json", "100% \n.json")
@@ -208,20 +172,6 @@ def test_no_run_of_several_is_chosen_for_a_gate(tmp_path, capsys):
     assert run(["in/t1.json", *gate, "--output", "one", "--format", "json"]) == 0
 
 
-def test_the_newest_run_that_can_be_analysed_is_taken(tmp_path):
-    several_runs(tmp_path, bad=[2])
-    assert run(["in", "--output", "out", "--format", "json"]) == 0
-    notes = summary(tmp_path / "out")["notes"]
-    assert notes[0].startswith("t2, which is newer, cannot be analysed: ")
-    assert "2 other runs (t0, t2); this is t1." in notes[1]
-
-
-def test_runs_of_which_none_can_be_analysed(tmp_path, capsys):
-    several_runs(tmp_path, bad=[0, 1, 2])
-    assert run(["in", "--select", "all", "--output", "out"]) == 2
-    assert "a Chrome trace without PyTorch operators" in capsys.readouterr().err
-
-
 def test_processes_give_the_same_figures(tmp_path):
     for rank in (0, 1):
         write(tmp_path / "job" / f"rank{rank}.json", document([kernel(0, 5 + rank)], rank=rank, world_size=2))
@@ -235,11 +185,6 @@ def test_a_kind_rule_changes_the_breakdown(tmp_path):
     assert run(["job", "--kind", "compute=nccl", "--output", "out", "--format", "json"]) == 0
     (row,) = summary(tmp_path / "out")["results"]["breakdown"]
     assert (row["comm_ns"], row["compute_ns"]) == (0, 5_000)
-
-
-def test_quiet_prints_nothing(capsys, small):
-    assert run([small, "--quiet", "--format", "json"]) == 0
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
@@ -298,18 +243,6 @@ def test_a_trace_without_gpu_operations_is_said(tmp_path, capsys):
     assert "Without GPU work no rule about it can hold" in page
 
 
-def test_no_arguments_show_help(capsys):
-    assert run([]) == 2
-    assert "--trace-dir" in capsys.readouterr().err
-
-
-def test_help_shows_the_reports_options(capsys):
-    assert run(["--help"]) == 0
-    printed = capsys.readouterr().out
-    assert "--step-range" in printed
-    assert "Exit codes" in printed
-
-
 def test_a_bug_of_ours_is_code_70(monkeypatch, capsys):
     monkeypatch.setattr("traceanalyzer.scale.summarise", lambda *_a, **_k: 1 / 0)
     assert run([str(SAMPLES / "moe")]) == 70
@@ -318,35 +251,6 @@ def test_a_bug_of_ours_is_code_70(monkeypatch, capsys):
     assert "Traceback" not in error
     assert run([str(SAMPLES / "moe"), "--verbose"]) == 70
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_ctrl_c_is_code_130(monkeypatch):
-    def interrupt(*_args, **_options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("traceanalyzer.scale.summarise", interrupt)
-    assert run([str(SAMPLES / "moe")]) == 130
-
-
-@pytest.mark.parametrize(
-    "module", ["click", "pandas", pytest.param("numpy", marks=pytest.mark.thorough), "traceanalyzer.scale"]
-)
-def test_ctrl_c_while_the_command_loads_is_a_word(module):
-    code = f"""
-import sys
-import zipfile
-class Interrupted:
-    def find_spec(self, name, path=None, target=None):
-        if name == {module!r}:
-            raise KeyboardInterrupt
-sys.meta_path.insert(0, Interrupted())
-from traceanalyzer.__main__ import main
-sys.argv = ["analyze-traces", "nowhere"]
-main()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    # Where click runs by then, it ends the line of the terminal's ^C.
-    assert (done.returncode, done.stdout, done.stderr.removeprefix("\n")) == (130, "", "Interrupted.\n")
 
 
 def test_ctrl_c_while_writing_leaves_no_half_report(tmp_path, monkeypatch):
@@ -377,15 +281,6 @@ def test_every_command_has_help_and_an_example():
     for name, command in cli.commands.items():
         assert command.help, name
         assert command.get_short_help_str(), name
-
-
-@pytest.mark.parametrize("arguments", [[], ["diff"], ["baseline"], ["export"]])
-def test_examples_in_help_stand_on_lines_of_their_own(arguments, capsys):
-    assert run([*arguments, "--help"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    first = lines.index("  Examples:") + 1
-    assert all(line.startswith("    analyze-traces ") for line in lines[first : first + 2])
-    assert not any("\b" in line or "\\b" in line for line in lines)
 
 
 def test_runs_as_a_module():
@@ -447,17 +342,6 @@ def test_a_reader_who_leaves_changes_no_exit_code(tmp_path, limit, code):
     assert (tmp_path / "out" / "summary.json").exists()
 
 
-def test_an_ascii_terminal_is_told_in_ascii(tmp_path):
-    write(tmp_path / "größe" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    with (tmp_path / "said").open("w", encoding="ascii") as file, contextlib.redirect_stdout(lenient(file)) as out:
-        assert run(["größe", "--output", "out", "--format", "json"]) == 0
-        print("• 3 µs − 1 → 2\u202fµs", file=out)
-        out.flush()
-    said = (tmp_path / "said").read_bytes()
-    assert b"gr??e" in said
-    assert b"* 3 us - 1 -> 2 us" in said
-
-
 def test_a_misspelt_command_is_told_from_a_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run(["dif", "a", "b"]) == 2
@@ -492,19 +376,3 @@ def test_the_longest_kernels_and_operators_are_printed_when_asked_for(tmp_path, 
     book = zipfile.ZipFile(tmp_path / "x" / "summary.xlsx")
     sheets = book.read("xl/workbook.xml").decode()
     assert all(f'name="{name}"' in sheets for name in ("summary", "tables", "kernels", "headline"))
-
-
-def test_quiet_still_tells_which_gate_failed(tmp_path, capsys):
-    gates = ("--fail-on", "step_ns > 1", "--fail-on", "step_ms > 9999")
-    assert run([str(SAMPLES / "moe"), "-q", *gates, "--format", "json", "-o", str(tmp_path)]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "FAILED · moe · must not hold: step_ns > 1" in said.err
-    assert "step_ms > 9999" not in said.err
-
-
-@pytest.mark.parametrize("gate", ["idle_pc > 5", "step_ms +3%", "nccl.calls[colective=all_reduce] > 2"])
-def test_a_misspelt_gate_is_refused_before_anything_is_read(gate, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert run(["nowhere", "--fail-on", gate]) == 2
-    assert "no such folder" not in capsys.readouterr().err

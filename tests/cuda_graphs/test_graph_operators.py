@@ -63,18 +63,6 @@ def test_a_replay_is_one_launch_of_the_operator_around_it_and_no_operator_is_sho
     assert rows == [("my::replay", 1, 3, 20_000)]
 
 
-def test_what_a_graph_replays_has_no_time_on_the_host(tmp_path):
-    traces = loaded(tmp_path, capture(), [operator(1990, 40, "my::replay", [1]), *replay(2000, 7)])
-    times = {row["operator"]: (row["host_self_ns"], row["host_total_ns"]) for row in ta.operators(traces).rows()}
-    assert times["my::replay"][1] == 40_000
-    assert {times[f"my::op_{number}"] for number in range(3)} == {(None, None)}
-
-
-def test_their_order_may_differ_where_names_tell_which_is_which(tmp_path):
-    traces = loaded(tmp_path, capture(), replay(2000, 7, ("norm", "gemm", "gemm")))
-    assert gpu_ns(traces) == {"my::op_1": (1, 5_000), "my::op_0": (1, 6_000), "my::op_2": (1, 7_000)}
-
-
 @pytest.mark.parametrize(
     ("captured", "replayed"),
     [
@@ -87,16 +75,6 @@ def test_their_order_may_differ_where_names_tell_which_is_which(tmp_path):
 )
 def test_what_does_not_fit_stays_without_operators(tmp_path, captured, replayed):
     assert set(gpu_ns(loaded(tmp_path, captured, replay(2000, 7, replayed)))) == {"(outside any operator)"}
-
-
-def test_other_folders_are_not_asked(tmp_path):
-    assert set(gpu_ns(loaded(tmp_path, capture(), replay(2000, 7), folder="other"))) == {"(outside any operator)"}
-
-
-def test_a_trace_without_replays_stays_as_it_is(tmp_path):
-    traces = loaded(tmp_path, capture(), [launch(10, 1), kernel(20, 5, correlation=1)])
-    assert not traces.ranks[0].meta.notes
-    assert traces.ranks[0].gpu_ops["captured_ns"].isna().all()
 
 
 @pytest.mark.parametrize("folder", ["capture_traces", "."])
@@ -145,13 +123,6 @@ def test_cuda_captures_are_matched_by_the_order_of_nodes(tmp_path):
     assert gpu_ns(traces) == {"my::op_0": (1, 6_000), "my::op_1": (1, 7_000), "my::op_2": (1, 5_000)}
 
 
-def test_cuda_captures_of_other_nodes_are_not(tmp_path):
-    kernels_only = cuda_capture(calls=("cudaLaunchKernel",) * 3)
-    assert set(gpu_ns(loaded(tmp_path, kernels_only, cuda_replay(2000, 7), eager_name=None))) == {
-        "(outside any operator)"
-    }
-
-
 def annotated(at, correlation, names):
     """As PyTorch's annotated traces have it: a kernel's arguments name the node's scope; arguments are texts."""
     kernels = [kernel(at + 50 + 10 * n, 5 + n, name="k", correlation=correlation) for n in range(len(names))]
@@ -175,10 +146,3 @@ def test_names_of_nodes_may_lie_beside(tmp_path, place):
     first, second = (str((1 << 32) + n) for n in (1, 2))
     write(folder / place, {first: [{"name": "outer"}, {"str": "inner"}], second: ["plain"], "7": [{}]})
     assert gpu_ns(ta.load([folder / "rank0.json"])) == {"inner": (1, 5_000), "plain": (1, 6_000)}
-
-
-@pytest.mark.parametrize("content", [b"not JSON", b"[1]", b'{"x": []}'])
-def test_a_file_of_names_that_is_none_is_passed_over(tmp_path, content):
-    write(tmp_path / "kernel_annotations_rank0.json", content)
-    write(tmp_path / "rank0.json", document(annotated(1000, 7, ({},)), rank=0, world_size=1))
-    assert set(gpu_ns(ta.load([tmp_path / "rank0.json"]))) == {"(outside any operator)"}

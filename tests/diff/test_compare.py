@@ -4,10 +4,7 @@ import pandas as pd
 import pytest
 
 from tests.diff.captured import capture, side, steady
-from tests.host_builders import host_trace
-from traceanalyzer.analyses import run
-from traceanalyzer.diff import compare, fairness
-from traceanalyzer.diff.captures import dimensions, of_results
+from traceanalyzer.diff import compare
 from traceanalyzer.diff.metrics import value
 from traceanalyzer.errors import UsageError
 from traceanalyzer.job.run_info import Batch, RunInfo
@@ -33,15 +30,6 @@ def test_parts_of_a_step_and_their_changes():
     }  # fmt: skip
     assert change(made, "step_ns", "change_pct") == -20
     assert made.ranking == ["other", "base"]
-
-
-def test_percentages_change_in_points_only():
-    made = compare(two(capture(steady(10, 5, 5)), capture(steady(16, 0, 4))))
-    assert change(made, "compute_pct", "change_pct_points") == 30
-    assert pd.isna(change(made, "compute_pct", "change_pct"))
-    assert pd.isna(change(made, "compute_pct"))
-    assert pd.isna(change(made, "step_ns", "change_pct_points"))
-    assert value(made.metrics, "overlap_pct", "other") is None  # no communication: n/a, not 0
 
 
 def test_a_run_with_itself_is_empty():
@@ -95,14 +83,6 @@ def test_what_is_refused(base, other, refusal):
     assert refusal in forced.fairness.refusals[0]
 
 
-def test_parameters_of_another_type_are_warned_of_and_compared():
-    base, other = capture(steady(10), info=info(param_dtype="fp32")), capture(steady(9), info=info(param_dtype="bf16"))
-    made = compare(two(base, other))
-    assert made.fairness.is_fair
-    assert made.fairness.notes[0].startswith("dtype of parameters differs (fp32 | bf16)")
-    assert not any("dtype of parameters" in note for note in compare(two(base, capture(steady(9)))).fairness.notes)
-
-
 def test_another_batch_without_tokens_is_refused_and_with_tokens_given_per_token():
     base, other = capture(steady(10), info=info(1000)), capture(steady(30), info=info(4000))
     made = compare(two(base, other))
@@ -113,12 +93,6 @@ def test_another_batch_without_tokens_is_refused_and_with_tokens_given_per_token
         compare(two(capture(steady(10)), capture(steady(10, ranks=4))))
 
 
-def test_other_micro_steps_of_the_same_tokens_are_told_and_compared():
-    made = compare(two(capture(steady(10), info=info(1000, 1)), capture(steady(10), info=info(1000, 4))))
-    assert not made.fairness.scale.per_token
-    assert any("micro-steps a step differs (1 | 4)" in note for note in made.fairness.notes)
-
-
 def test_a_step_is_not_compared_with_a_capture():
     from tests.builders import rank_trace
 
@@ -127,31 +101,6 @@ def test_a_step_is_not_compared_with_a_capture():
         compare(two(capture(steady(10)), whole))
     made = compare(two(whole, whole))
     assert "whole captures are compared" in made.fairness.notes[0]
-
-
-def test_hosts_alone_are_not_compared_with_gpus():
-    """That they have no steps on GPUs, and exchange nothing there, is no news of them."""
-    traces = [host_trace(ranges=[("ProfilerStep#1", 0, 9), ("forward", 0, 5)], rank=rank) for rank in range(2)]
-    of_hosts = of_results(run(traces, ("host_work", "micro_steps")))
-    hosts = replace(capture(traces), tables={**capture(traces).tables, **of_hosts})
-    assert {fact.told for fact in fairness.of([hosts]) if fact.name == fairness.EXCHANGING} == {(None,)}
-    with pytest.raises(
-        UsageError, match="recorded no GPU work, and another run did: GPU work is what is compared"
-    ) as told:
-        compare(two(capture(steady(10)), hosts))
-    assert "marks no complete step" not in str(told.value)
-    assert "gradients" not in str(told.value)
-    assert not any("marks complete steps" in note for note in compare(two(hosts, hosts)).fairness.notes)
-
-
-def test_what_is_not_known_is_said():
-    made = compare(two(capture(steady(10)), capture(steady(10))))
-    said = "Not checked, as a run does not tell: GPU, model, dtype, micro-steps a step."
-    assert [
-        note for note in made.fairness.notes if note.startswith(said)
-    ]  # tokens a step: in the line that stands first
-    states = {fact.name: fact.state for fact in made.fairness.facts}
-    assert (states["world size"], states["model"]) == (fairness.SAME, fairness.UNKNOWN)
 
 
 def with_flops(by_rank, *, covered_pct=100.0, **more):
@@ -175,23 +124,6 @@ def test_other_model_flops_are_other_work_without_any_run_json(flops, is_refused
     assert compare(sides, force=True).is_forced
 
 
-def test_other_model_flops_of_the_same_tokens_are_told():
-    told = info(model={"layers": 1}, dtype="bf16")
-    made = compare(two(with_flops((5e12, 5e12), info=told), with_flops((2e12, 2e12), info=told)))
-    assert any("model FLOPs a step differs (10 TFLOP | 4 TFLOP)" in note for note in made.fairness.notes)
-    assert made.fairness.doubt is None
-
-
-@pytest.mark.parametrize("other", [with_flops((1e12, 1e12), covered_pct=80.0), with_flops((1e12,))])
-def test_model_flops_that_are_a_lower_bound_are_not_compared(other):
-    made = compare(two(with_flops((5e12, 5e12)), other))
-    assert made.fairness.is_fair
-    assert (
-        made.fairness.doubt
-        == "model, dtype, tokens a step not told for every run, nor do the traces tell all model FLOPs"
-    )
-
-
 @pytest.mark.parametrize(
     ("one", "other", "is_refused"),
     [
@@ -209,26 +141,6 @@ def test_matrix_products_without_a_common_dimension_are_another_model(one, other
         compare(sides)
 
 
-def test_dimensions_are_those_of_matrices_however_their_shapes_are_written():
-    rows = [
-        ("gemm", "[[4096, 768], [768, 2304], []]"), ("gemm", "[[24576,1024],[1024,768]]"),
-        ("gemm", "[[96,512,64],[96,64,512]]"), ("attention", "[[8, 12], [5, 7]]"), ("gemm", None),
-    ]  # fmt: skip
-    found = type("Found", (), {"to_frame": lambda _: pd.DataFrame(rows, columns=["family", "shapes"])})()
-    assert dimensions({"efficiency": found}) == (768, 1024, 2304, 4096, 24576)
-    assert dimensions({}) == ()
-
-
-def test_matrix_products_in_another_type_are_other_work():
-    made = [with_flops((5e12, 5e12)) for _ in range(2)]
-    sides = two(*(
-        replace(one, tables={**one.tables, "mfu": one.tables["mfu"].assign(element_type=kind)})
-        for one, kind in zip(made, ("bf16", "fp32"), strict=True)
-    ))  # fmt: skip
-    with pytest.raises(UsageError, match=r"element type of matrix products differs \(bf16 \| fp32\)"):
-        compare(sides)
-
-
 @pytest.mark.parametrize(("sizes", "is_known"), [((768, 2304), True), ((768, 2304, 4096), False), ((), False)])
 def test_the_same_products_are_the_same_work_without_any_run_json(sizes, is_known):
     one, other = (
@@ -243,11 +155,6 @@ def test_a_run_that_never_exchanged_gradients_is_refused():
     sides = two(capture(ops[0], info=info()), capture(ops[1], info=info()))
     with pytest.raises(UsageError, match="other launched no all-reduce"):
         compare(sides)
-
-
-def test_one_run_is_no_comparison():
-    with pytest.raises(UsageError, match="at least two"):
-        compare([side("base", capture(steady(10)))])
 
 
 def test_a_run_whose_times_cannot_be_true_is_refused():

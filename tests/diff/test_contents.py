@@ -9,7 +9,6 @@ import pytest
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare
 from traceanalyzer.errors import UsageError
-from traceanalyzer.report.comparison import sentences
 
 RANKS = (0, 1)
 
@@ -113,43 +112,3 @@ def test_another_amount_of_all_work_is_refused_with_the_line_first():
     sides = [side("base", flops(base.first, (100, 100))), side("other", flops(other.first, (200, 200)))]
     with pytest.raises(UsageError, match=r"^Different: model FLOPs a step "):
         compare(sides)
-
-
-def test_ranks_that_share_the_work_otherwise():
-    base, other = (plain(800, 100, 100) for _ in range(2))
-    made = compare([side("base", flops(base, (75, 25))), side("other", flops(other, (50, 50)))])
-    assert "ranks' shares of the model FLOPs 75 %, 25 % | 50 %, 50 %" in made.different
-
-
-def waiting(own, wait_ns, host_ns):
-    """The capture, its idle time the host's, with these exposed waits."""
-    idle = frame([{"step": None, "idle_ns": host_ns, "host_ns": host_ns}]).assign(
-        sync_ns=0, data_ns=0, launch_ns=0, unknown_ns=0, between_kernels_ns=0
-    )
-    waits = frame([{"step": None, "exposed_transfer_ns": 0, "exposed_wait_ns": wait_ns, "exposed_unmatched_ns": 0}])
-    breakdown = own.tables["breakdown"].assign(exposed_comm_ns=list(wait_ns), idle_ns=list(host_ns))
-    return dataclasses.replace(own, tables={**own.tables, "idle": idle, "exposed_comm": waits, "breakdown": breakdown})
-
-
-def test_a_difference_is_explained_by_the_rank_that_is_waited_for():
-    base = waiting(plain(100, 10, 900), (1600, 0), (200, 1800))
-    other = waiting(plain(100, 10, 100), (0, 0), (200, 200))
-    said = " ".join(sentences.verdict_sentences(compare([side("base", base), side("other", other)]))).replace(
-        "\u202f", " "
-    )
-    assert (
-        "Most of the difference is idle (host), −800 ns a step on rank 1, for which others wait (900 ns → 100 ns)."
-        in said
-    )
-
-
-def test_times_of_two_profilers_are_not_said_to_be_longer():
-    made = []
-    for name in ("kineto", "nsys"):
-        own = plain(100, 10, 100 if name == "nsys" else 900)
-        made.append(side(name, dataclasses.replace(
-            own, tables={**own.tables, "ranks": own.tables["ranks"].assign(format=name)})))  # fmt: skip
-    said = " ".join(sentences.verdict_sentences(compare(made))).replace("\u202f", " ")
-    assert "nsys takes 210 ns a step under Nsight Systems, kineto 1.01 µs a step under PyTorch's profiler" in said
-    assert "shorter" not in said
-    assert "Compute, whose kernels a profiler hardly changes: 100 ns → 100 ns a step (0 %)." in said

@@ -6,10 +6,8 @@ import msgspec
 import pandas as pd
 import pytest
 
-from tests import once
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare, fairness
-from traceanalyzer.diff.captures import of_results
 from traceanalyzer.job.run_info import Batch, RunInfo, StepTime, StepTimes
 
 TOPOLOGY = (
@@ -102,35 +100,9 @@ def test_whether_gradients_must_be_exchanged(parallel, roles, expected):
     assert fairness.must_exchange(made) is expected
 
 
-def test_a_pipeline_need_not_exchange_gradients():
-    tables = [of_results(once.results(name, ["groups", "ranks"])) for name in ("pp", "ddp")]
-    made = [dataclasses.replace(run(), info=None, tables=own) for own in tables]
-    assert [fairness.must_exchange(one) for one in made] == [False, True]
-
-
-def test_of_many_runs_what_is_not_as_in_the_first_is_told_with_its_runs():
-    runs = [run(name) for name in ("base", "a", "b")] + [run(name, compile=True) for name in ("c", "d", "e", "f", "g")]
-    assert compare([side(one.label, one) for one in runs]).different == (
-        "Different: compiled False | True in c, d, e and 2 more. A difference of times may come from it."
-    )
-
-
-def test_of_many_kinds_their_number_is_told():
-    runs = [run(name, strategy=name) for name in ("a", "b", "c", "d", "e")]
-    assert compare([side(one.label, one) for one in runs]).different.startswith("Different: strategy (5 kinds). ")
-
-
 def test_a_run_with_traces_of_some_ranks_is_told_so():
     one = capture([steady(10, 5)[0]], "one", info=INFO)
     assert compare([side("one", one), side("both", run("both"))]).different == (
         "Different: ranks with a trace 1 of 2 (0) | all. "
         "Means over ranks, and waits for ranks without a trace, are not comparable."
     )
-
-
-def test_a_table_that_the_other_profiler_does_not_record_is_not_removed():
-    made = [run(), run()]
-    made[1].tables["ranks"] = made[1].tables["ranks"].assign(format="nsys")
-    made[1].tables["kernels"] = made[1].tables["kernels"].iloc[:0]
-    compared = compare([side("kineto", made[0]), side("nsys", made[1])])
-    assert "kernels" not in {table.analysis for table in compared.tables["nsys"]}

@@ -26,26 +26,6 @@ def test_an_operator_under_other_headings_is_changed_with_its_reason():
     assert frame["status"].to_dict() == {"comm": "CHANGED", "mm": "SAME", "old": "REMOVED"}
 
 
-def test_a_row_that_both_have_stays_where_one_of_them_has_more():
-    base = operators((0, "copy", "forward", 4, 40))
-    other = operators((0, "copy", "forward", 4, 40), (0, "copy", "backward", 3, 60))
-    frame = joined(base, other).frame
-    assert sorted(frame["status"]) == ["NEW", "SAME"]
-    assert "moved" not in frame
-
-
-def test_one_multiplication_by_a_number_from_the_left_or_the_right_is_one_kernel():
-    name = ("void at::native::vectorized_elementwise_kernel<4, at::native::{}UnaryFunctor<float, float, float, "
-            "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int)")  # fmt: skip
-
-    def kernels(letter):
-        row = (0, name.format(letter), 149, 1000, "compute", "kernel")
-        frame = pd.DataFrame([row], columns=["rank", "name", "calls", "total_ns", "kind", "activity"])
-        return Capture("run", "traces", {"kernels": frame}, (2,), is_exact=True)
-
-    assert joined(kernels("A"), kernels("B"), "kernels").frame["status"].tolist() == ["SAME"]
-
-
 def products(*rows):
     columns = ["rank", "phase", "product", "dtype", "calls", "gpu_ns", "calls_beside_comm", "gpu_beside_comm_ns"]
     return Capture("run", "traces", {"matrix_products": pd.DataFrame(rows, columns=columns)}, (2,), is_exact=True)
@@ -69,8 +49,3 @@ def test_a_product_that_communication_slows_is_told_from_one_that_is_slower_by_i
     assert slower.endswith("84 µs → 112 µs a call, 48 calls, none beside communication.")
     (both,) = said((48, 48 * 84_000, 8, 8 * 84_000), (48, 48 * 112_000, 8, 8 * 112_000))
     assert "so it is not for communication" in both
-
-
-def test_small_changes_and_small_products_are_left_to_the_tables():
-    assert said((48, 48 * 84_000, 0, 0), (48, 48 * 87_000, 0, 0)) == []
-    assert said((48, 48 * 84_000, 0, 0), (48, 48 * 112_000, 0, 0), step_ns=10_000_000_000) == []

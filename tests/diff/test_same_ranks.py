@@ -3,9 +3,8 @@
 import pytest
 
 from tests.builders import rank_trace
-from tests.diff.captured import STEPS, capture, side, steady
+from tests.diff.captured import STEPS, capture, side
 from traceanalyzer.diff import compare, metrics
-from traceanalyzer.diff.captures import STEP
 from traceanalyzer.diff.sources import with_same_ranks
 from traceanalyzer.model import TraceSet
 from traceanalyzer.report.comparison.writers import compare as compare_in_python
@@ -47,12 +46,6 @@ def test_runs_are_compared_by_the_ranks_that_all_have(held, common, notes):
         assert metrics.row(compared.metrics, "compute_ns", "run 1")["change_pct"] == 0
 
 
-def test_what_is_stored_is_cut_to_these_ranks():
-    both, one = side("stored", capture(uneven((0, 1), 2))), side("one", capture(uneven((0,), 2)))
-    cut, _ = with_same_ranks([both, one], lambda place, _: (both, one)[place])
-    assert cut.first.tables["headline"]["compute_ns"].tolist() == [20], "two steps of 10 ns"
-
-
 def test_jobs_of_other_sizes_keep_their_ranks():
     sides = [side("four", capture(uneven(range(4), 4))), side("two", capture(uneven(range(2), 2)))]
     assert with_same_ranks(sides, lambda *_: pytest.fail("read again")) == sides
@@ -62,12 +55,3 @@ def test_in_python_too():
     runs = [TraceSet(label, tuple(uneven(ranks, 2))) for label, ranks in (("both", (0, 1)), ("one", (0,)))]
     compared = compare_in_python(*runs)
     assert [set(one.first.tables["ranks"]["rank"]) for one in compared.sides] == [{0}, {0}]
-
-
-def test_what_no_trace_of_another_rank_tells_apart_is_absent_and_not_zero():
-    alone = side("alone", capture(steady(10, 5)[:1], "alone"))
-    both = side("both", capture(steady(10, 5), "both"))
-    table = metrics.table([both, alone], STEP)
-    for name in ("exposed_transfer_ns", "exposed_wait_ns"):
-        assert metrics.value(table, name, "alone") is None
-    assert metrics.value(table, "exposed_unmatched_ns", "alone") == 5

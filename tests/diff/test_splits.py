@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import pandas as pd
 import pytest
 
 from tests.samples import sample
@@ -72,23 +71,6 @@ def test_rows_of_communication_are_their_calls_transfers_and_waits(name, known, 
     for column in ("transfer_ns", "wait_ns"):
         assert own[f"base_{column}"].sum() == calls[column].sum() / len(found["ranks"]) / known.per > 0
     assert table[~table.index.isin(own.index)][["base_transfer_ns", "base_wait_ns"]].isna().all(axis=None)
-
-
-@pytest.mark.parametrize("name", IS_COMMUNICATION)
-def test_one_call_without_a_known_transfer_leaves_its_row_untold(name, tables):
-    table = tables[name].frame
-    own = table[IS_COMMUNICATION[name](table)].iloc[0]
-    assert pd.notna(own["base_wait_ns"])
-    assert pd.isna(own["other_wait_ns"])
-    assert pd.isna(own["change_wait_ns"])
-
-
-def test_a_rank_whose_operations_were_let_go_is_not_told_by_kernel(known):
-    found = capture(results(timeline=lambda table: table[table["rank"] == 0]), "b")
-    tables = joined(known, found)
-    kernels = tables["kernels"].frame
-    assert kernels.loc[kernels["kind"] == "comm", "other_wait_ns"].isna().all()
-    assert tables["nccl"].frame["other_wait_ns"].notna().all()
 
 
 def test_a_baseline_keeps_them(known):

@@ -9,10 +9,9 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import document, kernel, write
-from traceanalyzer.discovery import discover, of_files
-from traceanalyzer.discovery.candidates import find_snapshots, nothing_in
+from traceanalyzer.discovery import discover
+from traceanalyzer.discovery.candidates import find_snapshots
 from traceanalyzer.errors import InputError
-from traceanalyzer.model import Skipped
 from traceanalyzer.readers import nsys_parquet
 
 SECOND = 1_000_000  # µs
@@ -99,21 +98,6 @@ def test_jobs_of_other_sizes_at_one_time_are_each_one_run(tmp_path):
     assert sorted(map(len, runs(tmp_path))) == [3, 4]
 
 
-def test_copies_of_one_file_stay_in_their_run(tmp_path):
-    for name in ("rank0.json", "rank0 (1).json"):
-        capture(tmp_path, name, 0)
-    capture(tmp_path, "rank1.json", 1, start_s=0.1)
-    assert len(runs(tmp_path)) == 1
-
-
-@pytest.mark.parametrize("made", ["overlaid_critical_path_rank0.json.gz", "rank0_with_counters.json"])
-def test_what_hta_made_of_a_trace_is_no_capture_beside_it(tmp_path, made):
-    capture(tmp_path, made, 0)
-    assert runs(tmp_path) == [[(made, (0,))]]
-    capture(tmp_path, "rank0.json.gz", 0)
-    assert runs(tmp_path) == [[("rank0.json.gz", (0,))]]
-
-
 @pytest.mark.parametrize(
     ("names", "ranks", "source"),
     [
@@ -153,24 +137,6 @@ def test_hosts_folders_without_distributed_info_are_one_job(tmp_path):
     assert len(runs(tmp_path)) == 1
 
 
-@pytest.mark.thorough
-def test_a_thousand_captures_of_one_rank(tmp_path):
-    for number in range(1100):
-        write(
-            tmp_path / f"{number}.json",
-            b'{"distributedInfo": {"rank": 0}, "traceEvents": [{"ph": "X", "ts": %d}]}' % (number * 10**6),
-        )
-    assert len(discover(tmp_path).runs) == 1100
-
-
-def test_unnumbered_files_take_free_numbers_in_natural_order(tmp_path):
-    capture(tmp_path, "t10.json")
-    capture(tmp_path, "t9.json", start_s=0.1)
-    capture(tmp_path, "z.json", 0)
-    (run,) = discover(tmp_path).runs
-    assert {c.path.name: c.ranks for c in run.captures} == {"t9.json": (1,), "t10.json": (2,), "z.json": (0,)}
-
-
 def ended(start_s, length_s, **more):
     end = {"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": (start_s + length_s) * SECOND}
     return document([kernel(start_s * SECOND, 5), end], base_ns=10**18, **more)
@@ -199,12 +165,6 @@ def test_a_recording_under_another_name_after_one_that_names_its_rank_is_a_run_o
     write(tmp_path / "rank0.json", ended(0, 0.5))
     write(tmp_path / "again.json", ended(start_s, 0.5))
     assert len(discover(tmp_path).runs) == count
-
-
-def test_files_that_name_their_rank_may_come_from_hosts_whose_clocks_differ(tmp_path):
-    for rank in (0, 1):
-        write(tmp_path / f"rank{rank}.json", ended(rank * 2, 0.5))
-    assert len(discover(tmp_path).runs) == 1
 
 
 @pytest.mark.parametrize(
@@ -270,20 +230,6 @@ def test_what_is_no_trace_by_its_name_is_told_by_its_begin(tmp_path, name, conte
         discover(tmp_path)
 
 
-def test_a_named_file_that_does_not_exist(tmp_path):
-    with pytest.raises(InputError, match="no such file"):
-        of_files([tmp_path / "rank0.json"])
-
-
-@pytest.mark.parametrize("second", ["rank0.json", "x/../rank0.json", "link.json"])
-def test_a_file_that_is_named_twice(tmp_path, second):
-    capture(tmp_path, "rank0.json", 0)
-    (tmp_path / "x").mkdir()
-    (tmp_path / "link.json").symlink_to(tmp_path / "rank0.json")
-    with pytest.raises(InputError, match=r"rank0\.json: named 2 times"):
-        of_files([tmp_path / "rank0.json", tmp_path / second])
-
-
 def test_a_file_that_cannot_be_opened_leaves_the_others(tmp_path, monkeypatch):
     def refusing(path, *arguments, **options):
         if path.name == "b.sqlite":
@@ -333,15 +279,6 @@ def test_an_unreadable_file_is_skipped(tmp_path):
     capture(tmp_path, "rank1.json", 1).chmod(0)
     (skipped,) = discover(tmp_path).skipped
     assert "cannot be read" in skipped.why
-
-
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [(1, "a: empty"), (2, "a: empty (and 1 more file that is no trace)"),
-     (3, "a: empty (and 2 more files that are no traces)")],
-)  # fmt: skip
-def test_of_several_files_that_are_no_traces_the_first_is_told_and_how_many_more(files, said):
-    assert nothing_in(Path("folder"), [Skipped(name, "empty") for name in "abc"[:files]]) == said
 
 
 def test_folders_whose_path_is_too_long_cost_no_rank(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.doctor.builders import dump, entry, log, write_dumps
 from traceanalyzer.cli import run
-from traceanalyzer.doctor import examine, examine_texts, read_logs
+from traceanalyzer.doctor import examine, examine_texts
 
 GLOBAL = "[PG ID 0 PG GUID 0(default_pg) Rank {rank}]"
 
@@ -60,12 +60,6 @@ def test_ranks_out_of_step_keep_their_own_numbers():
     assert one.ranks == (0, 1)
     assert "rank 1 at 64087; rank 0 at 96117" in one.diagnosis
     assert "no process group" in one.caveat
-
-
-@pytest.mark.parametrize("at", ["timeout: ", "OpType=ALLREDUCE, "])
-def test_lines_that_a_terminal_wrapped(at):
-    text = "\n".join(timeout(rank, 7) for rank in (0, 2)).replace(at, at.rstrip() + " \n")
-    assert first(text).diagnosis == "NCCL timeout at all-reduce 7: rank 1 never reported."
 
 
 def test_who_is_behind_and_who_asked_for_dumps():
@@ -189,16 +183,6 @@ def test_known_warnings(head, line, severity, told, fix):
     assert fix in one.recommendation
 
 
-def test_the_interface_is_named():
-    text = f"{HEAD}NCCL INFO NCCL_SOCKET_IFNAME set by environment to net1\n{HEAD}NCCL INFO Bootstrap : Using net1:10.0.0.9<0>\n"
-    one = first(
-        text
-        + HEAD
-        + "misc/socket.cc:480 NCCL WARN Connect to 10.0.0.1<38007> failed : Software caused connection abort"
-    )
-    assert "10.0.0.1<38007> through net1 (NCCL_SOCKET_IFNAME=net1)" in one.diagnosis
-
-
 @pytest.mark.parametrize(("line", "told"), [
     ("[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "Rank 3 ran out of GPU memory"),
     ("[rank2]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered", "Rank 2 got a CUDA error: an illegal memory access"),
@@ -243,45 +227,6 @@ def test_a_log_that_stops_after_p2p_without_a_topology(text, is_suspected):
         assert "NCCL_P2P_DISABLE=1" in found["suspected_p2p_failure"].recommendation
 
 
-def test_log_lines_that_a_terminal_cut():
-    text = log(ends="closed")
-    cut = "\n".join(line[at : at + 72] for line in text.splitlines() for at in range(0, len(line), 72))
-    (whole,), (wrapped,) = read_logs([("a", text)]), read_logs([("a", cut)])
-    assert (wrapped.links, wrapped.members, wrapped.rings) == (whole.links, whole.members, whole.rings)
-
-
-NODE = "node-a:1:1 [0] NCCL INFO "
-
-
-def test_a_link_that_is_narrower_than_its_twin():
-    def text(width):
-        return "\n".join(NODE + line for line in (
-            "=== System : maxBw 240.0 totalBw 240.0 ===", "CPU/0 (1/2/-1)", "+ SYS[5000.0] - CPU/1",
-            "+ PCI[24.0] - GPU/0-1B000 (0)", "              + NVL[240.0] - NVS/0",
-            "+ PCI[24.0] - GPU/0-43000 (1)", f"              + NVL[{width}] - NVS/0", "+ PCI[24.0] - NIC/0-5000",
-            "==========================================", "GPU/0-1B000 :GPU/0-1B000 (0/5000.0/LOC) NVS/0 (1/240.0/NVL)",
-        ))  # fmt: skip
-
-    one = first(text("20.0"))
-    assert (one.rule, one.severity) == ("slow_links", "high")
-    assert "GPU 0-43000 20 GB/s, where others have 240" in one.diagnosis
-    assert first(text("240.0")).rule == "log_in_words"
-
-
-TESTS = """\
-# nThread 1 nGpus 8 minBytes 8388608 maxBytes 8589934592 step: 2(factor)
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-     8388608       2097152     float     sum      -1    120.3   69.73  122.03      0    119.1   70.43  123.26      0
-  8589934592    2147483648     float     sum      -1    31000   277.1  484.92      0    31010   277.0  484.76      0
-# Out of bounds values : {wrong}
-"""
-
-
-def test_results_of_nccl_tests():
-    assert "484.92 GB/s of bus bandwidth at 8.59 GB" in first(TESTS.format(wrong="0 OK")).diagnosis
-    assert "14 wrong values" in first(TESTS.format(wrong="14 FAILED")).diagnosis
-
-
 def test_ras_and_the_watchdog_in_one_file():
     ras = """NCCL version 2.26.2 compiled with CUDA 12.4
 Job summary
@@ -313,17 +258,6 @@ def matrix(*rows, head="GPU0 GPU1 GPU2 mlx5_0 CPU_Affinity NUMA_Affinity"):
     return "\n".join([head, *rows])
 
 
-def test_cells_of_a_topology_that_run_together_or_are_lost():
-    glued = matrix("GPU0 X NV12 NV12 PXB 0-31 0", "GPU1 NV12 X NV12NODE 0-31 0", "GPU2 NV12 NV12 X SYS 32-63 1")
-    found = examine_texts(topo=("t", glued))
-    assert "cells of GPU1 run together" in found.diagnoses[0].diagnosis
-    assert found.case.topology.path("GPU1", "mlx5_0") == "NODE"
-    assert found.case.topology.numa_node == {"GPU0": "0", "GPU1": "0", "GPU2": "1"}
-    lost = examine_texts(topo=("t", matrix("GPU0 X NV12 NV12 PXB 0-31 0", "GPU1 NV12 X", "GPU2 NV12")))
-    assert "no path of GPU1, GPU2 was read" in lost.diagnoses[0].diagnosis
-    assert not any("All 3 GPUs" in one.diagnosis for one in lost.diagnoses)
-
-
 def test_a_path_across_sockets_from_the_topology_alone():
     one = first_of = examine_texts(topo=("t", matrix("GPU0 X SYS 0 0", "GPU1 SYS X 1 1", head="GPU0 GPU1 CPU Affinity"))).diagnoses[0]  # fmt: skip
     assert first_of.rule == "sys_paths"
@@ -347,24 +281,6 @@ def test_an_inventory_with_a_gpu_that_the_others_wait_for(tmp_path, capsys):
     assert first(smi(100, 100)).diagnosis == "The machine has 2 × NVIDIA H100 80GB HBM3."
     listed = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1)\nGPU 1: NVIDIA A100-PCIE-40GB (UUID: GPU-2)\n"
     assert first(listed).severity == "medium"
-
-
-def test_errors_at_the_end_of_a_long_log_are_found_in_a_folder(tmp_path):
-    (tmp_path / "train.log").write_text("step 1 loss 3.1\n" * 100_000 + timeout(0, 5))
-    assert run(["doctor", str(tmp_path)]) == 0
-
-
-def test_the_status_of_p2p_beside_the_paths():
-    status = matrix("GPU0 X CNS", "GPU1 CNS X", "", "Legend:", "  CNS = Chipset not supported", head="GPU0 GPU1")
-    paths = matrix("GPU0 X NODE 0-7 0", "GPU1 NODE X 0-7 0", head="GPU0 GPU1 CPU Affinity NUMA Affinity")
-    for text in (status, paths + "\n" + status):
-        one = examine_texts(topo=("t", text)).diagnoses[0]
-        assert one.diagnosis.startswith("P2P does not work between 1 of 1 pairs of GPUs (CNS: chipset not supported)")
-
-
-def test_cards_of_any_name():
-    text = matrix("GPU0 X SYS PIX SYS 0 0", "GPU1 SYS X SYS PIX 1 1", head="GPU0 GPU1 rocep1s0 ens2f0np0 CPU Affinity")
-    assert examine_texts(topo=("t", text)).case.topology.nics == ("rocep1s0", "ens2f0np0")
 
 
 @pytest.mark.parametrize("line", ["ConnectionResetError: [Errno 104] Connection reset by peer", "export NCCL_DEBUG=INFO",
@@ -440,10 +356,3 @@ def test_dumps_that_name_the_missing_rank_leave_p2p_alone(tmp_path):
     found = {one.rule for one in examine(flight_recorder=folder, nccl_logs=[tmp_path / "nccl.log"]).diagnoses}
     assert "rank_never_came" in found
     assert "suspected_p2p_failure" not in found
-
-
-def test_the_card_of_a_failed_transfer_is_named():
-    text = "net_ib.cc:9 NCCL WARN NET/IB: Got completion from peer 10.0.0.2<5> with status=12 opcode=0 len=0 vendor err 129 (Recv) localGid fd00::22 remoteGidsfd00::1f hca mlx5_6"
-    one = first(HEAD + text)
-    for word in ("10.0.0.2<5>", "mlx5_6", "fd00::22"):
-        assert word in one.signal

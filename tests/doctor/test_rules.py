@@ -5,7 +5,6 @@ import pytest
 from tests.doctor.builders import SYS_TOPOLOGY, dump, entry, log, write_dumps
 from tests.samples import SAMPLES
 from traceanalyzer.doctor import examine, examine_texts
-from traceanalyzer.errors import UsageError
 
 FOLDER = SAMPLES / "doctor"
 NVLINK = (FOLDER / "topo_2xH200_nvlink.txt").read_text()
@@ -90,12 +89,6 @@ def test_init_names_the_ranks_that_never_began():
     assert "Rank 2 of 4 never began" in one.diagnosis
 
 
-def test_a_card_far_away():
-    far = SYS_TOPOLOGY.replace("NODE\t0-31", "SYS\t0-31").replace("NIC2\tNODE", "NIC2\tSYS")
-    assert "GPU0 has no network card near" in said(far)["far_nic"].diagnosis
-    assert "far_nic" not in said(SYS_TOPOLOGY)
-
-
 def test_rank_that_never_came():
     found = examine(flight_recorder=FOLDER / "rank1_never_came")
     (one,) = [one for one in found.diagnoses if one.severity == "high"]
@@ -127,11 +120,6 @@ Warnings
     one = said(None, text)["ras_troubles"]
     assert one.ranks == (12, 13)
     assert "30 have launched AllGather operation 640 at most, 2 operation 641" in one.diagnosis
-
-
-def test_nothing_given():
-    with pytest.raises(UsageError, match="nothing to examine"):
-        examine()
 
 
 @pytest.mark.parametrize("what", ["open_everywhere", "ranks_without_dump", "recorder_in_words"])

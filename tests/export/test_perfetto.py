@@ -69,16 +69,6 @@ def test_every_operation_is_there_and_waits_are_those_of_the_tables(ddp):
     assert {event["cname"] for event in waits} == {"thread_state_iowait"}
 
 
-def test_arrows_of_one_number_begin_once_and_end_once(ddp):
-    content, _ = ddp
-    phases = defaultdict(list)
-    for event in content["traceEvents"]:
-        if event["ph"] in "stf":
-            phases[event["cat"], event["id"]].append((event["ts"], event["ph"]))
-    assert {category for category, _ in phases} == {"launch", "collective"}
-    assert {"".join(phase for _, phase in sorted(own)) for own in phases.values()} == {"sf"}
-
-
 def test_a_collective_of_three_ranks_is_one_arrow_through_them(tmp_path):
     traces = [rank_trace([("comm", start, 100)], rank=rank, world_size=3) for rank, start in enumerate((40, 10, 20))]
     content, _ = exported(traces, tmp_path)
@@ -128,14 +118,6 @@ def test_times_are_exact_after_the_time_that_the_file_names(tmp_path):
             for event in on_streams(content)] == [(0, 1, 7), (1, 0, 3)]  # fmt: skip
 
 
-def test_operations_at_once_on_one_stream_lie_beside_each_other(tmp_path):
-    ops = [("compute", 0, 10), ("compute", 5, 15), ("compute", 10, 12)]
-    content, _ = exported([rank_trace(ops)], tmp_path)
-    assert list(tracks(content).values()) == ["critical path", "stream 7", "stream 7 (2)"]
-    first = on_streams(content)[0]["ts"]
-    assert [round((event["ts"] - first) * 1000) for event in on_streams(content)] == [0, 10, 5]
-
-
 def test_the_command_writes_a_file_and_says_where(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
@@ -144,19 +126,6 @@ def test_the_command_writes_a_file_and_says_where(tmp_path, capsys, monkeypatch)
     with gzip.open("reports/in.json.gz", "rt", encoding="utf-8") as file:
         assert len(on_streams(json.load(file))) == 1
     assert command(["export"]) == 2
-
-
-def test_an_export_beside_its_traces_is_no_trace(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    assert command(["export", "in", "-o", "in/all.json"]) == 0
-    assert command(["export", "in", "-o", "in/all.pftrace.gz"]) == 0
-    assert command(["in", "-q", "-o", "out", "--format", "json"]) == 0
-    found = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert [(item["what"], "made by `analyze-traces export`" in item["why"]) for item in found["skipped"]] == [
-        ("in/all.json", True)
-    ]
-    assert found["ranks"] == [0]
 
 
 def test_an_export_that_is_interrupted_leaves_what_was_there(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,7 +16,6 @@ from tests.simulator import run as simulated
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.export import perfetto
-from traceanalyzer.export.perfetto import lanes
 from traceanalyzer.model.schema import COUNTERS, conform
 
 UNION = """
@@ -191,19 +189,6 @@ def test_chosen_steps_bring_the_host_that_launched_them_only(tmp_path):
     assert 0.2 < count / sum(len(trace.host_ops) for trace in whole) < 0.75
     tails = one(database, "SELECT count(*) FROM flow WHERE NOT is_last")
     assert tails >= sum((trace.counted & (trace.gpu_ops["launch"] >= 0)).sum() for trace in one_step)
-
-
-def test_slices_that_cross_each_other_lie_on_tracks_of_their_own():
-    starts, ends = [0, 0, 5, 8, 20], [10, 4, 12, 9, 30]
-    both = (np.array(starts), np.array(ends))
-    assert lanes(*both, is_nested=True).tolist() == [0, 0, 1, 0, 0]
-    assert lanes(*both, is_nested=False).tolist() == [0, 1, 1, 2, 0]
-
-
-def test_a_rank_without_gpu_work_or_events_is_no_error(tmp_path):
-    traces = [rank_trace([("compute", 0, 5)]), rank_trace([], rank=1)]
-    database, _ = exported(traces, tmp_path)
-    assert one(database, "SELECT count(*) FROM slice WHERE category = 'compute'") == 1
 
 
 def test_the_command_writes_ranks_and_steps_that_are_asked_for(tmp_path, capsys):

@@ -2,7 +2,6 @@ import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer import analyses
-from traceanalyzer.errors import UsageError
 from traceanalyzer.gate import FAILED, PASSED, SKIPPED, UNKNOWN, check_run, gravest, lack_of_ranks, parse
 from traceanalyzer.model import Skipped
 
@@ -48,18 +47,6 @@ def test_limits(results, text, status, rows):
     assert gravest([outcome]) == status
 
 
-def test_the_failing_rows_are_those_of_the_ranks(results):
-    (outcome,) = check_run([parse("idle_pct > 25 @ any rank")], results, "run")
-    assert outcome.rows == ({"rank": 1, "idle_pct": 40.0},)
-    assert "1 of 2 ranks" in outcome.message
-
-
-def test_every_key_is_judged_by_itself(results):
-    outcomes = check_run([parse("kernels.calls > 1 @ any rank")], results, "run")
-    assert len(outcomes) == 2  # gemm and the all-reduce
-    assert {outcome.status for outcome in outcomes} == {FAILED}
-
-
 @pytest.mark.parametrize(("text", "status"), [("overlap_pct < 50", UNKNOWN), ("overlap_pct? < 50", SKIPPED)])
 def test_a_figure_that_is_not_there_fails_unless_optional(text, status):
     results = analyses.run([rank(0, 10)])
@@ -83,21 +70,6 @@ def test_a_figure_that_one_rank_lacks_fails_unless_optional():
 def test_no_row_is_not_available():
     (outcome,) = check_run([parse("nccl.calls > 2")], analyses.run([rank(0, 10)]), "run")
     assert outcome.status == UNKNOWN
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("idle_pc > 5", "did you mean idle_pct"), ("nope.idle_pct > 5", "no table is called nope"),
-        ("headlin.idle_pct > 5", "did you mean headline"), ("nccl.idle_pct > 5", "no column idle_pct"),
-        ("step_ms +3%", "needs a base run"), ("nccl.calls[collectiv=all_reduce] > 2", "did you mean collective"),
-        ("headline.basis > 5", "no number"),
-        ("zzqq > 5", r"of \d{3} the likest are \w+, \w+, \w+; docs/metrics.md has all$"),
-    ],
-)  # fmt: skip
-def test_a_name_that_is_none(results, text, message):
-    with pytest.raises(UsageError, match=message):
-        check_run([parse(text)], results, "run")
 
 
 @pytest.mark.parametrize(

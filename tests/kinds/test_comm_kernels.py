@@ -8,7 +8,6 @@ import pytest
 from tests.samples import OF_EACH_KIND, sample
 from traceanalyzer import kinds
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.kinds.kernels import function_path, template_arguments
 
 HERE = Path(__file__).parent
 
@@ -178,41 +177,6 @@ def test_only_nccl_communicates_in_the_samples_and_no_other_name_speaks_of_it(na
     names = {text for trace in sample(name).ranks for text in trace.gpu_ops["name"].astype(str).unique()}
     assert all("nccl" in text for text in names if _role(text) == "comm")
     assert not [text for text in names if kinds.speaks_of_communication(text)]
-
-
-@pytest.mark.parametrize(
-    ("name", "speaks"),
-    [
-        ("void mylib::fast_all_reduce<float>(float*)", True),
-        ("my_ring_allgather_kernel", True),
-        ("void deep_ep::v3::shuffle<8>(int)", True),
-        ("void at::native::reduce_kernel<512, 1, all_reduce::Op>(int)", False),
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", False),
-        ("deep_ep::layout::get_dispatch_layout<256>(long)", False),
-        ("gemm", False),
-    ],
-)
-def test_names_that_speak_of_communication_without_a_rule(name, speaks):
-    assert kinds.speaks_of_communication(name) is speaks
-
-
-@pytest.mark.parametrize(
-    ("name", "path", "arguments"),
-    [
-        ("gemm", "gemm", ()),
-        ("void f<int>(int)", "f", ("int",)),
-        ("void a::(anonymous namespace)::f<A<1, 2>, (int)3, (4 > 2)>(x<y>)", "a::f", ("A<1, 2>", "3", "(4 > 2)")),
-        ("_ZN7deep_ep9intranode8dispatchILi8EEEvPv", "deep_ep::intranode::dispatch", ()),
-        ("_ZN12_GLOBAL__N_11fEv", "f", ()),
-        ("A<int>::B<float, 2>::f(int)", "A::B::f", ()),
-        ("", "", ()),
-        ("(", "(", ()),
-        ("<<<", "<<<", ()),
-    ],
-)
-def test_a_functions_own_name_and_template_arguments(name, path, arguments):
-    assert function_path(name) == path
-    assert template_arguments(name) == arguments
 
 
 def test_the_documentation_names_every_library():

@@ -11,7 +11,6 @@ import pytest
 from tests.builders import document, kernel, write
 from traceanalyzer.cli import run
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.files.cached import default_folder
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions, load, store
 from traceanalyzer.model import RankMeta, make_trace
@@ -110,15 +109,6 @@ def test_a_file_that_changed_is_read_again(change, tmp_path, trace_file):
     assert len(asked) == 2
 
 
-def test_other_options_and_other_code_find_nothing(tmp_path, trace_file, monkeypatch):
-    asked = []
-    ranks(tmp_path / "kept", trace_file, asked=asked)
-    ranks(tmp_path / "kept", trace_file, options=("other",), asked=asked)
-    monkeypatch.setattr(store, "_code", lambda: ("another version",))
-    ranks(tmp_path / "kept", trace_file, asked=asked)
-    assert len(asked) == 3
-
-
 def test_a_file_that_changed_just_now_is_not_kept(tmp_path, trace_file, monkeypatch):
     monkeypatch.setattr(store, "_UNSETTLED_NS", 3600 * 10**9)
     ranks(tmp_path / "kept", trace_file)
@@ -195,40 +185,12 @@ def test_the_longest_unused_goes_when_it_is_full(tmp_path, monkeypatch):
     assert asked == [files[1]]
 
 
-def test_small_entries_are_not_all_looked_at_for_each_other(tmp_path, monkeypatch):
-    """Of two entries in a cache that holds many more, neither is a reason to measure the others."""
-    looked = []
-    monkeypatch.setattr(store, "prune", looked.append)
-    monkeypatch.setattr(store._Unpruned, "size_bytes", 0)
-    for number in range(2):
-        ranks(tmp_path / "kept", Path(shutil.copy(SAMPLE, tmp_path / f"{number}.json.gz")))
-    assert store.contents(tmp_path / "kept").entries == 2
-    assert looked == []
-    monkeypatch.setattr(store, "MOST_BYTES", 1)
-    ranks(tmp_path / "kept", Path(shutil.copy(SAMPLE, tmp_path / "2.json.gz")))
-    assert looked == [tmp_path / "kept"]
-
-
 def test_two_runs_at_once_keep_one_whole_entry(tmp_path, trace_file):
     kept = tmp_path / "kept"
     first, second = (store.through(kept, trace_file, (), kineto.read(trace_file, HINT, KindRules())) for _ in range(2))
     assert_same(next(first), next(second))
     assert [*first, *second] == []
     assert store.contents(kept).entries == len([*kept.iterdir()]) == 1
-
-
-@pytest.mark.parametrize(
-    ("environment", "folder"),
-    [
-        ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/traceanalyzer/traces"),
-        ({"XDG_CACHE_HOME": "not/absolute", "HOME": "/h"}, "/h/.cache/traceanalyzer/traces"),
-        ({"HOME": "/h"}, "/h/.cache/traceanalyzer/traces"),
-        ({"HOME": ""}, None),
-        ({}, None),
-    ],
-)
-def test_where_it_is(environment, folder):
-    assert default_folder(environment) == (folder and Path(folder))
 
 
 def test_the_library_keeps_nothing_unless_told(tmp_path, monkeypatch, trace_file):
@@ -261,10 +223,3 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert "Removed " in capsys.readouterr().out
     assert run(["cache", "info"]) == 0
     assert ": 0 B (traces read: 0, analysed: 0, whole runs: 0)" in capsys.readouterr().out
-
-
-def test_without_a_home_the_command_says_so(monkeypatch, capsys):
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.delenv("HOME", raising=False)
-    assert run(["cache", "info"]) == 2
-    assert "there is no cache" in capsys.readouterr().err

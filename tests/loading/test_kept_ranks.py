@@ -4,7 +4,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -76,46 +75,6 @@ def test_kept_ranks_start_no_processes(trace_file, tmp_path, never_read, monkeyp
     again = summarise(found, found.runs[-1], options, names=("breakdown", "calls"), jobs=2)
     for name, result in made.results.items():
         pd.testing.assert_frame_equal(again.results[name].to_frame(), result.to_frame(), check_exact=True)
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pd.Series([None, float("nan"), pd.NA, True, 3, 1.5, "NA", "null", (0, 1), ("a",), ()], dtype="object"),
-        pd.Categorical(["b", None, "a"], categories=["c", "b", "a"]),
-        pd.array([1, None], dtype="Int64"),
-        pd.array([True, None], dtype="boolean"),
-        pd.array([0.5, None], dtype="Float64"),
-        pd.array(["é", None], dtype="str"),
-        pd.array([*"ba", None] * 100, dtype="str"),
-        [0.1, float("nan"), float("inf")],
-        [True, False],
-        pd.Categorical([None, None], categories=pd.Index([], dtype="str")),
-    ],
-    ids=str,
-)
-def test_columns(column, tmp_path):
-    frame = pd.DataFrame({"x": column})
-    for each in (frame, frame.iloc[:0]):
-        store.write_tables(tmp_path / "table", [("name", each, "said")])
-        ((name, back, said),) = store.read_tables(tmp_path / "table", 1)
-        assert (name, said) == ("name", "said")
-        pd.testing.assert_frame_equal(back, each, check_exact=True, check_categorical=True)
-        assert [type(value) for value in back["x"]] == [type(value) for value in each["x"]]
-
-
-def test_columns_of_several_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_PIECE_BYTES", 100)
-    frames = [
-        pd.DataFrame({"x": np.arange(count), "y": pd.array(["a", None, "é"] * count, dtype="str")[:count]})
-        for count in (3, 0, 40)
-    ]
-    told = [("name", frame, "said") for frame in frames]
-    assert store.write_tables(tmp_path / "table", told) == len(frames)
-    for (_, frame, _), (_, back, _) in zip(told, store.read_tables(tmp_path / "table", len(frames)), strict=True):
-        pd.testing.assert_frame_equal(back, frame, check_exact=True)
-    with pytest.raises(ValueError, match="not as it was written"):
-        store.read_tables(tmp_path / "table", 2)
 
 
 @pytest.mark.parametrize(

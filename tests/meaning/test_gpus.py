@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceanalyzer.meaning.gpus import element_type, gpu_of, matrix_types, peak_of
+from traceanalyzer.meaning.gpus import element_type, gpu_of, peak_of
 
 
 @pytest.mark.parametrize(
@@ -53,26 +53,6 @@ def test_peak(device, gpu, bf16, gbytes_per_s):
 
 
 @pytest.mark.parametrize(
-    "device",
-    [
-        None,
-        "",
-        "NVIDIA GeForce RTX 9999",
-        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
-        "NVIDIA GeForce RTX 4090 Laptop GPU",
-        "NVIDIA A800-SXM4-80GB",
-        "NVIDIA H100 64GB HBM2",
-        "AMD Instinct MI250X / MI250",
-        "AMD Instinct MI100",
-        "NVIDIA A10G",
-        "Tesla V100S-PCIE-32GB",
-    ],
-)
-def test_unknown_gpu_has_no_peak(device):
-    assert peak_of(device) is None
-
-
-@pytest.mark.parametrize(
     ("dtype", "tensor_cores", "expected"),
     [
         ("c10::BFloat16", True, "bf16"),
@@ -116,33 +96,3 @@ def test_products_in_64_bits_run_on_tensor_cores(device, tflops):
 )
 def test_nvlinks(device, gbps):
     assert gpu_of(device).all_nvlinks_gbps == gbps
-
-
-@pytest.mark.parametrize(
-    ("device", "kernels", "types"),
-    [
-        ("NVIDIA GeForce GTX 1080 Ti", (), ""),
-        ("Tesla P40", (), ""),
-        ("NVIDIA TITAN Xp", (), ""),
-        ("NVIDIA GeForce GTX 1660 SUPER", (), ""),
-        ("Tesla V100S-PCIE-32GB", (), "fp16"),
-        ("NVIDIA GeForce RTX 2080 Ti", (), "fp16"),
-        ("Quadro RTX 8000", (), "fp16"),
-        ("NVIDIA A10G", (), "bf16 fp16 tf32"),
-        ("NVIDIA RTX A6000", (), "bf16 fp16 tf32"),
-        ("NVIDIA RTX 6000 Ada Generation", (), "bf16 fp16 fp8 tf32"),
-        ("NVIDIA GeForce RTX 5070 Ti", (), "bf16 fp16 fp8 tf32"),
-        ("AMD Instinct MI100", (), "bf16 fp16"),
-        ("AMD Instinct MI355X", (), "bf16 fp16 fp8"),
-        (None, ("maxwell_sgemm_128x64_nn",), ""),
-        (None, ("volta_sgemm_128x64_nn", "elementwise"), "fp16"),
-        (None, ("volta_sgemm_128x64_nn", "turing_fp16_s1688gemm_fp16_128x64"), "fp16"),
-        (None, ("volta_sgemm_128x64_nn", "sm80_xmma_gemm_f32f32_tf32f32"), "bf16 fp16 tf32"),
-        (None, ("Cijk_Ailk_Bljk_SB_MT64x64x32_MI32x32_ISA942_",), "bf16 fp16 fp8 tf32"),
-        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", ("nvjet_sm90_tst_192x128",), "bf16 fp16 fp8 tf32"),
-        ("Abacus 3000", ("sgemm_128x64",), None),
-    ],
-)
-def test_types_of_tensor_cores(device, kernels, types):
-    """A kernel may be made for an older GPU than the one it runs on, never for a newer one."""
-    assert matrix_types(device, kernels) == (None if types is None else set(types.split()))

@@ -165,13 +165,6 @@ def test_groups_have_their_ranks(of_age, name):
     assert of_age[name]["groups"].to_frame()["group_ranks"].unique().tolist() == ["0,1"]
 
 
-def test_hardware_counters_are_metrics(of_age):
-    metrics = of_age["on demand"]["gpu_metrics"].to_frame().set_index(["rank", "counter"])
-    within = metrics.loc[(0, "sm__cycles_active.avg"), ["samples", "mean", "max"]]  # the first is before the window
-    assert within.tolist() == [2, 2.25, 3.0]
-    assert metrics.loc[(1, "dram__bytes_read.sum"), "mean"] == 2048
-
-
 def stepped(numbers, *, pause_us=0, category="user_annotation"):
     """Steps of 100 µs by number, 50 of them on the GPU; before the second half of them nothing is recorded."""
     for place, number in enumerate(numbers):
@@ -179,18 +172,6 @@ def stepped(numbers, *, pause_us=0, category="user_annotation"):
         yield host(at, 90, name=f"ProfilerStep#{number}", cat=category)
         yield host(at + 5, 3, name="cudaLaunchKernel", cat="cuda_runtime", correlation=10 + place)
         yield kernel(at + 20, 50, correlation=10 + place)
-
-
-@pytest.mark.parametrize("numbers", [(2, 3, 4, 12, 13, 14), (2, 3, 4, 2, 3, 4)])
-def test_the_pause_between_two_cycles_of_the_profiler_is_of_no_step(tmp_path, numbers):
-    write(tmp_path / "rank0.json", document(list(stepped(numbers, pause_us=10_000)), rank=0, world_size=1))
-    results = run(ta.load(tmp_path).ranks, ["steps", "headline", "step_needs"])
-    steps = results["steps"].to_frame().dropna(subset="step")
-    assert steps["is_complete"].tolist() == [True] * 6
-    assert steps["window_ns"].tolist() == [100_000, 100_000, 90_000] * 2
-    assert results["headline"].to_frame()["step_mean_ns"].tolist() == [290_000 / 3]
-    needs = results["step_needs"].to_frame()
-    assert (needs["end_ns"] - needs["begin_ns"]).max() <= 130_000
 
 
 def test_steps_among_the_operators_are_steps(tmp_path):

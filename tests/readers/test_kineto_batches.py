@@ -10,9 +10,8 @@ import pytest
 from traceanalyzer.decoding import batches
 from traceanalyzer.decoding.batches import decode_all
 from traceanalyzer.decoding.decoder import EventDecoder
-from traceanalyzer.decoding.stream import EventText, text_of
+from traceanalyzer.decoding.stream import EventText
 from traceanalyzer.decoding.tables import TableBuilder
-from traceanalyzer.errors import NotATraceError
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers.kineto.events import frame_of
 
@@ -108,37 +107,8 @@ def plain(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("size_bytes", [400, 5_000, 100_000])
-@pytest.mark.parametrize("harm", ["none", "no end of an event", "an end of the list"])
-def test_stretches_of_a_plain_file_are_its_chunks(plain, tmp_path, size_bytes, harm):
-    text = plain.read_bytes()
-    long = b'{"ph": "X", "args": {' + b" " * 30_000 + b"}}, "
-    begin = text.index(b'"traceEvents": [') + 16
-    harmed = {
-        "none": text,
-        "no end of an event": text[:begin] + long + text[begin : begin + 20_000] + long + text[begin + 20_000 :],
-        "an end of the list": text[: text.rindex(b"},") + 1] + b'], "traceName": "x"}',
-    }[harm]
-    path = tmp_path / "rank0.json"
-    path.write_bytes(harmed[:1_600_000] if harm != "an end of the list" else harmed)
-    one, other = EventText.open(path), EventText.open(path)
-    chunks = list(one.chunks(size_bytes))
-    assert [text_of(stretch) for stretch in other.stretches(size_bytes)] == chunks
-    assert len(chunks) > 5
-    assert (other.tail, other.is_truncated, other.beyond) == (one.tail, one.is_truncated, one.beyond)
-
-
 def test_a_plain_file_gives_the_same_in_two_processes(plain):
     whole = decoded(EventText.open(plain).chunks(CHUNK_BYTES), 1)
     shared = decoded(EventText.open(plain).stretches(CHUNK_BYTES), 2)
     assert_same(whole[0], shared[0])
     assert whole[1] == shared[1]
-
-
-def test_a_plain_file_that_is_gone_is_an_error_that_names_it(plain, tmp_path):
-    path = tmp_path / "rank0.json"
-    path.write_bytes(plain.read_bytes())
-    stretches = list(EventText.open(path).stretches(CHUNK_BYTES))
-    path.unlink()
-    with pytest.raises(NotATraceError, match=r"rank0\.json: cannot be read"):
-        decoded(iter(stretches), 2)

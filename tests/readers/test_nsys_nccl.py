@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tests.nsys_builders import HINT, call, export, gid, kernel, nvtx, payload, read_all, write_sqlite
+from tests.nsys_builders import call, export, gid, kernel, nvtx, payload, read_all, write_sqlite
 from traceanalyzer.analyses import run
 from traceanalyzer.readers import nsys_sqlite
 
@@ -106,17 +106,6 @@ def test_what_a_collective_reduces_by(tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("is_named", [True, False], ids=["named domain", "domain without a name"])
-def test_functions_without_their_prefix(tmp_path, is_named):
-    bare = [nvtx(148, 158, "AllReduce", domain=3), nvtx(140, 160, "GroupStart", domain=3)]
-    other = [nvtx(10, 20, "Send", domain=4), nvtx(20, 30, "my function", domain=4)]
-    named = [nvtx(0, 0, "NCCL", domain=3, event=75)] if is_named else []
-    (trace,) = read_all(write_sqlite(tmp_path / "a.sqlite", export() | {"NVTX_EVENTS": [*bare, *other, *named]}))
-    own = trace.ranges[trace.ranges["domain"] == "NCCL"]
-    assert own["name"].tolist() == ["ncclGroupStart", "ncclAllReduce"]
-    assert trace.comm_args["collective"].tolist() == ["all_reduce"]
-
-
 def test_ranks_come_from_the_largest_communicator(tmp_path):
     pair = [init(100, 0, 1, PAIR), init(200, 0, 1, PAIR + 1)]
     path = write_sqlite(tmp_path / "r.sqlite", two_processes(*pair, init(100, 1), init(200, 0)))
@@ -171,14 +160,6 @@ def test_who_a_program_says_that_it_is(tmp_path, has_payloads):
         assert ("0xbeef", "mesh", (1, 3)) in [(g.name, g.description, g.ranks) for g in second.meta.groups]
 
 
-def test_all_calls_are_of_the_only_group_that_a_program_names(tmp_path):
-    call = all_reduce(4) | {"binaryData": None}
-    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(
-        *introduced(100, 0, ((0, 1), call)), *introduced(200, 1, ((0, 1), call)), call,
-    )))  # fmt: skip
-    assert plain(first.comm_args, "group", "group_ranks", "group_size") == [("0", "0,1", 2)] * 3
-
-
 def message(function, process, start):
     return nvtx(start, start + 5, function, process=process, domain=1)
 
@@ -225,26 +206,6 @@ def test_a_group_call_to_all_ranks_is_an_all_to_all(tmp_path, peers, told, expec
     assert plain(first.comm_args, *names) == expected
 
 
-def test_two_all_to_alls_in_a_row_are_two(tmp_path):
-    events = [*group_call((0, 1)), *group_call((0, 1), at=200)]
-    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(*events)))
-    assert plain(first.comm_args, "collective", "start_ns")[0][0] == "all_to_all"
-    assert len(first.comm_args) == 2
-
-
-def test_a_share_of_an_unknown_communicator_has_no_size(tmp_path):
-    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(all_reduce(64), all_gather(64))))
-    assert plain(first.comm_args, "collective", "size_bytes") == [("all_reduce", 64), ("all_gather", None)]
-    assert any("The size of 1 of 2 NCCL calls is not known" in note for note in first.meta.notes)
-
-
-def test_fields_without_offset_follow_each_other(tmp_path):
-    body = struct.pack("<QQi", WORLD, 4096, 1)
-    send = nvtx(1, 2, "ncclSend", domain=1, data=payload(SEND, body))
-    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(send)))
-    assert plain(first.comm_args, "collective", "size_bytes", "peer") == [("send", 4096, 1)]
-
-
 @pytest.mark.parametrize("data", [b"", b"\x01" * 20, payload(999, bytes(24)), payload(ALL_REDUCE, bytes(10))])
 def test_payloads_that_cannot_be_decoded(tmp_path, data):
     event = nvtx(1, 2, "ncclAllReduce", domain=1, data=data)
@@ -274,23 +235,3 @@ def test_a_range_that_names_the_rank(tmp_path, text):
     tables["NVTX_EVENTS"].append(nvtx(0, 1, text))
     (trace,) = read_all(write_sqlite(tmp_path / "r.sqlite", tables))
     assert (trace.rank, trace.meta.rank_source) == (3, "NVTX range")
-
-
-def test_ranges_that_do_not_name_one_rank(tmp_path):
-    tables = export()
-    tables["NVTX_EVENTS"] += [
-        nvtx(0, 1, "ranking 3"),
-        nvtx(0, 1, "wait for rank 3"),
-        nvtx(0, 1, "rank3"),
-        nvtx(2, 3, "rank4"),
-    ]
-    (trace,) = read_all(write_sqlite(tmp_path / "r.sqlite", tables))
-    assert (trace.rank, trace.meta.rank_source) == (HINT.rank, HINT.source)
-
-
-def test_several_processes_that_nothing_names_are_in_order_of_their_gpus(tmp_path):
-    devices = [{"gpuId": 1, "cudaId": 0, "pid": 100}, {"gpuId": 0, "cudaId": 0, "pid": 200}]
-    path = write_sqlite(tmp_path / "r.sqlite", two_processes() | {"TARGET_INFO_CUDA_DEVICE": devices})
-    assert [(t.rank, t.meta.process) for t in read_all(path)] == [(0, 200), (1, 100)]
-    assert [(t.meta.device, t.meta.devices_seen) for t in read_all(path)] == [(0, 1), (1, 1)]  # of the machine
-    assert nsys_sqlite.peek(path).ranks is None

@@ -66,25 +66,10 @@ def test_operators_of_autograd_name_the_forward_thread(tmp_path):
     assert trace.host_ops["forward_thread"].fillna(0).tolist() == [0, 100, 100, 0]
 
 
-def test_a_domain_is_known_within_its_process(tmp_path):
-    events = [
-        nvtx(-9, None, "NCCL", event=75, domain=1, process=100),
-        nvtx(-9, None, "cuBLAS", event=75, domain=1, process=200),
-        nvtx(0, 5, "one", domain=1, process=100),
-        nvtx(0, 5, "two", domain=1, process=200),
-    ]
-    assert read(tmp_path, events).ranges["domain"].tolist() == ["NCCL"]
-
-
 def test_nccl_is_known_by_name_when_its_domain_is_not_named(tmp_path):
     trace = read(tmp_path, [nvtx(0, 5, "ncclReduceScatter", domain=4), nvtx(6, 7, "nccl:reduce, op_id = 1")])
     assert trace.ranges["domain"].astype(object).where(trace.ranges["domain"].notna(), None).tolist() == ["NCCL", None]
     assert trace.comm_args["collective"].tolist() == ["reduce_scatter"]
-
-
-def test_marks_are_not_ranges_and_start_end_ranges_are(tmp_path):
-    trace = read(tmp_path, [nvtx(3, None, "mark", event=34), nvtx(1, 4, "between", event=60)])
-    assert trace.ranges["name"].tolist() == ["between"]
 
 
 def test_open_ranges_end_where_the_next_of_their_name_begins_on_their_thread(tmp_path):
@@ -96,12 +81,6 @@ def test_open_ranges_end_where_the_next_of_their_name_begins_on_their_thread(tmp
         "train": 40, "step_0": 10, "step_1": 20, "step_2": 40, "inner": 40, "step_9": 18
     }  # fmt: skip
     assert any("4 NVTX ranges have no end" in note for note in trace.meta.notes)
-
-
-def test_an_open_range_ends_with_the_last_one(tmp_path):
-    trace = read(tmp_path, [nvtx(0, None, "step_0"), nvtx(5, 40, "inner")])
-    assert (trace.ranges["end_ns"] - EPOCH_NS).tolist() == [40, 40]
-    assert any("1 NVTX range has no end" in note for note in trace.meta.notes)
 
 
 @pytest.mark.parametrize(("end", "is_partial"), [(2900, False), (None, True)])

@@ -58,11 +58,3 @@ def counts_by_step(trace):
     """Kernels and copies launched in the middle step, which neither capture cuts."""
     ops = trace.gpu_ops[trace.op_step == 1]
     return ops.groupby(["activity", "kind"], observed=True).size().to_dict()
-
-
-def test_both_profilers_give_the_same_sections():
-    names = ["breakdown", "overlap", "steps", "nccl", "kernels", "cuda_api", "memory_ops", "gpu_gaps",
-             "gpu_utilization", "nvtx_projection"]  # fmt: skip
-    for folder in ("ddp", "nsys_ddp"):
-        results = run(load(SAMPLES / folder).ranks, names)
-        assert all(len(result) for result in results.values()), folder

@@ -14,19 +14,13 @@ from tests.nsys_builders import (
     gid,
     kernel,
     memcpy,
-    memset,
-    nvtx,
     read_all,
-    strings,
     without,
     write_sqlite,
 )
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.files import archives
-from traceanalyzer.kinds import KindRules
 from traceanalyzer.model.schema import TABLES
-from traceanalyzer.readers import nsys_sqlite, reader_of
-from traceanalyzer.readers.nsys import source as nsys_source
+from traceanalyzer.readers import nsys_sqlite
 from traceanalyzer.readers.nsys.source import SqliteSource
 
 
@@ -68,20 +62,6 @@ def test_meta_of_a_whole_export(read):
 
 
 @pytest.mark.parametrize(
-    ("kernel_name", "compiler"),
-    [
-        ("loop_convert_multiply_fusion", "XLA"), pytest.param("wrapped_add", "XLA", marks=pytest.mark.thorough), pytest.param("gemm_fusion_dot_19", "XLA", marks=pytest.mark.thorough), pytest.param("gemm", None, marks=pytest.mark.thorough),
-        ("triton_poi_fused_add_0", None), ("void at::native::loop_fusion<int>", None),
-    ],
-)  # fmt: skip
-def test_kernels_of_xla_tell_the_compiler(read, kernel_name, compiler):
-    tables = export()
-    tables["StringIds"][0]["value"] = kernel_name
-    (trace,) = read(tables)
-    assert trace.meta.versions.get("compiler") == compiler
-
-
-@pytest.mark.parametrize(
     "table", [name for name in export() if name not in ("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds")]
 )
 def test_any_table_but_the_kernels_and_their_names_may_be_absent(read, table):
@@ -111,36 +91,6 @@ def test_kernels_without_any_name_are_refused(read):
     """Else all communication would be compute."""
     with pytest.raises(NotATraceError, match="no table StringIds, so that no kernel has a name"):
         read(without(export(), "StringIds"))
-
-
-def without_columns(tables, *names):
-    """The tables, of whose kernels these columns are absent."""
-    kernels = [
-        {name: value for name, value in row.items() if name not in names}
-        for row in tables["CUPTI_ACTIVITY_KIND_KERNEL"]
-    ]
-    return tables | {"CUPTI_ACTIVITY_KIND_KERNEL": kernels}
-
-
-@pytest.mark.parametrize("left", [(), ("shortName",), ("mangledName",)])
-def test_kernels_without_the_columns_of_their_names_are_refused_unless_one_is_there(read, left):
-    tables = export()
-    kernels = [row | dict.fromkeys(left, row["demangledName"]) for row in tables["CUPTI_ACTIVITY_KIND_KERNEL"]]
-    lacking = {"demangledName", "shortName", "mangledName"} - {*left}
-    tables = without_columns(tables | {"CUPTI_ACTIVITY_KIND_KERNEL": kernels}, *lacking)
-    if left:
-        assert rows(read(tables)[0].gpu_ops, "name") == rows(read(export())[0].gpu_ops, "name")
-    else:
-        said = "CUPTI_ACTIVITY_KIND_KERNEL has no column for the kernels' names, so that no kernel has a name"
-        with pytest.raises(NotATraceError, match=said):
-            read(tables)
-
-
-def test_a_kernel_without_a_full_name_is_unnamed_where_no_other_name_has_a_column(read):
-    tables = without_columns(export(), "shortName", "mangledName")
-    tables["CUPTI_ACTIVITY_KIND_KERNEL"][0]["demangledName"] = None
-    (trace,) = read(tables)
-    assert (trace.gpu_ops["name"] == "(unnamed)").sum() == 1
 
 
 def test_operations_of_no_process_are_said(read):
@@ -209,17 +159,6 @@ def test_rows_in_any_order_give_the_same_tables(read):
         assert first.table(name).astype(object).equals(second.table(name).astype(object)), name
 
 
-def test_negative_times(read):
-    tables = export() | {
-        "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(-30, 20)],
-        "CUPTI_ACTIVITY_KIND_RUNTIME": [call(-80, -70)],
-    }
-    (trace,) = read(tables)
-    assert trace.gpu_ops["start_ns"].iloc[0] == EPOCH_NS - 30
-    assert trace.api_calls["end_ns"].iloc[0] == EPOCH_NS - 70
-    assert trace.gpu_ops["launch"].iloc[0] == 0
-
-
 def test_colliding_correlations_join_within_their_process(read):
     tables = export() | {
         "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(100, 200, process=100), kernel(300, 400, process=200, device=1)],
@@ -249,49 +188,6 @@ def test_one_process_with_two_gpus_is_two_ranks_that_share_its_calls(read):
     assert all(trace.api_calls["has_gpu_op"].all() for trace in (first, second))
 
 
-def test_a_call_is_not_answered_by_another_processs_operation(read):
-    tables = export()
-    tables["CUPTI_ACTIVITY_KIND_KERNEL"].append(kernel(500, 600, process=200, correlation=5))
-    tables["CUPTI_ACTIVITY_KIND_RUNTIME"].append(call(490, 495, correlation=5))
-    first, _ = read(tables)
-    assert first.api_calls["has_gpu_op"].tolist() == [True] * 4 + [False]
-
-
-def test_an_operation_without_a_time_leaves_its_launch_without_one(read):
-    """Else a table in which a third of the times is damaged would be a GPU that idles for a third longer."""
-    tables = export()
-    tables["CUPTI_ACTIVITY_KIND_KERNEL"].append(kernel(500, 600, correlation=5) | {"start": None})
-    tables["CUPTI_ACTIVITY_KIND_RUNTIME"].append(call(490, 495, correlation=5))
-    (trace,) = read(tables)
-    assert trace.api_calls["has_gpu_op"].tolist() == [True] * 4 + [False]
-    assert trace.meta.events_skipped == 1
-
-
-def test_absent_names(read):
-    tables = export() | {
-        "StringIds": strings(s9="short"),
-        "CUPTI_ACTIVITY_KIND_KERNEL": [
-            kernel(10, 20, name=None), kernel(30, 40, name=None, shortName=9), kernel(50, 60, name=77),
-        ],
-        "CUPTI_ACTIVITY_KIND_RUNTIME": [call(1, 2, name=None)],
-        "NVTX_EVENTS": [nvtx(0, 10), nvtx(20, 30, text_id=78)],
-    }  # fmt: skip
-    (trace,) = read(tables)
-    kernels = trace.gpu_ops[trace.gpu_ops["activity"] == "kernel"]
-    assert kernels["name"].tolist() == ["(unnamed)", "short", "(unnamed)"]
-    assert trace.api_calls["name"].tolist() == ["(call without a name)"]
-    assert trace.ranges["name"].tolist() == ["(range without a name)"] * 2
-
-
-def test_text_after_many_rows_of_null(read, monkeypatch):
-    """The driver takes a column's type from its first batch of rows."""
-    monkeypatch.setattr(nsys_source, "_BATCH_ROWS", 10)
-    empty = [nvtx(time, time + 1, text_id=5, domain=1) for time in range(2000)]
-    (trace,) = read(export() | {"NVTX_EVENTS": [*empty, nvtx(5000, 5001, "late")]})
-    assert trace.ranges["name"].iloc[-1] == "late"
-    assert len(trace.ranges) == 2001
-
-
 def test_names_that_are_not_utf8(tmp_path):
     path = write_sqlite(tmp_path / "report.sqlite", export())
     with closing(sqlite3.connect(path)) as database:
@@ -301,13 +197,6 @@ def test_names_that_are_not_utf8(tmp_path):
     (trace,) = read_all(path)
     assert "step\N{REPLACEMENT CHARACTER}" in trace.ranges["name"].tolist()
     assert "gemm\N{REPLACEMENT CHARACTER}" in trace.gpu_ops["name"].tolist()
-
-
-def test_times_of_a_normalised_export_are_utc_already(read):
-    tables = export()
-    tables["META_DATA_EXPORT"][1]["value"] = "true"
-    (trace,) = read(tables)
-    assert trace.gpu_ops["start_ns"].min() == 50
 
 
 def test_a_cuda_graph_recorded_whole_is_busy_and_said(read):
@@ -321,14 +210,6 @@ def test_a_cuda_graph_recorded_whole_is_busy_and_said(read):
     (note,) = [note for note in trace.meta.notes if "CUDA graph" in note]
     assert "1 CUDA graph launches (0.001 ms)" in note
     assert "--cuda-graph-trace=node" in note
-
-
-def test_a_rule_of_the_user_gives_a_graph_its_kind(read):
-    graph = {"start": 400, "end": 900, "deviceId": 0, "streamId": 7, "correlationId": 9, "globalPid": gid(100),
-             "graphId": 3}  # fmt: skip
-    tables = export() | {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": [graph]}
-    (trace,) = read(tables, rules=KindRules.parse(("comm=CUDA graph 3",)))
-    assert trace.gpu_ops["kind"].iloc[-1] == "comm"
 
 
 def test_nodes_of_a_cuda_graph_share_their_launch(read):
@@ -357,24 +238,11 @@ def test_copies(read):
     assert rows(copies, "name", "kind", "peer_device") == [tuple(meant) for _, *meant in COPIES]
 
 
-def test_an_operation_without_end_takes_no_time(read):
-    (trace,) = read(export() | {"CUPTI_ACTIVITY_KIND_MEMSET": [memset(70, None)]})
-    of_memset = trace.gpu_ops[trace.gpu_ops["activity"] == "memset"]
-    assert (of_memset["end_ns"] - of_memset["start_ns"]).tolist() == [0]
-
-
 def test_nothing_is_written_beside_the_file(tmp_path):
     path = write_sqlite(tmp_path / "report #1?.sqlite", export())
     before = (path.stat().st_mtime_ns, sorted(tmp_path.iterdir()))
     assert len(read_all(path)) == 1
     assert (path.stat().st_mtime_ns, sorted(tmp_path.iterdir())) == before
-
-
-def test_a_database_of_something_else(tmp_path):
-    path = write_sqlite(tmp_path / "other.db", {"notes": [{"id": 1, "value": "x"}]})
-    assert reader_of(path) is nsys_sqlite
-    with pytest.raises(NotATraceError, match=r"other\.db: not an export of Nsight Systems"):
-        nsys_sqlite.peek(path)
 
 
 def test_an_export_without_gpu_operations_is_of_the_host_alone(tmp_path):
@@ -386,13 +254,6 @@ def test_an_export_without_gpu_operations_is_of_the_host_alone(tmp_path):
     assert nsys_sqlite.peek(path).ranks is None
 
 
-def test_an_export_without_gpu_operations_and_ranges(tmp_path):
-    tables = {name: rows for name, rows in export().items() if not name.startswith(("CUPTI", "NVTX"))}
-    path = write_sqlite(tmp_path / "cpu.sqlite", tables)
-    with pytest.raises(NotATraceError, match="no GPU operations; capture with --trace=cuda,nvtx"):
-        read_all(path)
-
-
 def test_a_damaged_database(tmp_path):
     whole = write_sqlite(tmp_path / "whole.sqlite", export())
     cut = tmp_path / "cut.sqlite"
@@ -400,11 +261,6 @@ def test_a_damaged_database(tmp_path):
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
     with pytest.raises(NotATraceError, match=r"cut\.sqlite"):
         read_all(cut)
-
-
-def test_peek_says_what_the_content_says(tmp_path):
-    header = nsys_sqlite.peek(write_sqlite(tmp_path / "report.sqlite", export()))
-    assert (header.ranks, header.start_ns) == (None, EPOCH_NS)
 
 
 def test_stream_waits_name_the_stream_and_the_call_of_the_event_that_they_wait_for(read):
@@ -468,23 +324,3 @@ def test_a_database_that_is_not_whole_without_what_lies_beside_it_is_refused(tmp
     beside.write_bytes(content)
     with pytest.raises(NotATraceError, match=beside.name):
         nsys_sqlite.peek(path)
-
-
-def test_texts_that_are_made_as_they_are_read_are_none(tmp_path):
-    """A few bytes of SQL make any number of them."""
-    path = write_sqlite(tmp_path / "a.sqlite", {"NVTX_EVENTS": [{"textId": 1, "start": 1}], "StringIds": [{"id": 1}]})
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("ALTER TABLE StringIds ADD COLUMN value TEXT AS (hex(zeroblob(2000000000)))")
-    source = SqliteSource(path)
-    assert len(source.read("NVTX_EVENTS", ints=("start",), containing=("nccl",))) == 0
-    assert not source.damaged
-
-
-def test_a_default_value_in_every_row_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
-    path = write_sqlite(tmp_path / "a.sqlite", {"NVTX_EVENTS": [{"start": 1}] * 5_000})
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"ALTER TABLE NVTX_EVENTS ADD COLUMN text TEXT DEFAULT '{'x' * 50_000}'")
-    source = SqliteSource(path)
-    assert len(source.read("NVTX_EVENTS", texts=("text",))) == 0
-    assert "400 times" in source.damaged["NVTX_EVENTS"]

@@ -1,15 +1,12 @@
 """What other tools write is refused by what it is, with what to give instead."""
 
 import json
-import pickle
 import sqlite3
 from contextlib import closing
 
 import pytest
 
-from tests.builders import document, host, write
-from tests.simulator import capture, nsys, run
-from tests.simulator import workloads as usual
+from tests.builders import document, write
 from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import InputError, NotATraceError
 from traceanalyzer.kinds import KindRules
@@ -80,18 +77,6 @@ def test_files_of_other_tools_say_what_to_give_instead(tmp_path, content, told):
     assert told.replace("\\", "") in refusal(write(tmp_path / "rank0.json", content))
 
 
-def test_a_trace_of_a_rank_without_work_is_no_dump(tmp_path):
-    trace = document([host(0, 1, name="x", cat="overhead")], rank=0)
-    assert "without PyTorch operators" in refusal(write(tmp_path / "rank0.json", trace))
-
-
-def test_a_folder_of_pickled_dumps_points_to_the_doctor(tmp_path):
-    for rank in range(2):
-        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(DUMP, protocol=2))
-    with pytest.raises(InputError, match="doctor --flight-recorder"):
-        discover(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "told"),
     [
@@ -147,12 +132,3 @@ def test_files_of_a_folder_without_traces_are_known_by_their_begin(tmp_path, nam
     with pytest.raises(InputError) as error:
         discover(tmp_path)
     assert told in str(error.value)
-
-
-def test_an_export_whose_kernels_have_no_names_is_to_be_made_again(tmp_path):
-    (report, *_) = nsys.write_reports(capture(run(usual.ddp(2, 1))), tmp_path)
-    assert refusal(report) is None
-    with closing(sqlite3.connect(report)) as connection:
-        connection.execute("DELETE FROM StringIds WHERE id IN (SELECT demangledName FROM CUPTI_ACTIVITY_KIND_KERNEL)")
-        connection.commit()
-    assert "lacks the kernels' names, so that no kernel has a name; export" in refusal(report)

@@ -13,8 +13,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import document, kernel
-from traceanalyzer.discovery import discover, of_files
-from traceanalyzer.errors import UsageError
+from traceanalyzer.discovery import discover
 from traceanalyzer.files import archives
 
 
@@ -148,45 +147,6 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def test_members_that_nobody_wants_unpack_no_further_either(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
-    tar_zst(tmp_path / "a.tar.zst", {"notes.bin": bytes(64 << 20), "rank0.json": text(0)})
-    (tmp_path / "rank1.json").write_bytes(text(1))
-    (only,) = discover(tmp_path).skipped
-    assert "400 times" in only.why
-
-
-def test_a_long_name_of_a_tar_file_is_not_read_at_once(tmp_path):
-    head = tarfile.TarInfo("././@LongLink")
-    head.type, head.size = tarfile.GNUTYPE_LONGNAME, 3 << 30
-    (tmp_path / "a.tar").write_bytes(head.tobuf(tarfile.GNU_FORMAT) + b"n" * (2 << 20))
-    (tmp_path / "rank1.json").write_bytes(text(1))
-    (only,) = discover(tmp_path).skipped
-    assert only.why == "a header in it has 3,221,225,472 bytes"
-
-
-@pytest.mark.parametrize("name", ["run.zip", "run.tar.gz"])
-@pytest.mark.parametrize(
-    "odd", ["a/" + "n" * 300 + ".json", "a/rank0.json/b.json"], ids=["long name", "file as folder"]
-)
-def test_an_odd_member_costs_no_later_one(tmp_path, name, odd):
-    ARCHIVES[name](tmp_path / name, {"a/rank0.json": text(), odd: text(), "a/rank1.json": text(kernels=4)})
-    found = discover(tmp_path)
-    assert [capture.ranks for capture in found.runs[0].captures] == [(0,), (1,)]
-    (only,) = found.skipped
-    assert only.what.endswith(odd)
-    assert only.why.startswith("cannot be unpacked")
-
-
-@pytest.mark.parametrize("time", [1e30, 2.0**70, float("nan")])
-def test_a_time_that_no_file_can_have_costs_nothing(tmp_path, time):
-    with tarfile.open(tmp_path / "run.tar", "w", format=tarfile.PAX_FORMAT) as archive:
-        info = tarfile.TarInfo("rank0.json")
-        info.size, info.pax_headers = len(text(0)), {"mtime": str(time)}
-        archive.addfile(info, io.BytesIO(text(0)))
-    assert not discover(tmp_path).skipped
-
-
 def test_a_rank_is_found_in_a_path_by_the_users_expression(tmp_path):
     for kernels, name in enumerate(("b07/gpu5.json", "b08/gpu6.json"), 1):
         (tmp_path / name).parent.mkdir()
@@ -196,18 +156,3 @@ def test_a_rank_is_found_in_a_path_by_the_users_expression(tmp_path):
     both = ta.load(sorted(tmp_path.glob("*/*.json")), rank_regex=r"gpu(\d+)")
     assert [trace.rank for trace in both.ranks] == [5, 6]
     assert not discover(tmp_path, r"gpu(\d+)").skipped
-
-
-@pytest.mark.parametrize("expression", [r"zz(\d+)", r"(gpu)"])
-def test_an_expression_that_finds_no_rank_is_said(tmp_path, expression):
-    (tmp_path / "gpu5.json").write_bytes(text())
-    for found in (discover(tmp_path, expression), of_files([tmp_path / "gpu5.json"], expression)):
-        (said,) = found.skipped
-        assert said.what == f"--rank-regex {expression!r}"
-        assert "finds no rank in any path, such as" in said.why
-
-
-@pytest.mark.parametrize(("expression", "why"), [("gpu(", "not a regular expression"), (r"gpu\d+", "in parentheses")])
-def test_an_expression_without_sense_is_refused(tmp_path, expression, why):
-    with pytest.raises(UsageError, match=why):
-        discover(tmp_path, expression)

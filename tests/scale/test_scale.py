@@ -2,7 +2,6 @@
 
 import io
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,12 +22,10 @@ from traceanalyzer.analyses import ANALYSES, engine
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.timeline import MOST_RANKS
 from traceanalyzer.discovery import discover
-from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import PartFailedWarning
 from traceanalyzer.findings import results_of_rules
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.processes import quiet_pool
-from traceanalyzer.report import words
 from traceanalyzer.report.build import build
 from traceanalyzer.report.timeline import timeline_data
 from traceanalyzer.report.writers import terminal
@@ -119,19 +116,6 @@ def test_what_the_terminal_and_its_words_look_at_is_made_first():
     assert asked - of_top <= {*results_of_rules(), *terminal.SHOWN}
 
 
-def test_missing_ranks_are_named_once(folder, tmp_path):
-    for rank in (0, 1, 2):
-        (tmp_path / f"rank{rank}.json.gz").write_bytes((folder / f"rank{rank}.json.gz").read_bytes())
-    found = discover(tmp_path)
-    summary = summarise(found, found.runs[-1], LoadOptions(), jobs=1)
-    said = words.care_sentences(build(summary, "three of six"))
-    assert [text for text in said if "missing: 3 to 5" in text] == said
-
-
-def test_one_rank_is_kept_whatever_its_size(folder):
-    assert of(folder, most_operations=1)["timeline"].table["rank"].unique().shape == (1,)
-
-
 def test_a_run_that_is_too_large_is_not_replayed_and_keeps_no_graphs(tmp_path):
     kineto.write(capture(run(scenarios.ddp(2, steps=2))), tmp_path)
     found = discover(tmp_path)
@@ -170,26 +154,6 @@ def test_ranks_that_were_not_asked_for_are_left_out_and_not_missing(folder):
         in checks["ranks_left_out"]["sentence"]
     )
     assert "missing" not in " ".join(summary.notes)
-
-
-def test_of_those_that_were_asked_for_the_missing_are_named_once_and_no_others(folder):
-    found = discover(folder)
-    summary = summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({1, 9})), names=("integrity",), jobs=1)
-    checks = {row["check"]: row for row in summary.results["integrity"].rows()}
-    assert (
-        "1 of the 2 ranks that --ranks asks for is here (missing: 9): figures are its own"
-        in checks["missing_ranks"]["sentence"]
-    )
-    assert "ranks_left_out" not in checks
-    assert "9" not in " ".join(summary.notes)
-
-
-def test_ranks_that_are_not_there_are_said_and_not_what_is_no_trace(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "job")
-    (tmp_path / "job" / "notes.json").write_text('{"a": 1}')
-    found = discover(tmp_path / "job")
-    with pytest.raises(UsageError, match="none of the ranks that were asked for is here; this run has ranks 0 to 5"):
-        summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({50})), names=("integrity",), jobs=1)
 
 
 def done_of(sizes):

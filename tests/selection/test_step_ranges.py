@@ -3,7 +3,6 @@
 import pytest
 
 from tests.host_builders import host_trace
-from traceanalyzer.model.schema import XLA_MODULES
 
 THREE = [(0, 90), (100, 190), (200, 290)]
 
@@ -105,29 +104,3 @@ def test_waiting_in_communication_makes_no_phase_a_step():
         for number, (name, (_, time, _), length) in enumerate(zip(names, calls, lengths, strict=True), 1)
     ]
     assert host_trace(ops, calls, ranges=repeated("backward")).steps.empty
-
-
-def test_parts_of_an_iteration_make_one():
-    parts = [("gpu_model_runner: preprocess", 0, 10), ("gpu_model_runner: forward", 10, 60),
-             ("gpu_model_runner: sample", 70, 90), ("gpu_model_runner: preprocess", 100, 110),
-             ("gpu_model_runner: forward", 110, 160)]  # fmt: skip
-    found = steps(parts)
-    assert found[["host_start_ns", "host_end_ns"]].to_numpy().tolist() == [[0, 90], [100, 160]]
-
-
-@pytest.mark.parametrize(
-    ("marks_ns", "is_ahead"),
-    [
-        ([(0, 100), (100, 200), (200, 300)], False),
-        ([(-30, -20), (-20, -10), (-10, 0)], True),  # the program asks for all three before the first is launched
-        ([(0, 100), (100, 110), (110, 120)], True),
-    ],
-)
-def test_marks_of_a_program_that_runs_ahead_give_way_to_the_modules_that_it_runs(marks_ns, is_ahead):
-    marks = [(f"step_{number}", *span, 9) for number, span in enumerate(marks_ns)]
-    modules = [("jit_train", 100 * number, 100 * number + 90, 1, XLA_MODULES) for number in range(3)]
-    calls = [("Launch", 100 * number + 10, 100 * number + 11) for number in range(3)]
-    ops = [("gemm", 100 * number + 20, 100 * number + 80, number + 1) for number in range(3)]
-    trace = host_trace(ops, calls, ranges=[*marks, *modules])
-    assert set(trace.steps["name"]) == ({"jit_train"} if is_ahead else {"step_0", "step_1", "step_2"})
-    assert any("Steps are runs of jit_train" in note for note in trace.meta.notes) is is_ahead

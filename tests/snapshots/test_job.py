@@ -3,19 +3,17 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from tests.samples import SAMPLES
 from tests.snapshots.builders import History, write
 from tests.snapshots.test_snapshots import MB, examined, leak
 from traceanalyzer.cli import run
-from traceanalyzer.cli.snapshots import memory_beside, of_run
+from traceanalyzer.cli.snapshots import memory_beside
 from traceanalyzer.job.model_state import Model
-from traceanalyzer.job.run_info import RunInfo, trained_model
+from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.report.snapshots import page
 from traceanalyzer.snapshots import OutOfMemory, deciding, find_snapshots, sentences
 from traceanalyzer.snapshots.comparison import job_of
@@ -95,30 +93,6 @@ def test_what_it_should_take(tmp_path, model, said):
     assert said in job.sentences[0]
 
 
-def test_smaller_micro_batches_are_named_first(tmp_path):
-    model = Model(**SHAPE | {"batch": 512}, dp=2, gpu=6 << 30, params=20_000_000, strategy="ddp")
-    (told,) = job_of([examined(tmp_path, leak())], None, model).sentences
-    assert ": it would fit at a micro-batch of 128 (" in told
-    assert ", or with activation checkpointing at a micro-batch of 256 (" in told
-
-
-def test_a_pipeline_of_unknown_length_has_no_estimate():
-    told = {"strategy": "pp_1f1b", "model": {"parameters": 10**8}}
-    assert trained_model(RunInfo(**told)) is None
-    assert trained_model(RunInfo(**told, parallel={"pp": 4})).pp == 4
-
-
-def test_the_page_has_what_would_fit(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in").mkdir()
-    place = folder(tmp_path / "in", status="oom", error=ERROR)
-    assert run([place, "-o", "out", "--model", "params=20e6,layers=4,d_model=512,seq=512,batch=8,strategy=ddp"]) == 0
-    page = (tmp_path / "out" / "memory.html").read_text()
-    assert 'id="fit"' in page
-    assert "The run ran out of memory" in page
-    assert json.loads((tmp_path / "out" / "memory.json").read_text())["fit"]
-
-
 def test_a_file_that_cannot_be_read_keeps_none_of_the_others_from_the_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
@@ -175,42 +149,6 @@ def test_only_ranks_that_are_asked_for(tmp_path, monkeypatch, capsys):
     assert "no memory snapshot is of the ranks" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("names", "ranks"), [(("rank0", "rank1"), [0, 1]), (("a", "b"), [None, None])])
-def test_the_question_about_memory_is_answered_by_snapshots(tmp_path, capsys, names, ranks):
-    for name in names:
-        write(tmp_path / f"{name}.pickle", leak().snapshot())
-    (tmp_path / "rank7.pickle").write_bytes((tmp_path / f"{names[0]}.pickle").read_bytes()[:-200])
-    assert run(["memory", str(tmp_path), "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert [(row.get("rank"), row["file"]) for row in answer["rows"]] == [
-        (rank, f"{name}.pickle") for rank, name in zip(ranks, names, strict=True)
-    ]
-    assert "rank7.pickle" in answer["notes"][0]
-    assert answer["said"]
-    assert run(["summary", str(tmp_path)]) == 2
-    assert "memory snapshots of PyTorch, and no traces" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("one", "own"),
-    [
-        ("a/traces", ["a/memory/rank0.pickle"]),
-        ("b", ["b/rank0.pickle", "b/memory/rank1.pickle"]),
-        ("c", []),
-    ],
-)
-def test_snapshots_of_other_runs_are_left_out(one, own):
-    """What lies beside several runs alike is of none that can be told."""
-    runs = {
-        label: SimpleNamespace(label=label, captures=[SimpleNamespace(path=Path("job", label, "rank0", "trace.json"))])
-        for label in ("a/traces", "b", "c")
-    }
-    places = ["a/memory/rank0.pickle", "b/rank0.pickle", "b/memory/rank1.pickle", "oom/rank0.pickle"]
-    found = [Path("job", place) for place in places]
-    assert of_run(found, runs[one], [*runs.values()]) == [Path("job", place) for place in own]
-    assert of_run(found, runs[one], [runs[one]]) == found
-
-
 def test_that_snapshots_are_left_out_is_said(tmp_path):
     own, other = (
         SimpleNamespace(label=label, captures=[SimpleNamespace(path=tmp_path / label / "trace.json")]) for label in "ab"
@@ -230,11 +168,3 @@ def test_that_snapshots_are_left_out_is_said(tmp_path):
     assert (examined, len(told)) == ((), 1)
     assert "(a memory snapshot beside" in told[0]
     assert memory_beside([], own, [own, other], pd.DataFrame()) == ((), ())
-
-
-def test_the_question_about_memory_of_traces_says_that_snapshots_lie_beside_them(capsys):
-    assert run(["memory", str(SAMPLES / "fsdp_memory"), "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["rows"]
-    (note,) = answer["notes"]
-    assert note.startswith("Of memory snapshots beside the traces (rank0_snapshot.pickle.gz) nothing is told here: ask")

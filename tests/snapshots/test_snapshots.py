@@ -10,7 +10,7 @@ from tests.snapshots.builders import KEEP, STATE, History, write
 from traceanalyzer.cli import run
 from traceanalyzer.errors import InputError
 from traceanalyzer.snapshots import examine_snapshot, find_snapshots, read_snapshot, reading, sentences
-from traceanalyzer.snapshots.examination import category, levels, lifetimes, living, site
+from traceanalyzer.snapshots.examination import levels, lifetimes, living
 
 MB = 1 << 20
 
@@ -43,22 +43,6 @@ def test_growth_names_the_line(tmp_path):
     )
     assert (growth.steps, growth.of_steps, growth.per_step_bytes, growth.is_by_steps) == (6, 6, 8 * MB, True)
     assert "Rank 3's memory grows by 8.39 MB a step: what model.py:7 in forward" in sentences([one])[0]
-
-
-def test_what_is_freed_or_made_once_does_not_grow(tmp_path):
-    history = History()
-    for _ in range(6):
-        history.free(history.alloc(8 * MB))
-        history.step()
-    history.alloc(8 * MB, STATE)
-    assert examined(tmp_path, history).growths == ()
-
-
-def test_growth_without_marked_steps(tmp_path):
-    history = leak(steps=40)
-    history.annotations = []
-    (growth,) = examined(tmp_path, history).growths
-    assert (growth.blocks, growth.is_by_steps, growth.of_steps) == (40, False, 8)
 
 
 def test_peak_and_categories_add_up(tmp_path):
@@ -149,24 +133,6 @@ def test_large_files_in_pieces_are_the_same(tmp_path, monkeypatch, shares_frames
     assert cut.settings == whole.settings
 
 
-@pytest.mark.parametrize(("again", "is_cut"), [(lambda frames: frames, True), (list, False)])
-def test_a_repeated_list_may_be_referred_to(tmp_path, monkeypatch, again, is_cut):
-    """Its number stands for a list that repeats; its frames are lost, so that who shares these is read as a whole."""
-    history = leak(steps=4000)
-    for at in range(9001, len(history.events), 3):
-        history.events[at]["frames"] = again(history.events[at - 1]["frames"])
-    path = write(tmp_path / "rank0.pickle", history.snapshot())
-    whole = read_snapshot(path)
-    monkeypatch.setattr(reading, "PIECE_BYTES", 300_000)
-    monkeypatch.setattr(reading, "LARGE_BYTES", 1)
-    if is_cut:
-        monkeypatch.setattr(reading, "_whole", None)
-    cut = read_snapshot(path)
-    assert [cut.stacks[number] for number in cut.history["stack"]] == [
-        whole.stacks[number] for number in whole.history["stack"]
-    ]
-
-
 def test_a_piece_that_asks_for_all_memory_is_refused(tmp_path, monkeypatch):
     """Five bytes name an object under a number for which thirty gigabytes of table would be needed."""
     content = pickle.dumps(leak(steps=6000).snapshot(), protocol=4)
@@ -177,13 +143,6 @@ def test_a_piece_that_asks_for_all_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "LARGE_BYTES", 1)
     with pytest.raises(InputError, match="cannot be read"):
         read_snapshot(path)
-
-
-def test_a_number_is_no_list_of_frames(tmp_path):
-    history = leak()
-    history.events[5]["frames"] = 1 << 20
-    with pytest.raises(InputError, match="no list of frames"):
-        read_snapshot(write(tmp_path / "rank0.pickle", history.snapshot()))
 
 
 class Evil:
@@ -220,23 +179,6 @@ def test_garbage_is_one_clear_line(tmp_path, content):
     assert "\n" not in str(told.value)
 
 
-SITES = [
-    ((("torch/a.py", 1, "f"), ("train.py", 2, "g")), "train.py:2 in g", "unknown"),
-    ((("/x/torch/nn/modules/module.py", 1, "_apply"), ("t.py", 2, "g")), "t.py:2 in g", "parameters"),
-    ((("torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py", 59, "allocate"),), "_fsdp_collectives.py:59 in allocate", "communication"),
-    ((("torch/optim/adam.py", 5, "_multi_tensor_adam"), ("t.py", 1, "m")), "t.py:1 in m", "temporaries"),
-    ((("??", 0, "torch::autograd::Engine::call"), ("??", 0, "torch::autograd::AccumulateGrad::apply")), "backward pass: AccumulateGrad", "gradients"),
-    ((("??", 0, "c10::x"), ("??", 0, "torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)"), ("??", 0, "torch::autograd::Engine::thread_main()")), "backward pass: MmBackward0", "unknown"),
-    ((("??", 0, "torch::autograd::Engine::thread_main()"),), "backward pass", "unknown"),
-    ((), "unknown", "unknown"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("stack", "name", "kind"), SITES)
-def test_sites_and_categories(stack, name, kind):
-    assert (site(stack), category(stack)) == (name, kind)
-
-
 def test_a_folder_of_snapshots_gives_a_memory_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for rank in range(2):
@@ -248,20 +190,6 @@ def test_a_folder_of_snapshots_gives_a_memory_report(tmp_path, monkeypatch, caps
     told = json.loads((tmp_path / "out" / "memory.json").read_text())
     assert [one["peak_bytes"] for one in told["snapshots"]] == [68 * MB, 76 * MB]
     assert "model.py:7 in forward" in (tmp_path / "out" / "memory.html").read_text()
-
-
-def test_of_many_ranks_the_failed_one_comes_first_and_the_alike_are_one(tmp_path):
-    ranks = [
-        examined(tmp_path, leak(steps=5 + rank, oom=rank == 3), f"rank{rank}_snapshot.pickle") for rank in range(9)
-    ]
-    told = sentences(ranks)
-    assert told[0].startswith("Rank 3 ran out of memory")
-    assert told[1] == "Rank 8 decides: its peak is 130 MB, rank 0's 62.9 MB."
-    assert told[2].startswith("Rank 8's memory grows by 8.39 MB")
-    assert told[2].endswith(
-        "(Rank 7, rank 6, rank 5, rank 4, rank 3, rank 2, rank 1, rank 0: the same with other figures.)"
-    )
-    assert len(told) == 6
 
 
 def test_snapshots_beside_traces(tmp_path, monkeypatch, capsys):
