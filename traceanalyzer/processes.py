@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from multiprocessing import get_context, parent_process
@@ -79,9 +79,14 @@ class Pool(ProcessPoolExecutor):
     """Processes that never see Ctrl-C, not even while they start; this one does, a moment later."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
-        """As of any executor; processes start here."""
+        """As of any executor; processes start here. Of one that is broken it is told where the answer is asked for."""
         with signals_wait():
-            return super().submit(fn, *args, **kwargs)
+            try:
+                return super().submit(fn, *args, **kwargs)
+            except BrokenExecutor as error:
+                lost: Future[T] = Future()
+                lost.set_exception(error)
+                return lost
 
     def end(self) -> None:
         """End the processes where they stand: a file that one reads may take it another minute."""

@@ -48,7 +48,7 @@ def _in_order(pool: Pool, chunks: Iterator[Chunk], room: int, needs_exact: bool)
     """Each batch's tables; no more batches than there is room for are read ahead."""
     waiting: deque[tuple[tuple[Chunk, ...], Future[Decoded]]] = deque()
     while batch := tuple(islice(chunks, CHUNKS_A_BATCH)):
-        waiting.append((batch, _submitted(pool, batch, needs_exact)))
+        waiting.append((batch, pool.submit(decoded, batch, needs_exact)))
         while waiting and (len(waiting) >= room or waiting[0][1].done()):
             yield _result(*waiting.popleft(), needs_exact)
     while waiting:
@@ -61,15 +61,6 @@ def decoded(batch: tuple[Chunk, ...], needs_exact: bool) -> Decoded:
     for chunk in batch:
         builder.add(decoder.decode(text_of(chunk)))
     return builder, decoder
-
-
-def _submitted(pool: Pool, batch: tuple[Chunk, ...], needs_exact: bool) -> "Future[Decoded]":
-    try:
-        return pool.submit(decoded, batch, needs_exact)
-    except BrokenExecutor as error:
-        lost: Future[Decoded] = Future()
-        lost.set_exception(error)
-        return lost
 
 
 def _result(batch: tuple[Chunk, ...], future: "Future[Decoded]", needs_exact: bool) -> Decoded:

@@ -4,9 +4,7 @@ An entry is of one file as it was, of what was asked of it, and of all code of t
 facts as JSON, nothing that runs when it is read; whatever is wrong with it, the file is read and analysed again.
 """
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
@@ -20,16 +18,12 @@ from traceanalyzer.analyses.replay.rank_graph import Piece
 from traceanalyzer.cuda_graphs import captures_beside, notes_beside
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.loading import LoadOptions
+from traceanalyzer.loading import LoadOptions, store
 from traceanalyzer.loading.store import (
-    UNREADABLE,
-    Draft,
     Told,
     code_of,
     facts_of,
     key_of,
-    prune_at_times,
-    ranks_of,
     read_tables,
     write_tables,
 )
@@ -82,30 +76,13 @@ def place_of(
 
 def kept(place: Path | None, rules: KindRules) -> list[tuple[RankMeta, Tables]]:
     """The ranks of an entry, read under these rules; none where there is none that can be read."""
-    if place is None or not place.is_dir():
-        return []
-    with suppress(*UNREADABLE):
-        place.touch()
-        found = [_read(own) for own in ranks_of(place)]
-        return [(replace(meta, kind_rules=rules) if rules.extra else meta, tables) for meta, tables in found]
-    shutil.rmtree(place, ignore_errors=True)
-    return []
+    found = store.kept(place, lambda ranks: [*map(_read, ranks)]) or []
+    return [(replace(meta, kind_rules=rules) if rules.extra else meta, tables) for meta, tables in found]
 
 
 def keep(place: Path | None, again: Path | None, ranks: Sequence[tuple[RankMeta, Tables]]) -> None:
     """Keep the ranks at `place`, unless the file is another one by now: `again` is its place at this moment."""
-    if place is None or place != again or not ranks:
-        return
-    draft = Draft.begun(place.parent)
-    if draft is None:
-        return
-    try:
-        for meta, tables in ranks:
-            draft.add(partial(_write, meta=meta, tables=tables))
-        draft.settle(place)
-        prune_at_times(place)
-    finally:
-        draft.drop()
+    store.keep(place, again, [partial(_write, meta=meta, tables=tables) for meta, tables in ranks])
 
 
 @cache

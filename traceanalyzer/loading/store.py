@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -37,6 +37,8 @@ from traceanalyzer.processes import CORES_A_FILE
 # An entry is of one file as it was: its path, size, inode, times of change, and what else decides what is made of it.
 # What entries hold is for their makers: `kept_traces`, `kept_ranks`, and `report.kept_report` of whole runs.
 
+
+T = TypeVar("T")
 
 MOST_BYTES = 4 << 30
 """Of all entries together; those that nobody asked for longest go first."""
@@ -177,6 +179,33 @@ def ranks_of(entry: Path) -> list[Path]:
     if msgspec.json.decode((entry / _CHECKSUMS).read_bytes()) != _checksums(entry):
         raise ValueError("not as it was written")
     return sorted((place for place in entry.iterdir() if place.is_dir()), key=lambda place: int(place.name))
+
+
+def kept(entry: Path | None, read: Callable[[list[Path]], T]) -> T | None:
+    """What `read` makes of the folders of an entry's ranks; `None` where there is no entry that can be read."""
+    if entry is None or not entry.is_dir():
+        return None
+    with suppress(*UNREADABLE):
+        entry.touch()
+        return read(ranks_of(entry))
+    shutil.rmtree(entry, ignore_errors=True)
+    return None
+
+
+def keep(entry: Path | None, again: Path | None, writes: Iterable[Callable[[Path], None]]) -> None:
+    """Keep what each of `writes` puts into a folder, unless the entry has another name by now: `again`."""
+    if entry is None or entry != again:
+        return
+    draft = Draft.begun(entry.parent)
+    if draft is None:
+        return
+    try:
+        for write in writes:
+            draft.add(write)
+        draft.settle(entry)
+        prune_at_times(entry)
+    finally:
+        draft.drop()
 
 
 def _checksums(entry: Path) -> dict[str, int]:

@@ -5,9 +5,7 @@ of which every file is kept has one. It holds tables as Arrow and the rest as JS
 """
 
 import hashlib
-import shutil
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -24,8 +22,8 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.discovery import Found
 from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.findings import Finding
-from traceanalyzer.loading import LoadOptions, kept_ranks
-from traceanalyzer.loading.store import UNREADABLE, Draft, prune, ranks_of, read_tables, write_tables
+from traceanalyzer.loading import LoadOptions, kept_ranks, store
+from traceanalyzer.loading.store import read_tables, write_tables
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.tables import table_of
@@ -104,33 +102,22 @@ def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
 
     `again` makes the summary anew, from the ranks that are kept: the graph of the job is not in the entry.
     """
-    if place is None or not place.is_dir():
-        return None
-    with suppress(*UNREADABLE):
-        place.touch()
-        (own,) = ranks_of(place)
+
+    def read(ranks: list[Path]) -> Answer:
+        (own,) = ranks
         facts = msgspec.json.decode((own / "facts.json").read_bytes(), type=_Facts)
         *told, (_, slacks, _) = read_tables(own / "tables.columns", facts.tables)
         results = {name: _result(name, laid_aside(table), said, again, slacks) for name, table, said in told}
         claims = {(Path(path), own): rank for path, own, rank in facts.claims}
         return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
-    shutil.rmtree(place, ignore_errors=True)
-    return None
+
+    return store.kept(place, read)
 
 
 def keep(place: Path | None, again: Path | None, summary: Summary, findings: tuple[Finding, ...]) -> None:
     """Keep the run at `place`, unless it is another by now (`again` is its place at this moment) or lacks a part."""
-    if place is None or place != again or summary.failures:
-        return
-    draft = Draft.begun(place.parent)
-    if draft is None:
-        return
-    try:
-        draft.add(partial(_write, summary=summary, findings=findings))
-        draft.settle(place)
-        prune(place.parent)
-    finally:
-        draft.drop()
+    if not summary.failures:
+        store.keep(place, again, [partial(_write, summary=summary, findings=findings)])
 
 
 def _write(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None:

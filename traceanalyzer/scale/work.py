@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, groupby, takewhile
@@ -31,7 +31,6 @@ from traceanalyzer.model.schema import TABLES, printable
 from traceanalyzer.processes import (
     CORES_A_FILE,
     ROOM_BYTES,
-    Pool,
     cores_for_a_file,
     hold_memory,
     processes_for,
@@ -93,7 +92,7 @@ def each(
     if can_fork():
         comm_kernel("")  # what names of kernels are held against is compiled here, once, and not in each fork
     with quiet_pool(processes, set_up_process, files_at_once=processes) as pool:
-        futures = [None if bundle[0].path in held else _submitted(pool, task, bundle) for bundle in bundles]
+        futures = [None if bundle[0].path in held else pool.submit(task, bundle) for bundle in bundles]
         meanwhile()
         for bundle, future in zip(bundles, futures, strict=True):
             try:
@@ -149,15 +148,6 @@ class _Bundle(Struct, Generic[T], frozen=True):
 
 def _one_more(report: Progress, before: int, files: int, done: int) -> None:
     report(before + done, files)
-
-
-def _submitted(pool: Pool, work: Callable[[Sequence[TraceFile]], T], bundle: Sequence[TraceFile]) -> Future[T]:
-    try:
-        return pool.submit(work, bundle)
-    except BrokenExecutor as error:
-        broken: Future[T] = Future()
-        broken.set_exception(error)
-        return broken
 
 
 def _alone(work: Callable[[TraceFile], T], capture: TraceFile, lost: Callable[[TraceFile, str], T]) -> T:
