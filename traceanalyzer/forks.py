@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, BinaryIO, Generic, TypeVar
 
@@ -50,31 +49,25 @@ def aside(work: Callable[[], T], *, processes: int = 2) -> Callable[[], T]:
     Without a second process, where this one cannot be forked, and where the system ends the fork, it is done here.
     What is returned is called at least once: nobody else waits for the fork.
     """
-    return all_aside([work], processes=processes)[0]
-
-
-def all_aside(works: Sequence[Callable[[], T]], *, processes: int = 2) -> list[Callable[[], T]]:
-    """Begin each work in a fork of its own, as `aside` does.
-
-    This process is forked once and goes on: its fork makes the others. Each takes the longer, the more is in memory.
-    """
-    if processes < 2 or not works or not can_fork():
-        return [_held(work) for work in works]
-    pipes = [os.pipe() for _ in works]
-    incoming, outgoing = [pipe[0] for pipe in pipes], [pipe[1] for pipe in pipes]
+    if processes < 2 or not can_fork():
+        return _held(work)
+    incoming, outgoing = os.pipe()
     with signals_wait(), quiet_fork():
         try:
             process = os.fork()
         except OSError:  # no memory, or no more processes
-            for end in (*incoming, *outgoing):
-                os.close(end)
-            return [_held(work) for work in works]
+            os.close(incoming)
+            os.close(outgoing)
+            return _held(work)
         if process == 0:
-            _branch(works, outgoing)
-    for end in outgoing:
-        os.close(end)
-    fork = _Fork(process, len(works))
-    return [_Begun(work, fork, os.fdopen(end, "rb")) for work, end in zip(works, incoming, strict=True)]
+            _work(work, outgoing)
+    os.close(outgoing)
+    return _Begun(work, process, os.fdopen(incoming, "rb"))
+
+
+def all_aside(works: Sequence[Callable[[], T]], *, processes: int = 2) -> list[Callable[[], T]]:
+    """Begin each work in a fork of its own, as `aside` does."""
+    return [aside(work, processes=processes) for work in works]
 
 
 _LATER: list[Callable[[], object]] = []
@@ -180,25 +173,11 @@ def _held(work: Callable[[], T]) -> Callable[[], T]:
     return lambda: made
 
 
-@dataclass(slots=True)
-class _Fork:
-    """A fork that ends when forks of its own have ended: it is waited for when all answers have come."""
-
-    process: int
-    missing: int
-
-    def answered(self) -> None:
-        self.missing -= 1
-        if not self.missing:
-            with suppress(ChildProcessError):
-                os.waitpid(self.process, 0)
-
-
 class _Begun(Generic[T]):
     """A fork at work; called, it gives what came of it."""
 
-    def __init__(self, work: Callable[[], T], fork: _Fork, answer: BinaryIO) -> None:
-        self._work, self._fork, self._answer = work, fork, answer
+    def __init__(self, work: Callable[[], T], process: int, answer: BinaryIO) -> None:
+        self._work, self._process, self._answer = work, process, answer
         self._made: list[T] = []
 
     def __call__(self) -> T:
@@ -214,28 +193,12 @@ class _Begun(Generic[T]):
         except Exception:  # noqa: BLE001 - the system ended it, or its answer cannot be sent
             return work()
         finally:
-            self._fork.answered()
+            with suppress(ChildProcessError):
+                os.waitpid(self._process, 0)
         if error is not None:
             raise error
         result: T = made
         return result
-
-
-def _branch(works: Sequence[Callable[[], object]], outgoing: Sequence[int]) -> None:
-    """In the fork: do the first work, and have forks of this one do the others."""
-    place = 0
-    try:
-        for other in range(1, len(works)):
-            with suppress(OSError):
-                if os.fork() == 0:
-                    place = other
-                    break
-        for end in outgoing:
-            if end != outgoing[place]:
-                os.close(end)  # else nobody learns that its fork has ended
-        _work(works[place], outgoing[place])
-    finally:
-        os._exit(1)
 
 
 def _work(work: Callable[[], object], outgoing: int) -> None:
@@ -251,9 +214,6 @@ def _work(work: Callable[[], object], outgoing: int) -> None:
             answer = (error, None)
         with os.fdopen(outgoing, "wb") as pipe:
             pickle.dump(answer, pipe, pickle.HIGHEST_PROTOCOL)
-        with suppress(ChildProcessError):
-            while True:  # nobody else can wait for forks of this one
-                os.wait()
         os._exit(0)
     finally:
         os._exit(1)
