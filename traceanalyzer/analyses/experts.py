@@ -1,6 +1,7 @@
 """All-to-alls with split sizes: who sends how much to whom, and what uneven loads cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -10,8 +11,6 @@ from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import Members
-from traceanalyzer.analyses.grouping import Groups as Rows
-from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.intervals import unions
@@ -20,10 +19,7 @@ from traceanalyzer.kinds import dtype_bytes
 from traceanalyzer.meaning.columns import Adds, Column, Written, numbers
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, only, table_of, under_each_other, without_rows
-
-# What the split sizes of an all-to-all say: bytes that each rank sends to, keeps for, and receives from each one.
-
+from traceanalyzer.model.tables import array_of, table_of, under_each_other, without_rows
 
 GROUP = ("group", "group_ranks")
 
@@ -33,51 +29,43 @@ DISPATCH, COMBINE, EXCHANGE = "dispatch", "combine", "exchange"
 def of_calls(_trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """The rank's all-to-alls that carry split sizes in full and whose group is known, and its ranks or their number.
 
-    `sends` and `receives` are tuples of bytes, one for each rank of the group (`ranks`, where the trace names them:
-    `group_ranks` is empty else, see `ranks_of`); `direction` is dispatch, combine or exchange. A list that PyTorch
-    leaves out is an even split.
+    `sends` and `receives` are tuples of bytes, one for each rank of the group; `group_ranks` is empty where the trace
+    does not name them (`_ranks_of`); `direction` is dispatch, combine or exchange. A list that PyTorch leaves out is an
+    even split. Splits of calls whose size is what they send together are bytes.
     """
     if not len(calls) or not (calls["collective"] == "all_to_all").any():
         return calls.iloc[:0]
     own = calls[(calls["collective"] == "all_to_all") & (calls["in_split"].notna() | calls["out_split"].notna())]
     element = own["dtype"].astype("object").map(dtype_bytes, na_action="ignore").astype("Int64")
-    own = own.assign(
-        ranks=own["group_ranks"].astype("object").map(lambda text: numbers(text) or None),
-        sent_bytes=own["in_elements"] * element,
-        received_bytes=own["out_elements"] * element,
-    )
-    own = own.assign(**_said_in_bytes(own))
-    count = own["ranks"].map(len, na_action="ignore").astype("Int64")
-    own = own.assign(count=count.fillna(own["group_size"].where(own["group_ranks"].isna())))
-    own = own[own[["group", "count", "sent_bytes", "received_bytes"]].notna().all(axis=1)]
+    sums = {
+        f"{name}_sum": pd.array([sum(sizes) if (sizes := numbers(text)) else None for text in own[name]], dtype="Int64")
+        for name in ("in_split", "out_split")
+    }
+    own = own.assign(**sums)
+    is_bytes = (own["in_elements"].isna() & (own["in_split_sum"] == own["size_bytes"])).fillna(value=False)
+    count = own["group_ranks"].astype("object").map(lambda text: len(numbers(text)) or None).astype("Int64")
     own = own.assign(
         group_ranks=own["group_ranks"].astype("object").fillna(""),
-        sends=_shared(own["in_split"], own["sent_bytes"], own["count"]),
-        receives=_shared(own["out_split"], own["received_bytes"], own["count"]),
+        sent_bytes=(own["in_elements"] * element).fillna(own["in_split_sum"].where(is_bytes)),
+        received_bytes=(own["out_elements"] * element).fillna(own["out_split_sum"].where(is_bytes)),
+        count=count.fillna(own["group_size"].where(own["group_ranks"].isna())),
     )
+    own = own[own[["group", "count", "sent_bytes", "received_bytes"]].notna().all(axis=1)]
+    for name, split, total in (("sends", "in_split", "sent_bytes"), ("receives", "out_split", "received_bytes")):
+        rows = zip(own[split].astype("object"), own[total].tolist(), own["count"].tolist(), strict=True)
+        own = own.assign(**{name: pd.Series([_bytes(*row) for row in rows], index=own.index, dtype="object")})
     own = own[own["sends"].notna() & own["receives"].notna()]
     return own.assign(direction=_directions(own))
 
 
-def ranks_of(members: pd.DataFrame) -> dict[str, tuple[int, ...]]:
-    """The ranks that call each group whose ranks no trace names, in order: all of them where they are as many."""
-    own = members[members["group"].notna() & members["group_ranks"].isna()]
-    return {str(group): tuple(sorted(set(ranks))) for group, ranks in own.groupby("group", observed=True)["rank"]}
-
-
-def _said_in_bytes(own: pd.DataFrame) -> dict[str, pd.Series]:
-    """`sent_bytes` and `received_bytes`, from splits that are bytes: of calls whose size is what they send together."""
-    sums = [
-        own[name].astype("object").map(_sum, na_action="ignore").astype("Int64") for name in ("in_split", "out_split")
+def _ranks_of(table: pd.DataFrame, members: pd.DataFrame) -> list[tuple[int, ...]]:
+    """The ranks of each row's group, in order; where no trace names them those that call it."""
+    bare = members[members["group"].notna() & members["group_ranks"].isna()]
+    called = {str(group): tuple(sorted(set(ranks))) for group, ranks in bare.groupby("group", observed=True)["rank"]}
+    return [
+        tuple(numbers(text)) or called.get(str(group), ())
+        for group, text in zip(table["group"], table["group_ranks"], strict=True)
     ]
-    is_bytes = (own["in_elements"].isna() & (sums[0] == own["size_bytes"])).fillna(value=False)
-    names = ("sent_bytes", "received_bytes")
-    return {name: own[name].fillna(total.where(is_bytes)) for name, total in zip(names, sums, strict=True)}
-
-
-def _sum(split: str) -> int | None:
-    sizes = numbers(split)
-    return sum(sizes) if sizes else None
 
 
 def _directions(own: pd.DataFrame) -> np.ndarray:
@@ -88,50 +76,21 @@ def _directions(own: pd.DataFrame) -> np.ndarray:
     that outside steps nothing is told.
     """
     found = np.full(len(own), EXCHANGE, dtype=object)
-    step = own["step"].fillna(NONE).to_numpy(dtype=np.int64)
-    sends, receives = (own[name].astype("object").to_numpy() for name in ("in_split", "out_split"))
-    groups = Rows.of({**{name: column_of(own, name) for name in GROUP}, "step": step}, [*GROUP, "step"]).of_row
-    for rows in rows_of_each(groups):
-        if step[rows[0]] != NONE:
-            found[rows] = _of_step(sends[rows].tolist(), receives[rows].tolist())
+    splits = list(zip(own["in_split"].astype("object"), own["out_split"].astype("object"), strict=True))
+    for rows in own.groupby([*GROUP, "step"], observed=True).indices.values():
+        for before, row in pairwise(rows):
+            if found[before] != COMBINE and splits[row] == splits[before][::-1]:
+                found[before], found[row] = DISPATCH, COMBINE
     return found
-
-
-def _of_step(sends: Sequence[object], receives: Sequence[object]) -> list[str]:
-    is_back = [
-        place > 0 and (sends[place], receives[place]) == (receives[place - 1], sends[place - 1])
-        for place in range(len(sends))
-    ]
-    return _alternating(is_back)
-
-
-def _alternating(is_back: Sequence[bool]) -> list[str]:
-    found: list[str] = []
-    for back in is_back:
-        if back and found[-1] != COMBINE:
-            found[-1] = DISPATCH
-            found.append(COMBINE)
-        else:
-            found.append(EXCHANGE)
-    return found
-
-
-def _shared(splits: pd.Series, total_bytes: pd.Series, counts: pd.Series) -> pd.Series:
-    """Bytes by rank: the total in proportion to the sizes; `None` where the list is cut or of another length."""
-    rows = zip(splits.astype("object"), total_bytes.tolist(), counts.tolist(), strict=True)
-    shared = [_bytes(text, total, count) for text, total, count in rows]
-    return pd.Series(shared, index=splits.index, dtype="object")
 
 
 def _bytes(text: object, total_bytes: int, count: int) -> tuple[int, ...] | None:
+    """Bytes by rank: the total in proportion to the sizes; `None` where the list is cut or of another length."""
     parts = text.split(",") if isinstance(text, str) and text else ["1"] * count
     if len(parts) != count or not all(part.isdecimal() for part in parts):
         return None
     sizes = [int(part) for part in parts]
     return tuple(total_bytes * size // (sum(sizes) or 1) for size in sizes)
-
-
-# What each rank moves in each all-to-all, and between which bounds its transfer and its wait lie.
 
 
 class Exchanges(Result):
@@ -179,33 +138,33 @@ class Exchanges(Result):
 
 
 def exchanges_per_rank(trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
-    """The rank's all-to-alls with split sizes, in order."""
+    """The rank's all-to-alls with split sizes, in order; what it keeps counts as sent and received yet."""
     own = all_to_alls
     if own.empty:
         return pd.DataFrame()
     launch = array_of(trace.gpu_ops, "launch")[array_of(own, "gpu_op")]
-    kept = np.array(
-        [_kept(sends, ranks, trace.rank) for sends, ranks in zip(own["sends"], own["ranks"], strict=True)],
-        dtype=np.int64,
-    )
     load = own["receives"].map(sum).astype("int64")
-    table = own[["call", "step", "group", "group_ranks", "start_ns", "end_ns"]].assign(
+    table = own[["call", "step", "group", "group_ranks", "direction", "start_ns", "end_ns"]].assign(
         range=names_around_launches(user_ranges(trace), trace, launch),
-        sent_bytes=own["sends"].map(sum).astype("int64") - kept,
-        received_bytes=load - kept,
+        sent_bytes=own["sends"].map(sum).astype("int64"),
+        received_bytes=load,
         load_bytes=load,
         sends=own["sends"].map(lambda sends: ",".join(map(str, sends))),
         duration_ns=own["end_ns"] - own["start_ns"],
     )
-    groups = table.groupby(["group", "group_ranks"], observed=True)
-    parts = [_in_order(trace, part, own["direction"].loc[part.index]) for _, part in groups]
+    parts = [_in_order(trace, part) for _, part in table.groupby(list(GROUP), observed=True)]
     return pd.concat(parts).sort_values("call", ignore_index=True).drop(columns="end_ns")
 
 
 def exchanges_across(parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) -> Exchanges:
     """Bound each call's transfer by the best rate of its group, and its wait by the start of the first other rank."""
     table = stack(parts, tuple(name for name in Exchanges.columns if name != "gbps"))
-    table = _with_callers(table, members.table)
+    ranks, sends = _ranks_of(table, members.table), [numbers(text) for text in table["sends"]]
+    kept = [to[of.index(rank)] if rank in of and len(of) == len(to) else 0
+            for of, to, rank in zip(ranks, sends, table["rank"], strict=True)]  # fmt: skip
+    is_known = [len(of) == len(to) for of, to in zip(ranks, sends, strict=True)]
+    table = table.assign(**{name: table[name] - np.array(kept, dtype=np.int64) for name in _EITHER})
+    table = table[np.array(is_known, dtype=bool)].reset_index(drop=True)
     if table.empty:
         return Exchanges(table.reindex(columns=[*Exchanges.columns]))
     moved = _moved(table)
@@ -223,40 +182,20 @@ def exchanges_across(parts: Mapping[int, pd.DataFrame], members: Members, clocks
     )
 
 
-def _kept(sends: tuple[int, ...], ranks: tuple[int, ...] | None, rank: int) -> int:
-    """What a rank of a group sends to itself."""
-    return sends[ranks.index(rank)] if ranks is not None and rank in ranks and len(ranks) == len(sends) else 0
-
-
-def _with_callers(table: pd.DataFrame, members: pd.DataFrame) -> pd.DataFrame:
-    """Calls of groups whose ranks no trace names, less what each rank keeps; without those of unknown ranks."""
-    is_bare = (table["group_ranks"] == "").to_numpy(dtype=bool)
-    if not is_bare.any():
-        return table
-    called = ranks_of(members)
-    own = table[is_bare]
-    ranks = [called.get(str(group), ()) for group in own["group"]]
-    sends = [numbers(text) for text in own["sends"]]
-    is_known = np.array([len(of) == len(to) for of, to in zip(ranks, sends, strict=True)], dtype=bool)
-    kept = np.array(
-        [_kept(to, of, rank) for to, of, rank in zip(sends, ranks, own["rank"], strict=True)], dtype=np.int64
-    )
-    told = own.assign(sent_bytes=own["sent_bytes"] - kept, received_bytes=own["received_bytes"] - kept)
-    return pd.concat([table[~is_bare], told[is_known]]).sort_index(ignore_index=True)
+_EITHER = ["sent_bytes", "received_bytes"]
 
 
 def _moved(table: pd.DataFrame) -> pd.Series:
     """The larger of sent and received: links carry both ways at once."""
-    return only(table, ["sent_bytes", "received_bytes"]).max(axis=1)
+    return table[_EITHER].max(axis=1)
 
 
-def _in_order(trace: RankTrace, table: pd.DataFrame, direction: pd.Series) -> pd.DataFrame:
-    """Place in the step, direction, and the compute that follows, of one group's calls."""
-    compute = unions(trace)["compute"]
+def _in_order(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
+    """Place in the step, and the compute that follows, of one group's calls."""
     ends, following = array_of(table, "end_ns"), array_of(table, "start_ns")[1:]
-    after = pd.array([*compute.covered_ns(ends[:-1], following), pd.NA], dtype="Int64")
+    after = pd.array([*unions(trace)["compute"].covered_ns(ends[:-1], following), pd.NA], dtype="Int64")
     place = table.groupby("step").cumcount().astype("Int64").where(table["step"].notna())
-    return table.assign(place=place, direction=direction, compute_after_ns=after)
+    return table.assign(place=place, compute_after_ns=after)
 
 
 def _early(table: pd.DataFrame, members: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
@@ -273,9 +212,6 @@ def _early(table: pd.DataFrame, members: pd.DataFrame, clocks: pd.DataFrame) -> 
     is_whole = groups.transform("count") == groups.transform("size")
     unsure = table["rank"].map(known["uncertainty_ns"]).groupby(instance).transform("max")
     return (second - start - unsure).where(is_first & is_whole).astype("Int64")
-
-
-# How uneven each dispatch of each step is, and which rank it loads most.
 
 
 class DispatchLoads(Result):
@@ -313,26 +249,18 @@ def dispatch_loads_across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchang
         return DispatchLoads(without_rows(DispatchLoads.columns))
     keys = ["group_label", *DispatchLoads.keys]
     told = rows.assign(group_label=labels(groups, rows))
-    by_rank = told.groupby([*keys, "rank"])["load_bytes"].sum().astype("int64").reset_index()
-    loads = by_rank.groupby(keys)["load_bytes"]
-    hot = by_rank.loc[loads.idxmax().to_numpy()].set_index(keys)["rank"]
-    table = pd.DataFrame(
-        {"load_bytes": loads.sum(), "mean_load_bytes": loads.mean(), "max_load_bytes": loads.max(), "hot_rank": hot}
+    loads = told.groupby([*keys, "rank"])["load_bytes"].sum().astype("int64").groupby(keys)
+    table = loads.agg(
+        load_bytes="sum", mean_load_bytes="mean", max_load_bytes="max", hot_rank=lambda own: own.idxmax()[-1]
     )
     return DispatchLoads(table[table["load_bytes"] > 0].reset_index())
-
-
-# Who sends how much to whom in all-to-alls with split sizes.
-
-
-KEYS = ("group", "group_ranks", "direction", "rank", "peer")
 
 
 class ExchangeSends(Result):
     """One row for each group, direction, sender and receiver."""
 
     title: ClassVar[str] = "All-to-alls: who sends to whom"
-    keys: ClassVar[tuple[str, ...]] = KEYS
+    keys: ClassVar[tuple[str, ...]] = (*GROUP, "direction", "rank", "peer")
     columns: ClassVar[Mapping[str, Column]] = {
         "group": Column.text("Process group.", replaced_by="group_label"),
         "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
@@ -352,48 +280,27 @@ class ExchangeSends(Result):
 
 
 def exchange_sends_per_rank(_trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
-    """What the rank sends to each rank of its groups."""
+    """What the rank sends to each rank of its groups; `peer` is the place in the group."""
     if all_to_alls.empty:
         return pd.DataFrame()
-    groups = Rows.of(all_to_alls, [*GROUP, "direction"])
-    keys = zip(*(column.tolist() for column in groups.keys.values()), strict=True)
-    columns = {name: array_of(all_to_alls, name) for name in ("sends", "ranks")}
-    tables = [_sums(key, *(values[rows] for values in columns.values()))
-              for key, rows in zip(keys, rows_of_each(groups.of_row), strict=True)]  # fmt: skip
+    keys = [*GROUP, "direction"]
+    tables = []
+    for key, sends in all_to_alls.groupby(keys, observed=True)["sends"]:
+        sums = np.array(sends.tolist(), dtype=np.int64).sum(axis=0)
+        named = dict(zip(keys, key, strict=True))
+        tables.append(table_of({**named, "peer": np.arange(len(sums)), "calls": len(sends), "size_bytes": sums}))
     return under_each_other(tables)
 
 
 def exchange_sends_across(parts: Mapping[int, pd.DataFrame], members: Members) -> ExchangeSends:
     """The senders' rows under each other; peers of groups whose ranks no trace names are the ranks that call them."""
-    table = stack(parts, (*KEYS, "calls", "size_bytes"))
-    is_bare = (table["group_ranks"] == "").to_numpy(dtype=bool)
-    if not is_bare.any():
-        return ExchangeSends(table)
-    called = ranks_of(members.table)
-    own = table[is_bare]
-    most = own.groupby("group")["peer"].transform("max")
-    ranks = [called.get(str(group), ()) for group in own["group"]]
-    is_known = np.array([len(of) == top + 1 for of, top in zip(ranks, most, strict=True)], dtype=bool)
-    peers = [of[peer] if known else NONE for of, peer, known in zip(ranks, own["peer"], is_known, strict=True)]
-    told = own.assign(peer=np.array(peers, dtype=np.int64))[is_known]
-    return ExchangeSends(pd.concat([table[~is_bare], told]).sort_index(ignore_index=True))
-
-
-def _sums(key: tuple[object, ...], sends: np.ndarray, ranks: np.ndarray) -> pd.DataFrame:
-    """Bytes to each rank of the group, or to each place in it where the trace does not name its ranks."""
-    group, group_ranks, direction = key
-    sums = np.array(sends.tolist(), dtype=np.int64).sum(axis=0)
-    peers = np.array(ranks[0], dtype=np.int64) if isinstance(ranks[0], tuple) else np.arange(len(sums))
-    return table_of(
-        {"group": group, "group_ranks": group_ranks, "direction": direction, "peer": peers,
-         "calls": len(sends), "size_bytes": sums}
-    )  # fmt: skip
-
-
-# How much each rank of a group receives in all-to-alls, beside the mean rank.
-
-
-_EXCHANGE_RECEIVERS_KEYS = ["group", "group_ranks", "direction", "peer"]
+    table = stack(parts, (*ExchangeSends.keys, "calls", "size_bytes"))
+    count = table.groupby(list(GROUP), observed=True)["peer"].transform("max") + 1
+    ranks = _ranks_of(table, members.table)
+    rows = zip(ranks, count, table["peer"], strict=True)
+    peers = [of[peer] if len(of) == number else NONE for of, number, peer in rows]
+    table = table.assign(peer=np.array(peers, dtype=np.int64))
+    return ExchangeSends(table[table["peer"] != NONE].reset_index(drop=True))
 
 
 class ExchangeReceivers(Result):
@@ -427,15 +334,10 @@ def exchange_receivers_across(
     if sent.empty:
         return ExchangeReceivers(without_rows(ExchangeReceivers.columns))
     told = sent.assign(group_label=labels(groups, exchange_sends.to_frame()))
-    sums = told.groupby(["group_label", *_EXCHANGE_RECEIVERS_KEYS])["size_bytes"].sum().astype("int64").reset_index()
-    mean = sums.groupby(_EXCHANGE_RECEIVERS_KEYS[:-1])["size_bytes"].transform("mean")
+    keys = [*GROUP, "direction"]
+    sums = told.groupby(["group_label", *keys, "peer"])["size_bytes"].sum().astype("int64").reset_index()
+    mean = sums.groupby(keys)["size_bytes"].transform("mean")
     return ExchangeReceivers(sums.rename(columns={"peer": "rank"}).assign(mean_bytes=mean))
-
-
-# How uneven each all-to-all of a step is, which rank it loads most, and what even ones could save at most.
-
-
-_EXPERT_LAYERS_KEYS: list[str] = ["group", "group_ranks", "place"]
 
 
 class ExpertLayers(Result):
@@ -507,27 +409,17 @@ def expert_layers_across(
     shared = shared_steps(complete, set(held["rank"])) if len(complete) else []
     held = held[held["step"].isin(shared)] if shared else held
     # A step whose ranks have not as many all-to-alls as in the others has no places that mean the same.
-    counts = held.groupby(["group", "group_ranks", "rank", "step"]).size()
-    by_group = counts.groupby(["group", "group_ranks"])
-    if counts.empty or (by_group.min() != by_group.max()).any():
+    by_group = held.groupby([*GROUP, "rank", "step"]).size().groupby(list(GROUP))
+    if held.empty or (by_group.min() != by_group.max()).any():
         return ExpertLayers(without_rows([*ExpertLayers.columns, *_STORED]))
-    rows = [_row(own) for _, own in held.groupby(_EXPERT_LAYERS_KEYS)]
-    table = pd.DataFrame(rows)
-    first = (
-        held.drop_duplicates(_EXPERT_LAYERS_KEYS)
-        .sort_values(_EXPERT_LAYERS_KEYS)[["rank", "group", "group_ranks"]]
-        .reset_index(drop=True)
-    )
-    table = table.assign(group_label=labels(groups, first))
+    table = pd.DataFrame([_row(own) for _, own in held.groupby(list(ExpertLayers.keys))])
+    table = table.assign(group_label=labels(groups, table))
     return ExpertLayers(table.astype({"hot_rank": "Int64", "saved_compute_ns": "Int64", "place": "int64"}))
-
-
-_EITHER = ["sent_bytes", "received_bytes"]
 
 
 def _row(own: pd.DataFrame) -> dict[str, object]:
     """One all-to-all of a step, over ranks and steps."""
-    moved = own[_EITHER].max(axis=1)
+    moved = _moved(own)
     by_rank = own.assign(moved=moved).groupby("rank")
     means = by_rank[["load_bytes", "sent_bytes", "moved", "duration_ns", "least_transfer_ns",
                      "least_wait_ns", "most_wait_ns"]].mean()  # fmt: skip
@@ -537,7 +429,7 @@ def _row(own: pd.DataFrame) -> dict[str, object]:
     load = means["load_bytes"]
     is_dispatch = (own["direction"] == DISPATCH).all() and compute.notna().all()
     return {
-        **own.iloc[0][[*_EXPERT_LAYERS_KEYS, "range"]].to_dict(),
+        **own.iloc[0][[*ExpertLayers.keys, "range"]].to_dict(),
         "direction": own["direction"].iloc[0],
         "steps": own["step"].nunique(),
         "ranks": len(means),

@@ -59,7 +59,9 @@ class Table:
 def bounded(rows, offsets=(0, 0), uncertainty=30, both=None):
     parts = {each["rank"]: pd.DataFrame([each]).drop(columns="rank") for each in rows}
     ranks = sorted(parts)
-    members = Table(rank=ranks, call=0, instance=pd.array([7] * len(ranks), "Int64"), is_whole=True)
+    members = Table(
+        rank=ranks, group="0", group_ranks="0,1", call=0, instance=pd.array([7] * len(ranks), "Int64"), is_whole=True
+    )
     if both is not None:
         members.table = members.table.merge(both, on="rank")
     clocks = Table(

@@ -11,8 +11,6 @@ from traceanalyzer.model.tables import rows_where, under_each_other, without_row
 
 _SPREAD_QUANTILE = 0.95
 
-_TOLD = ("base", "rank", "offset_ns", "spread_ns", "instances")
-
 
 def chained_offsets(
     members: pd.DataFrame, hosts: Mapping[int, str], *, by_last_message: bool = True
@@ -27,22 +25,15 @@ def chained_offsets(
     held = rows_where(members, members["wait_ns"].notna())
     held = held.assign(is_single=~held.duplicated(["rank", "call"], keep=False))
     together = is_true(held["ends_together"])
-    sure = _differences(held[together])
+    sure = _told(_pairs(held[together]))
     if together.all():
         return _chained(sure)
     rest = _without(_pairs(held[~together]), sure)
     one_clock = _on_one_clock(rest[(rest["base"].map(hosts) == rest["rank"].map(hosts)).to_numpy(dtype=bool)])
     others = _without(rest, one_clock)
-    told = _between(others, hosts)
-    if by_last_message:
-        told = _surer(told, _told(others))
-    return _chained(under_each_other([sure, one_clock, told]))
-
-
-def _surer(*told: pd.DataFrame) -> pd.DataFrame:
-    """Of every two ranks what has the least spread."""
-    every = under_each_other([table for table in told if len(table)] or [told[0]])
-    return every.sort_values("spread_ns", kind="stable").drop_duplicates(["base", "rank"])
+    told = [_between(others, hosts), *([_told(others)] if by_last_message else [])]
+    surest = pd.concat([each for each in told if len(each)] or told[:1]).sort_values("spread_ns", kind="stable")
+    return _chained(under_each_other([sure, one_clock, surest.drop_duplicates(["base", "rank"])]))
 
 
 def _without(pairs: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +63,7 @@ def _between(pairs: pd.DataFrame, hosts: Mapping[int, str]) -> pd.DataFrame:
     own = pairs.assign(one=pairs["base"].map(hosts), other=pairs["rank"].map(hosts))
     own = rows_where(own, own["one"].notna() & own["other"].notna() & (own["one"] != own["other"]))
     if own.empty:
-        return without_rows(_TOLD)
+        return without_rows(("base", "rank", "offset_ns", "spread_ns", "instances"))
     later = own["difference"]
     ahead_ns = np.where(own["is_base_single"], np.minimum(own["ahead_ns"], later), own["ahead_ns"])
     behind_ns = np.where(own["is_single"], np.minimum(own["behind_ns"], -later), own["behind_ns"])
@@ -90,10 +81,6 @@ def _between(pairs: pd.DataFrame, hosts: Mapping[int, str]) -> pd.DataFrame:
     own = rows_where(own, ahead + behind >= -LEAST_UNCERTAINTY_NS)
     made = own.groupby(["base", "rank"]).agg({"offset_ns": "first", "spread_ns": "first", "instances": "sum"})
     return made.reset_index()
-
-
-def _differences(members: pd.DataFrame) -> pd.DataFrame:
-    return _told(_pairs(members))
 
 
 def _pairs(members: pd.DataFrame) -> pd.DataFrame:
@@ -124,32 +111,23 @@ def _told(held: pd.DataFrame) -> pd.DataFrame:
 
 
 def _chained(pairs: pd.DataFrame) -> dict[int, tuple[int, int, int, int]]:
-    """For each rank its reference, offset to it, spread (largest on the way) and instances (fewest on the way)."""
+    """The same along the pairs of least spread, from the lowest rank of those that share instances."""
     neighbours: dict[int, list[tuple[int, int, int, int]]] = {}
     for base, rank, offset, spread, instances in pairs.astype(int).itertuples(index=False):
         neighbours.setdefault(base, []).append((spread, rank, offset, instances))
         neighbours.setdefault(rank, []).append((spread, base, -offset, instances))
     found: dict[int, tuple[int, int, int, int]] = {}
     for reference in sorted(neighbours):
-        if reference not in found:
-            found |= _reached(reference, neighbours)
-    return found
-
-
-def _reached(
-    reference: int, neighbours: Mapping[int, list[tuple[int, int, int, int]]]
-) -> dict[int, tuple[int, int, int, int]]:
-    """Ranks that share instances with the reference, directly or not, along the pairs of least spread."""
-    most = max(instances for _, _, _, instances in neighbours[reference])
-    found = {reference: (reference, 0, 0, most)}
-    waiting = [(spread, rank, offset, count, reference) for spread, rank, offset, count in neighbours[reference]]
-    while waiting:
-        nearest = min(waiting)
-        waiting.remove(nearest)
-        spread, rank, offset, count, source = nearest
-        if rank in found:
+        if reference in found:
             continue
-        _, base, widest, fewest = found[source]
-        found[rank] = (reference, base + offset, max(widest, spread), min(fewest, count))
-        waiting += [(*pair, rank) for pair in neighbours[rank] if pair[1] not in found]
+        found[reference] = (reference, 0, 0, max(instances for *_, instances in neighbours[reference]))
+        waiting = [(*pair, reference) for pair in neighbours[reference]]
+        while waiting:
+            nearest = min(waiting)
+            waiting.remove(nearest)
+            spread, rank, offset, count, source = nearest
+            if rank not in found:
+                _, base, widest, fewest = found[source]
+                found[rank] = (reference, base + offset, max(widest, spread), min(fewest, count))
+                waiting += [(*pair, rank) for pair in neighbours[rank] if pair[1] not in found]
     return found

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
 
 
-# By how much each rank's clock differs from the others', and how sure that is.
-
-
 class Clocks(Result):
     """One row for each rank. A collective that synchronises ends at one moment on all its ranks."""
 
@@ -61,27 +58,18 @@ class Clocks(Result):
 
 
 def across(_parts: Mapping[int, pd.DataFrame], members: Members, ranks: Ranks) -> Clocks:
-    """Median differences of each rank to the lowest rank of an instance, chained over groups, closest first."""
-    table = table_of({"rank": ranks.table["rank"].astype("int64")})
+    """Median differences of each rank to the lowest rank of an instance, chained over groups, closest first.
+
+    Offsets are against the median rank of those that are connected, once there are more than two.
+    """
     found = chained_offsets(members.table, hosts_of(ranks.table)) if len(members) else {}
-    names = ("reference", "offset_ns", "spread_ns", "instances")
-    columns = {
-        name: [found.get(rank, (pd.NA,) * 4)[place] for rank in table["rank"]] for place, name in enumerate(names)
-    }
-    table = table.assign(**{name: pd.array(values, dtype="Int64") for name, values in columns.items()})
-    return Clocks(table.assign(offset_ns=_centred(table)))
-
-
-def _centred(table: pd.DataFrame) -> pd.Series:
-    """Offsets against the median rank of those that are connected, once there are more than two."""
-    groups = table.groupby("reference", dropna=True)["offset_ns"]
-    median = groups.transform(
-        lambda offsets: int(np.median(offsets.to_numpy(dtype=np.int64))) if len(offsets) > 2 else 0
-    )
-    return (table["offset_ns"] - median).astype("Int64")
-
-
-# How the ranks lie beside each other in time: one clock for the page's timeline, what it saves, and the export.
+    names = ["reference", "offset_ns", "spread_ns", "instances"]
+    known = pd.DataFrame.from_dict(found, orient="index", columns=names, dtype="Int64")
+    groups = known.groupby("reference")["offset_ns"]
+    median = groups.transform(lambda own: int(np.median(own.to_numpy(dtype=np.int64))) if len(own) > 2 else 0)
+    known = known.assign(offset_ns=(known["offset_ns"] - median).astype("Int64"))
+    order = pd.Index(ranks.table["rank"].astype("int64"), name="rank")
+    return Clocks(known.reindex(order).reset_index())
 
 
 ENOUGH_OVERLAP = 0.5
@@ -125,8 +113,16 @@ def common_clock(results: "Results") -> Clock:
     Args:
         results: `timeline`, else `ranks`, whose windows stand for it; of `clocks`, `ranks` and `steps` what is there.
     """
-    spans = _spans(results["timeline"].table) if "timeline" in results else _windows(results["ranks"].to_frame())
-    clocks = _clocks(results, spans)
+    if "timeline" in results:
+        ranks = results["timeline"].table.groupby("rank")
+        spans = ranks.agg(first=("start_ns", "min"), last=("end_ns", "max")).astype("int64")
+    else:
+        known = results["ranks"].to_frame().dropna(subset=["window_start_ns", "window_ns"]).set_index("rank")
+        first, length = known["window_start_ns"].astype("int64"), known["window_ns"].astype("int64")
+        spans = table_of({"first": first, "last": first + length})
+    names = ["offset_ns", "uncertainty_ns", "is_significant", "reference"]
+    told = results["clocks"].to_frame() if "clocks" in results else without_rows(["rank", *names])
+    clocks = told.set_index("rank").reindex(index=spans.index, columns=names)
     is_known = is_true(clocks["is_significant"]) & clocks["offset_ns"].notna()
     offsets = clocks["offset_ns"].where(is_known, 0).fillna(0).astype("int64")
     moved, where = _moved(spans.sub(offsets, axis=0), clocks["reference"], results)
@@ -140,50 +136,23 @@ def common_clock(results: "Results") -> Clock:
     return Clock({int(rank): int(shift) for rank, shift in shifts.items()}, zero_ns, note, not is_aligned.any())
 
 
-def _spans(timeline: pd.DataFrame) -> pd.DataFrame:
-    return timeline.groupby("rank").agg(first=("start_ns", "min"), last=("end_ns", "max")).astype("int64")
-
-
-def _windows(ranks: pd.DataFrame) -> pd.DataFrame:
-    own = ranks.dropna(subset=["window_start_ns", "window_ns"]).set_index("rank")[["window_start_ns", "window_ns"]]
-    first, length = own["window_start_ns"].astype("int64"), own["window_ns"].astype("int64")
-    return table_of({"first": first, "last": first + length})
-
-
-def _clocks(results: "Results", spans: pd.DataFrame) -> pd.DataFrame:
-    names = ["offset_ns", "uncertainty_ns", "is_significant", "reference"]
-    known = results["clocks"].to_frame() if "clocks" in results else without_rows(["rank", *names])
-    return known.set_index("rank").reindex(index=spans.index, columns=names)
-
-
 def _moved(spans: pd.DataFrame, reference: pd.Series, results: "Results") -> tuple[pd.Series, str]:
     """What is further taken from the times of ranks that nothing ties to the most, and where they meet those."""
     moved = pd.Series(0, index=spans.index, dtype="int64")
-    groups = _tied(reference)
+    # Ranks whose clocks shared collectives tie together; each of the others by itself.
+    tied = reference.astype("Float64").fillna(-1.0 - pd.Series(range(len(spans)), index=spans.index))
+    groups = sorted(list(ranks) for _, ranks in spans.index.groupby(tied.to_numpy(dtype=float)).items())
     if len(groups) < 2:
         return moved, ""
     anchor = max(groups, key=len)
     starts, where = _first_steps(results, spans, moved.index)
+    begin, end = spans.loc[anchor, "first"].min(), spans.loc[anchor, "last"].max()
     for group in groups:
-        if group is anchor or _overlap(spans.loc[anchor], spans.loc[group]):
-            continue
-        moved[group] = int(starts[group].min() - starts[anchor].min()) if where else 0
+        first, last = spans.loc[group, "first"].min(), spans.loc[group, "last"].max()
+        shared = min(last, end) - max(first, begin)
+        if group is not anchor and shared < ENOUGH_OVERLAP * min(last - first, end - begin):
+            moved[group] = int(starts[group].min() - starts[anchor].min())
     return moved, where
-
-
-def _tied(reference: pd.Series) -> list[list[int]]:
-    """Ranks whose clocks shared collectives tie together; each of the others by itself."""
-    own = reference.astype("Float64")
-    tied = [list(ranks) for _, ranks in own.index.groupby(own.dropna().reindex(own.index)).items()]
-    alone = [[rank] for rank in own.index[own.isna()]]
-    return sorted([*(ranks for ranks in tied if not own[ranks].isna().any()), *alone])
-
-
-def _overlap(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """Whether two sets of ranks share enough time to be of one run by their clocks."""
-    shared = min(one["last"].max(), other["last"].max()) - max(one["first"].min(), other["first"].min())
-    shorter = min(each["last"].max() - each["first"].min() for each in (one, other))
-    return bool(shared >= ENOUGH_OVERLAP * shorter)
 
 
 def _first_steps(results: "Results", spans: pd.DataFrame, ranks: pd.Index) -> tuple[pd.Series, str]:

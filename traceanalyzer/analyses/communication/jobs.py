@@ -8,8 +8,6 @@ from traceanalyzer.analyses.base import is_true
 from traceanalyzer.meaning.columns import numbers
 from traceanalyzer.model.tables import only
 
-# Which ranks are of one job: those that communicate with each other, directly or through others.
-
 
 def jobs_of(members: pd.DataFrame, ranks: Iterable[int], meeting: Iterable[tuple[int, ...]] = ()) -> Mapping[int, int]:
     """For each rank the lowest rank of its job; all are one where a call tells neither its group nor its partners.
@@ -19,23 +17,16 @@ def jobs_of(members: pd.DataFrame, ranks: Iterable[int], meeting: Iterable[tuple
         ranks: those that are asked for.
         meeting: ranks whose hosts meet in a collective of their CPUs, at least one each.
     """
-    job = {int(rank): int(rank) for rank in ranks}
-    meeting = tuple(meeting)
-    if (members.empty and not meeting) or not job:
-        return job
-    every = min(job.values())
+    asked, meeting = [int(rank) for rank in ranks], tuple(meeting)
+    if (members.empty and not meeting) or not asked:
+        return {rank: rank for rank in asked}
     texts = members["group_ranks"].astype("object").where(members["group_ranks"].notna(), None)
     groups = {text: numbers(text) for text in texts.dropna().unique()}
     if (texts.map(groups).isna() & members["instance"].isna()).any() or not all(groups.values()):
-        return dict.fromkeys(job, every)
-    roots: dict[int, int] = {}
-    for linked in (*groups.values(), *_met(members), *meeting):
-        _join(roots, linked)
-    found = {rank: _root(roots, rank) for rank in job}
-    lowest: dict[int, int] = {}
-    for rank in sorted(job):
-        lowest.setdefault(found[rank], rank)
-    return {rank: lowest[root] for rank, root in found.items()}
+        return dict.fromkeys(asked, min(asked))
+    jobs = connected([*groups.values(), *_met(members), *meeting, *((rank,) for rank in asked)])
+    lowest = {rank: min({*job} & {*asked}) for job in jobs for rank in {*job} & {*asked}}
+    return {rank: lowest[rank] for rank in asked}
 
 
 def met_ranks(members: pd.DataFrame, meeting: Iterable[tuple[int, ...]] = ()) -> frozenset[int]:
@@ -59,19 +50,13 @@ def _met(members: pd.DataFrame) -> Iterable[tuple[int, ...]]:
     return ((int(low), int(high)) for low, high in pairs.drop_duplicates().itertuples(index=False))
 
 
-def _join(roots: dict[int, int], linked: tuple[int, ...]) -> None:
-    first = _root(roots, linked[0])
-    for rank in linked[1:]:
-        roots[_root(roots, rank)] = first
-
-
-def _root(roots: dict[int, int], rank: int) -> int:
-    while roots.setdefault(rank, rank) != rank:
-        rank = roots[rank]
-    return rank
-
-
-# Which host each rank is on.
+def connected(links: Iterable[Iterable[int]]) -> list[list[int]]:
+    """The sets of ranks that links join, directly or through others, each in ascending order."""
+    sets: list[set[int]] = []
+    for link in map(set, links):
+        apart = [own for own in sets if own.isdisjoint(link)]
+        sets = [*apart, link.union(*(own for own in sets if not own.isdisjoint(link)))]
+    return sorted(map(sorted, sets))
 
 
 BLOCK = 8

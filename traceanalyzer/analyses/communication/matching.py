@@ -9,8 +9,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import typed
-from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.grouping import Groups, number_in_group, rows_of_each
 from traceanalyzer.meaning.columns import numbers
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -21,39 +20,18 @@ from traceanalyzer.model.tables import (
     rows_where,
     table_of,
     under_each_other,
+    whole_of,
     with_columns,
 )
 
-# Rows of two lists that belong together by a key and the position among equal keys.
-
 
 def equal_keys(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Positions whose key and position among equal keys are the same."""
-    numbered = [_equal_keys_numbered(keys) for keys in (left, right)]
-    width = max(len(left), len(right), 1)
-    codes = [np.searchsorted(np.unique(np.concatenate([left, right])), keys) for keys in (left, right)]
-    _, first, second = np.intersect1d(
-        codes[0] * width + numbered[0], codes[1] * width + numbered[1], return_indices=True
-    )
+    """Pairs of positions whose key, and position among equal keys, are the same, in order of the left ones."""
+    width, keys = max(len(left), len(right), 1), np.unique(np.concatenate([left, right]))
+    codes = [np.searchsorted(keys, side) * width + number_in_group(side) for side in (left, right)]
+    _, first, second = np.intersect1d(*codes, return_indices=True)
     pairs = np.stack([first, second], axis=1).astype(np.int64)
     return pairs[np.argsort(first, kind="stable")]
-
-
-def _equal_keys_numbered(keys: np.ndarray) -> np.ndarray:
-    """Position of each element among those with the same key."""
-    order = np.argsort(keys, kind="stable")
-    held = keys[order]
-    is_first = np.append(True, held[1:] != held[:-1]) if len(held) else np.empty(0, dtype=bool)
-    begins = np.maximum.accumulate(np.where(is_first, np.arange(len(held)), 0))
-    number = np.empty(len(keys), dtype=np.int64)
-    number[order] = np.arange(len(keys)) - begins
-    return number
-
-
-# Which clock offset two ranks' calls agree on, when counting them from either end would mismatch.
-#
-# Every compatible pair of synchronising calls (same operation, dtype, sizes) votes for the difference of its
-# ends. The true pairs agree on one difference, whatever was cut or lost; all others scatter.
 
 
 BIN_NS = 50_000
@@ -66,7 +44,6 @@ _PEAK_NS = BIN_NS // 5
 """From one call to the next its ends differ on two ranks by less, but for some."""
 
 _MOST_PAIRS = 1_000_000
-_DENSE_BINS = 20_000_000
 
 
 class Vote(Struct, frozen=True):
@@ -88,44 +65,42 @@ class Vote(Struct, frozen=True):
     is_ambiguous: bool
 
 
-def vote(
-    left_ends: np.ndarray,
-    left_signatures: np.ndarray,
-    right_ends: np.ndarray,
-    right_signatures: np.ndarray,
-    width_ns: int = BIN_NS,
-) -> Vote | None:
-    """The offset between two lists of synchronising calls; `None` when no pair is compatible.
+def vote(left: "CallList", right: "CallList", width_ns: int) -> Vote | None:
+    """The offset of two ranks' synchronising calls; `None` where no pair is compatible, or too few agree on any.
 
-    Bins are 50 µs wide, if not told, and begin at every half of that, so that a cluster at a bin's edge is not split in
-    two. Beyond a million pairs an even sample of the left calls votes, which keeps the cost near-linear.
+    Bins begin at every half of their width, so that a cluster at a bin's edge is not split in two. Beyond a million
+    pairs an even sample of the left calls votes, which keeps the cost near-linear.
     """
-    left, right = _compatible_pairs(left_signatures, right_signatures)
-    if not len(left):
+    sides = [(side.end_ns[side.is_synchronising], side.signature[side.is_synchronising]) for side in (left, right)]
+    (ends, signatures), (others, other_signatures) = sides
+    rows, cols = _compatible_pairs(signatures, other_signatures)
+    if not len(rows):
         return None
-    differences = left_ends[left] - right_ends[right]
+    differences = ends[rows] - others[cols]
     half_ns = width_ns // 2
-    bins, counts = _bins(differences, half_ns)
-    winner = int(np.argmax(counts))
-    others = counts[np.abs(bins - bins[winner]) > 3]
-    runner_up = int(others.max()) if len(others) else 0
-    start, width = bins[winner] * half_ns, 2 * half_ns
-    agreeing = differences[(differences >= start) & (differences < start + width)]
-    voters = min(len(np.unique(left)), len(np.unique(right)))
-    near = differences[(differences >= start - half_ns) & (differences < start + width + half_ns)]
+    held, count = np.unique(differences // half_ns, return_counts=True)
+    bins, place = np.unique(np.concatenate([held - 1, held]), return_inverse=True)
+    counts = np.bincount(place, np.tile(count, 2))
+    winner = bins[np.argmax(counts)]
+    start = winner * half_ns
+    agreeing = differences[(differences >= start) & (differences < start + 2 * half_ns)]
+    voters = min(len(np.unique(rows)), len(np.unique(cols)))
+    if len(agreeing) < max(_LEAST_SHARE * voters, min(_LEAST_VOTES, voters)):
+        return None
+    near = differences[(differences >= start - half_ns) & (differences < start + 3 * half_ns)]
     return Vote(
-        offset_ns=int(np.median(agreeing if len(agreeing) <= voters else _densest(near))),
+        offset_ns=int(np.median(agreeing if len(agreeing) <= voters else _densest(near, _PEAK_NS))),
         votes=len(agreeing),
         voters=voters,
         width_ns=width_ns,
-        is_ambiguous=runner_up >= AMBIGUOUS_SHARE * len(agreeing),
+        is_ambiguous=bool(counts[np.abs(bins - winner) > 3].max(initial=0) >= AMBIGUOUS_SHARE * len(agreeing)),
     )
 
 
-def _densest(differences: np.ndarray) -> np.ndarray:
+def _densest(differences: np.ndarray, width_ns: int) -> np.ndarray:
     """Those that most others are near to: true pairs agree closely, pairs with the call before or behind scatter."""
     ordered = np.sort(differences)
-    count = np.searchsorted(ordered, ordered + _PEAK_NS, side="right") - np.arange(len(ordered))
+    count = np.searchsorted(ordered, ordered + width_ns, side="right") - np.arange(len(ordered))
     first = int(count.argmax())
     return ordered[first : first + int(count[first])]
 
@@ -142,26 +117,6 @@ def _compatible_pairs(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, 
     begins = np.cumsum(partners) - partners
     within = np.arange(int(partners.sum())) - np.repeat(begins, partners)
     return np.repeat(voters, partners), order[np.repeat(first[voters], partners) + within]
-
-
-def _bins(differences: np.ndarray, half_ns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bins that begin at each half bin near a difference, and how many differences each holds."""
-    half = differences // half_ns
-    low, high = int(half.min()) - 1, int(half.max()) + 1
-    if high - low < _DENSE_BINS:
-        counts = np.bincount(half - low, minlength=high - low + 1)
-        return np.arange(low, high), counts[:-1] + counts[1:]
-    held, counts = np.unique(half, return_counts=True)
-    bins = np.unique(np.concatenate([held - 1, held]))
-    return bins, _count_of(held, counts, bins) + _count_of(held, counts, bins + 1)
-
-
-def _count_of(held: np.ndarray, counts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    row = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
-    return np.where(held[row] == wanted, counts[row], 0)
-
-
-# Pairs of two ranks' calls by number, and whether their ends bear them out.
 
 
 METHODS = ("sequence", "step and position", "offset", "order between others")
@@ -209,21 +164,6 @@ class CallList:
         return len(self.end_ns)
 
 
-def near_of(lengths_ns: np.ndarray, signature: np.ndarray) -> np.ndarray:
-    """How far apart the ends of calls of these lengths may be on two ranks, by the shortest of a signature."""
-    kinds, code = np.unique(signature, return_inverse=True)
-    shortest = np.full(len(kinds), np.iinfo(np.int64).max)
-    np.minimum.at(shortest, code, lengths_ns)
-    near_ns: np.ndarray = np.maximum(shortest // 2, BIN_NS)[code]
-    return near_ns
-
-
-def near_pairs(left: CallList, right: CallList, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """The same of pairs: the less of both sides, one of which may have waited in each of its calls."""
-    near_ns: np.ndarray = np.minimum(left.near_ns[rows], right.near_ns[cols])
-    return near_ns
-
-
 def are_enough(is_verified: np.ndarray) -> bool:
     """Whether at least half of the candidates are verified."""
     return bool(is_verified.any() and 2 * is_verified.sum() >= len(is_verified))
@@ -262,21 +202,18 @@ def without_drift(left: CallList, right: CallList, pairs: np.ndarray) -> CallLis
     return replace(left, end_ns=left.end_ns - shift)
 
 
-def candidates(left: CallList, right: CallList) -> tuple[np.ndarray, np.ndarray, int]:
-    """Pairs by sequence number, else by step and position; the block (step) of each; how they were found."""
+def candidates(left: CallList, right: CallList) -> tuple[np.ndarray, int]:
+    """Pairs by sequence number, else by step and position, and how they were found."""
     if len(left) and len(right) and (left.sequence != NONE).all() and (right.sequence != NONE).all():
-        pairs = equal_keys(left.sequence, right.sequence)
-        return pairs, left.step[pairs[:, 0]], BY_SEQUENCE
+        return equal_keys(left.sequence, right.sequence), BY_SEQUENCE
     pairs = equal_keys(left.step, right.step)
-    if not (left.is_synchronising.any() and right.is_synchronising.any()):
-        # Nothing but their order and number can tell: calls outside steps are one more block.
-        return pairs, left.step[pairs[:, 0]], BY_STEP
-    pairs = pairs[left.step[pairs[:, 0]] != NONE]
-    return pairs, left.step[pairs[:, 0]], BY_STEP
+    # Without ends that tell, calls outside steps are one more block.
+    tells = left.is_synchronising.any() and right.is_synchronising.any()
+    return pairs[left.step[pairs[:, 0]] != NONE] if tells else pairs, BY_STEP
 
 
 def verified(
-    left: CallList, right: CallList, pairs: np.ndarray, block: np.ndarray, method: int, told_ns: int | None
+    left: CallList, right: CallList, pairs: np.ndarray, method: int, told_ns: int | None
 ) -> tuple[np.ndarray, int | None]:
     """Mask of the pairs whose whole step agrees in signatures and ends; their offset, `told_ns` where that is given.
 
@@ -290,19 +227,19 @@ def verified(
     synchronises = left.is_synchronising[rows] & right.is_synchronising[cols]
     difference = left.end_ns[rows] - right.end_ns[cols]
     offset_ns = _offset(left, right, difference[synchronises & is_same]) if told_ns is None else told_ns
-    is_near = np.abs(difference - (offset_ns or 0)) <= near_pairs(left, right, rows, cols)
+    is_near = np.abs(difference - (offset_ns or 0)) <= np.minimum(left.near_ns[rows], right.near_ns[cols])
     fits = is_near | (difference < (offset_ns or 0)) if left.may_end_early else is_near
-    names, code = np.unique(block, return_inverse=True)
+    steps, code = np.unique(left.step[rows], return_inverse=True)
     calls, near, fitting = (
-        np.bincount(code[synchronises & mask], minlength=len(names)) for mask in (np.True_, is_near, fits)
+        np.bincount(code[synchronises & mask], minlength=len(steps)) for mask in (np.True_, is_near, fits)
     )
-    differing = np.bincount(code[~is_same], minlength=len(names))
-    is_good = (fitting >= _AGREEING * calls) & (differing == 0)
+    is_good = (fitting >= _AGREEING * calls) & (np.bincount(code[~is_same], minlength=len(steps)) == 0)
     if told_ns is None:
         # Were a send taken for the one before it, all would seem early: some have to end with their receives.
         is_good &= near >= _LEAST_SHARE * calls
     if method == BY_STEP:
-        is_good &= _same_number(left, right, names)
+        numbers = [np.searchsorted(steps, side.step[np.isin(side.step, steps)]) for side in (left, right)]
+        is_good &= np.equal(*(np.bincount(number, minlength=len(steps)) for number in numbers))
     return is_good[code], offset_ns
 
 
@@ -315,17 +252,8 @@ def _offset(left: CallList, right: CallList, differences: np.ndarray) -> int | N
     if decided is not None and not (decided.is_ambiguous and len(differences)):
         return decided.offset_ns
     if decided is not None:
-        ordered = np.sort(differences)
-        near = np.searchsorted(ordered, ordered + BIN_NS, side="right") - np.arange(len(ordered))
-        return int(np.median(ordered[near.argmax() :][: near.max()]))
+        differences = _densest(differences, BIN_NS)
     return int(np.median(differences)) if len(differences) else None
-
-
-def _same_number(left: CallList, right: CallList, blocks: np.ndarray) -> np.ndarray:
-    counts = [np.bincount(np.searchsorted(blocks, side.step[np.isin(side.step, blocks)]), minlength=len(blocks))
-              for side in (left, right)]  # fmt: skip
-    is_equal: np.ndarray = counts[0] == counts[1]
-    return is_equal
 
 
 def voted(left: CallList, right: CallList) -> Vote | None:
@@ -333,21 +261,13 @@ def voted(left: CallList, right: CallList) -> Vote | None:
 
     Where bins of the usual width are hardly agreed on, in bins as wide as such calls' ends may be apart.
     """
-    narrow = _voted(left, right, BIN_NS)
+    narrow = vote(left, right, BIN_NS)
     if narrow is not None and not narrow.is_ambiguous and 2 * narrow.votes >= narrow.voters:
         return narrow
     apart = [side.near_ns[side.is_synchronising] for side in (left, right)]
     width_ns = 2 * int(min(np.median(each) for each in apart)) if all(map(len, apart)) else 0
-    wide = _voted(left, right, width_ns) if width_ns > 2 * BIN_NS else None
+    wide = vote(left, right, width_ns) if width_ns > 2 * BIN_NS else None
     return narrow if wide is None or wide.is_ambiguous else wide
-
-
-def _voted(left: CallList, right: CallList, width_ns: int) -> Vote | None:
-    sides = [(side.end_ns[side.is_synchronising], side.signature[side.is_synchronising]) for side in (left, right)]
-    result = vote(*sides[0], *sides[1], width_ns)
-    if result is None or result.votes < max(_LEAST_SHARE * result.voters, min(_LEAST_VOTES, result.voters)):
-        return None
-    return result
 
 
 # Which calls of two ranks belong together, within one process group.
@@ -391,12 +311,12 @@ def align(left: CallList, right: CallList, offset_ns: int | None = None) -> Alig
     if _are_apart(left, right):
         none = np.empty(0, dtype=np.int64)
         return Alignment(none, none, none, None)
-    pairs, block, method = candidates(left, right)
+    pairs, method = candidates(left, right)
     told_ns = offset_ns
-    is_verified, offset_ns = verified(left, right, pairs, block, method, told_ns)
+    is_verified, offset_ns = verified(left, right, pairs, method, told_ns)
     if not are_enough(is_verified):
         steady = without_drift(left, right, pairs)
-        is_verified_so, offset_so_ns = verified(steady, right, pairs, block, method, told_ns)
+        is_verified_so, offset_so_ns = verified(steady, right, pairs, method, told_ns)
         if are_enough(is_verified_so):
             left, is_verified, offset_ns = steady, is_verified_so, offset_so_ns
     is_wrong = method == BY_STEP and told_ns is None and is_refuted(left, right, is_verified, offset_ns)
@@ -409,8 +329,13 @@ def align(left: CallList, right: CallList, offset_ns: int | None = None) -> Alig
         else:
             offset_ns, is_ambiguous, pairs = decided.offset_ns, decided.is_ambiguous, pairs[:0]
     methods = np.full(len(pairs), method, dtype=np.int64)
-    if offset_ns is not None:
-        pairs, methods = _extended(left, right, pairs, methods, offset_ns)
+    for find, how in ((_nearest, BY_TIME), (_in_gaps, BY_ORDER)):
+        if offset_ns is None:
+            break
+        found = np.concatenate([pairs, find(left, right, pairs, offset_ns)])
+        methods = np.append(methods, np.full(len(found) - len(pairs), how, dtype=np.int64))
+        order = np.argsort(found[:, 0], kind="stable")
+        pairs, methods = found[order], methods[order]
     return Alignment(pairs[:, 0], pairs[:, 1], methods, offset_ns, is_ambiguous)
 
 
@@ -424,35 +349,22 @@ def _are_apart(left: CallList, right: CallList) -> bool:
     return bool(left.end_ns.min() > right.end_ns.max() or right.end_ns.min() > left.end_ns.max())
 
 
-def _extended(
-    left: CallList, right: CallList, pairs: np.ndarray, methods: np.ndarray, offset_ns: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs, and those that the offset shows for the calls that are left over."""
-    by_time = _nearest(left, right, pairs, offset_ns)
-    pairs, methods = _with(pairs, methods, by_time, BY_TIME)
-    in_gaps = _in_gaps(left, right, pairs, offset_ns)
-    return _with(pairs, methods, in_gaps, BY_ORDER)
-
-
-def _with(pairs: np.ndarray, methods: np.ndarray, more: np.ndarray, method: int) -> tuple[np.ndarray, np.ndarray]:
-    pairs = np.concatenate([pairs, more])
-    order = np.argsort(pairs[:, 0], kind="stable")
-    return pairs[order], np.append(methods, np.full(len(more), method, dtype=np.int64))[order]
-
-
 def _nearest(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int) -> np.ndarray:
-    """Synchronising calls that are each other's nearest in time, as near as ends are, and compatible."""
+    """Synchronising calls that are each other's nearest in time, as near as ends are, and compatible.
+
+    They keep the order of the given pairs: a group's calls run in the same order on all ranks.
+    """
     rows, cols = (_left_over(side, pairs[:, column]) for column, side in enumerate((left, right)))
     rows, cols = rows[left.is_synchronising[rows]], cols[right.is_synchronising[cols]]
     if not len(rows) or not len(cols):
         return np.empty((0, 2), dtype=np.int64)
     ends, others = left.end_ns[rows] - offset_ns, right.end_ns[cols]
     there, back = _closest(ends, others), _closest(others, ends)
-    near_ns = near_pairs(left, right, rows, cols[there])
-    is_pair = (back[there] == np.arange(len(rows))) & (np.abs(ends - others[there]) <= near_ns)
-    found = np.stack([rows, cols[there]], axis=1)[is_pair]
-    found = found[left.signature[found[:, 0]] == right.signature[found[:, 1]]]
-    return _not_crossing(found, pairs)
+    is_pair = (back[there] == np.arange(len(rows))) & (left.signature[rows] == right.signature[cols[there]])
+    is_pair &= np.abs(ends - others[there]) <= np.minimum(left.near_ns[rows], right.near_ns[cols[there]])
+    rows, cols = rows[is_pair], cols[there][is_pair]
+    gaps = [np.searchsorted(np.sort(pairs[:, column]), side) for column, side in enumerate((rows, cols))]
+    return np.stack([rows, cols], axis=1)[gaps[0] == gaps[1]]
 
 
 def _left_over(side: CallList, taken: np.ndarray) -> np.ndarray:
@@ -469,15 +381,6 @@ def _closest(times: np.ndarray, others: np.ndarray) -> np.ndarray:
     before = np.maximum(after - 1, 0)
     is_before_nearer = np.abs(times - ordered[before]) <= np.abs(ordered[after] - times)
     return order[np.where(is_before_nearer, before, after)]
-
-
-def _not_crossing(found: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Pairs that keep the order of the given ones: a group's calls run in the same order on all ranks."""
-    if not len(pairs):
-        return found
-    gaps = [np.searchsorted(np.sort(pairs[:, column]), found[:, column]) for column in (0, 1)]
-    kept: np.ndarray = found[gaps[0] == gaps[1]]
-    return kept
 
 
 def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int) -> np.ndarray:
@@ -505,9 +408,6 @@ def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int)
     return kept
 
 
-# The columns of all ranks' calls as arrays, in the form in which they are aligned.
-
-
 NOT_WAITING_ALIKE = (*kinds.ROOTED, *kinds.EXPERTS, "rma", "unknown")
 """Collectives whose ranks do not wait for each other alike."""
 
@@ -526,30 +426,37 @@ class CallLists:
     """Columns of the calls as arrays, from which a `CallList` of some rows is taken."""
 
     def __init__(self, calls: pd.DataFrame) -> None:
-        self.rank = array_of(calls, "rank")
-        self.start_ns = array_of(calls, "start_ns")
-        self.end_ns = array_of(calls, "end_ns")
-        self._step = calls["step"].fillna(NONE).to_numpy(dtype=np.int64)
-        self._sequence = calls["sequence"].fillna(NONE).to_numpy(dtype=np.int64)
+        self.rank, self.start_ns, self.end_ns = (array_of(calls, name) for name in ("rank", "start_ns", "end_ns"))
+        self._step, self._sequence = (whole_of(calls, name) for name in ("step", "sequence"))
         self._signature = _signatures(calls)
         self._dtype = pd.factorize(calls["dtype"])[0]
         self._synchronises = synchronises(calls)
 
     def of(self, rows: np.ndarray) -> CallList:
         """Calls of one rank in one group."""
-        signature = self._signature[rows]
-        near_ns = near_of(self.end_ns[rows] - self.start_ns[rows], signature)
+        own = Groups.of_numbers(self._signature[rows])
+        shortest = own.smallest(self.end_ns[rows] - self.start_ns[rows])[own.of_row]
         return CallList(
-            self.end_ns[rows], signature, self._step[rows], self._sequence[rows], self._synchronises[rows], near_ns
+            self.end_ns[rows],
+            self._signature[rows],
+            self._step[rows],
+            self._sequence[rows],
+            self._synchronises[rows],
+            np.maximum(shortest // 2, BIN_NS),
         )
 
-    def of_messages(self, rows: np.ndarray, is_end: np.ndarray, *, are_sends: bool) -> CallList:
-        """Messages between two ranks: both ends are mostly the same moment; coalesced ones hide their own sizes.
-
-        `is_end`: the call's end is the message's.
-        """
-        unknown, near_ns = np.full(len(rows), NONE), np.full(len(rows), BIN_NS)
-        return CallList(self.end_ns[rows], self._dtype[rows], self._step[rows], unknown, is_end, near_ns, are_sends)
+    def of_messages(self, ends: pd.DataFrame, *, are_sends: bool) -> CallList:
+        """Messages between two ranks: both ends are mostly the same moment; coalesced ones hide their own sizes."""
+        rows = array_of(ends, "row")
+        return CallList(
+            self.end_ns[rows],
+            self._dtype[rows],
+            self._step[rows],
+            np.full(len(rows), NONE),
+            array_of(ends, "has_one_peer"),
+            np.full(len(rows), BIN_NS),
+            are_sends,
+        )
 
 
 def synchronises(calls: pd.DataFrame) -> np.ndarray:
@@ -609,29 +516,28 @@ def _signatures(calls: pd.DataFrame) -> np.ndarray:
     return np.where(calls["group"].isna().to_numpy(), len(calls) + kernel, arguments)
 
 
-# Which send and receive calls are the two ends of one message.
-
-
 def match_messages(
     calls: pd.DataFrame, lists: CallLists, rows: np.ndarray, scope: np.ndarray, present: frozenset[int], why: np.ndarray
 ) -> pd.DataFrame:
     """An instance for every two calls that exchange messages, in order for each sender and receiver."""
     if not len(rows):
         return no_members()
-    ends = _message_ends(calls.iloc[rows].assign(row=rows, scope=scope[rows]))
     why[rows] = NO_PEER
-    if ends.empty:
-        return no_members()
-    is_own = ends["source"] == ends["target"]
-    why[ends.loc[is_own, "row"].to_numpy()] = TO_ITSELF
-    ends = ends[~is_own]
+    ends = messages_of(calls[["rank", "group_ranks", "peers"]].iloc[rows].assign(row=rows, scope=scope[rows]))
+    why[ends.loc[ends["rank"] == ends["peer"], "row"].to_numpy()] = TO_ITSELF
+    ends = ends[ends["rank"] != ends["peer"]]
     if ends.empty:
         return no_members()
     why[array_of(ends, "row")] = NOT_ON_ALL
-    why[ends.loc[~ends["source"].isin(present) | ~ends["target"].isin(present), "row"].to_numpy()] = RANK_MISSING
-    parts = _channels(lists, ends.assign(has_one_peer=_has_one_peer(ends)))
+    why[ends.loc[~ends["rank"].isin(present) | ~ends["peer"].isin(present), "row"].to_numpy()] = RANK_MISSING
+    ends = ends.assign(
+        source=ends["rank"].where(ends["is_send"], ends["peer"]),
+        target=ends["peer"].where(ends["is_send"], ends["rank"]),
+        # The end of a call with other peers beside is that of its last message: it tells nothing of this one.
+        has_one_peer=ends["peer"].groupby(ends["row"]).transform("nunique") == 1,
+    )
     # A call may send to and receive from the same peer: that is one instance.
-    pairs = under_each_other(parts)
+    pairs = under_each_other(_channels(lists, ends))
     members = np.sort(pairs[["left", "right"]].to_numpy(), axis=1)
     is_first = ~pd.DataFrame(members).duplicated().to_numpy()
     pairs, members = pairs[is_first], members[is_first]
@@ -646,86 +552,60 @@ def match_messages(
     )
 
 
-def _message_ends(calls: pd.DataFrame) -> pd.DataFrame:
-    """A row for each end of each message: `row`, `scope`, `is_send`, and global ranks `source` and `target`."""
-    calls = calls[calls["peers"].notna()]
-    texts = typed(calls[["row", "scope", "rank", "group_ranks", "peers"]], {"peers": "object"})
-    ends = texts.assign(peers=texts["peers"].str.split(", ")).explode("peers", ignore_index=True)
-    if ends.empty:
-        return ends.assign(is_send=False, source=0, target=0)
-    words = ends["peers"].str.split(" ", expand=True)
-    pairs = zip(words[1], ends["group_ranks"].astype("object"), strict=True)
-    peer = np.array([global_rank(int(number), group) for number, group in pairs])
-    is_send, rank = (words[0] == "send").to_numpy(), array_of(ends, "rank")
-    return ends.assign(is_send=is_send, source=np.where(is_send, rank, peer), target=np.where(is_send, peer, rank))
+def messages_of(calls: pd.DataFrame) -> pd.DataFrame:
+    """A row for each message of the calls that name peers: `is_send`, and the global rank of its `peer`.
+
+    A peer is a position in its process group; without the group's ranks it is taken for the global rank.
+    """
+    held = rows_where(calls, calls["peers"].notna())
+    held = held.assign(peers=held["peers"].astype("object").str.split(", ")).explode("peers", ignore_index=True)
+    words = held["peers"].astype("object").str.extract(r"(send|recv) (\d+)$")
+    is_known = words[1].notna().to_numpy()
+    held, words = held[is_known].reset_index(drop=True), words[is_known]
+    pairs = zip(words[1], held["group_ranks"].astype("object"), strict=True)
+    peers = [_global_rank(int(number), group) for number, group in pairs]
+    return held.assign(is_send=(words[0] == "send").to_numpy(), peer=np.array(peers, dtype=np.int64))
 
 
-def _has_one_peer(ends: pd.DataFrame) -> np.ndarray:
-    """Whether the call of each message has no other peer, whose messages could hold up its end."""
-    peer = ends["target"].where(ends["is_send"], ends["source"])
-    has_one: np.ndarray = (peer.groupby(ends["row"]).transform("nunique") == 1).to_numpy()
-    return has_one
-
-
-def global_rank(peer: int, group_ranks: str | None) -> int:
-    """The peer of a message is numbered within its group."""
+def _global_rank(peer: int, group_ranks: object) -> int:
     ranks = group_ranks.split(",") if isinstance(group_ranks, str) else []
     is_listed = peer < len(ranks) and ranks[peer].strip().isdigit()
     return int(ranks[peer]) if is_listed else peer
 
 
 def _channels(lists: CallLists, ends: pd.DataFrame) -> list[pd.DataFrame]:
-    """The pairs of each sender and receiver.
+    """The pairs of each sender and receiver: rows `left` (sender's call) and `right`, in order of the messages.
 
     Where NCCL buffers most messages of one direction, few of its sends end with their receives and tell nothing of the
     clocks: those are aligned by what the other direction tells.
     """
-    channels = {key: _sides(part) for key, part in ends.groupby(["scope", "source", "target"], sort=False)}
-    found = {key: _messages_aligned(lists, *sides) for key, sides in channels.items()}
-    for (scope, source, target), sides in channels.items():
+    rows: dict[Any, list[np.ndarray]] = {}
+    sides: dict[Any, tuple[CallList, CallList]] = {}
+    for key, part in ends.groupby(["scope", "source", "target"], sort=False):
+        sends, receives = (part[part["is_send"] == is_send] for is_send in (True, False))
+        rows[key] = [array_of(side, "row") for side in (sends, receives)]
+        sides[key] = lists.of_messages(sends, are_sends=True), lists.of_messages(receives, are_sends=False)
+    found = {key: align(*own) for key, own in sides.items()}
+    for (scope, source, target), own in sides.items():
         one, back = found[scope, source, target], found.get((scope, target, source))
-        if back is not None and back.offset_ns is not None and len(one.left) < min(map(len, sides)):
-            told = _messages_aligned(lists, *sides, offset_ns=-back.offset_ns)
-            if len(told.left) > len(one.left):
-                found[scope, source, target] = told
-    return [_pairs(found[key], *sides) for key, sides in channels.items()]
-
-
-def _sides(channel: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The ends of the calls that send and of those that receive."""
-    is_send = array_of(channel, "is_send")
-    return rows_where(channel, is_send), rows_where(channel, ~is_send)
-
-
-def _messages_aligned(
-    lists: CallLists, sends: pd.DataFrame, receives: pd.DataFrame, offset_ns: int | None = None
-) -> Alignment:
-    """A call with other peers beside this one ends with its last message: its end tells nothing of this one."""
-    left, right = (
-        lists.of_messages(array_of(side, "row"), array_of(side, "has_one_peer"), are_sends=are_sends)
-        for side, are_sends in ((sends, True), (receives, False))
-    )
-    return align(left, right, offset_ns)
-
-
-def _pairs(found: Alignment, sends: pd.DataFrame, receives: pd.DataFrame) -> pd.DataFrame:
-    """Rows `left` (sender's call) and `right` (receiver's), in order of the messages."""
-    return table_of(
-        {
-            "left": array_of(sends, "row")[found.left],
-            "right": array_of(receives, "row")[found.right],
-            "matched_by": found.method,
-            "is_ambiguous": found.is_ambiguous,
-        }
-    )
+        if back is not None and back.offset_ns is not None and len(one.left) < min(map(len, own)):
+            found[scope, source, target] = max(one, align(*own, -back.offset_ns), key=lambda each: len(each.left))
+    return [
+        table_of(
+            {
+                "left": rows[key][0][each.left],
+                "right": rows[key][1][each.right],
+                "matched_by": each.method,
+                "is_ambiguous": each.is_ambiguous,
+            }
+        )
+        for key, each in found.items()
+    ]
 
 
 def no_members() -> pd.DataFrame:
     """An empty table of members."""
     return pd.DataFrame({"row": [], "instance": [], "matched_by": []}, dtype=np.int64).assign(is_ambiguous=False)
-
-
-# Which ranks run the same kernels that spin on peers, where no call names their group.
 
 
 _ONE_TO_ONE = ("rma", "unknown", "send", "recv")
@@ -895,8 +775,7 @@ def match(calls: pd.DataFrame, ranks: Iterable[int], cut: frozenset[int] = froze
     why[(scope == NONE) & ~is_copy] = NO_ARGUMENTS
     lists = CallLists(calls)
     collective = np.flatnonzero((scope != NONE) & ~is_message & ~is_copy)
-    groups = _groups(scope[collective], collective)
-    tables = [_collectives(calls, lists, rows, present, cut, why) for rows in groups]
+    tables = [_collectives(calls, lists, collective[own], present, cut, why) for own in rows_of_each(scope[collective])]
     if calls["group"].isna().all():
         tables = [table for table in tables if _is_of_one_clock(calls, table, why)]
     spinning = spinning_without_group(calls, (scope == NONE) & ~is_copy)
@@ -921,13 +800,6 @@ def _scopes(calls: pd.DataFrame) -> np.ndarray:
     return np.where(held, pd.factorize(key)[0], NONE)
 
 
-def _groups(codes: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows of each code, in their order."""
-    order = np.argsort(codes, kind="stable")
-    cuts = np.flatnonzero(np.diff(codes[order])) + 1
-    return (part for part in np.split(rows[order], cuts) if len(part))
-
-
 def _collectives(
     calls: pd.DataFrame,
     lists: CallLists,
@@ -941,8 +813,7 @@ def _collectives(
     Of a group of which some ranks have no trace those that have one, from two on: `why` says that the instances lack a
     rank.
     """
-    by_rank = {int(lists.rank[part[0]]): part for part in _groups(lists.rank[rows], rows)}
-    expected = group_members(calls.iloc[rows[0]], by_rank, present)
+    expected = group_members(calls.iloc[rows[0]], set(lists.rank[rows].tolist()), present)
     here = expected & present if expected is not None else frozenset[int]()
     cut = cut if len(here - cut) > 1 else frozenset()
     if expected == here or len(here) < 2:
@@ -1007,7 +878,7 @@ def _aligned(
     cut: frozenset[int] = frozenset(),
 ) -> pd.DataFrame:
     """Instances of the calls in `rows` over the ranks of their group, those in `cut` as far as they have them."""
-    by_rank = {int(lists.rank[part[0]]): part for part in _groups(lists.rank[rows], rows)}
+    by_rank = {int(lists.rank[rows[own[0]]]): rows[own] for own in rows_of_each(lists.rank[rows])}
     if expected is None or not expected <= present:
         why[rows] = GROUP_UNKNOWN if expected is None else RANK_MISSING
         return no_members()
@@ -1074,14 +945,11 @@ def _numbered(calls: pd.DataFrame, tables: list[pd.DataFrame]) -> pd.DataFrame:
     if not tables:
         return no_members()
     bases = np.cumsum([0, *(int(table["instance"].max()) + 1 for table in tables)])
-    parts = [with_columns(table, instance=table["instance"] + base) for table, base in zip(tables, bases, strict=False)]
-    members = under_each_other(parts)
-    number = array_of(members, "instance")
+    members = under_each_other(tables)
+    number = array_of(members, "instance") + np.repeat(bases[:-1], [len(table) for table in tables])
     instances = Groups.of_numbers(number)
     first = instances.smallest(array_of(calls, "start_ns")[members["row"]])[instances.of_row]
-    members = picked(members, np.lexsort((number, first)))
-    return with_columns(
-        members,
-        instance=pd.factorize(array_of(members, "instance"))[0],
-        matched_by=pd.Series(np.array(INFERRED_METHODS, dtype=object)[members["matched_by"]]),
-    )
+    order = np.lexsort((number, first))
+    members = picked(members, order)
+    methods = np.array(INFERRED_METHODS, dtype=object)[members["matched_by"]]
+    return with_columns(members, instance=pd.factorize(number[order])[0], matched_by=pd.Series(methods))

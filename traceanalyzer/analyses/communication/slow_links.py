@@ -1,7 +1,7 @@
 """Groups whose links are slower than their sister groups'."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -15,13 +15,8 @@ from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, only, table_of
 
-# Whose links are slow: of groups that move data for longer than their sister groups the rank, or host, in them all.
-
-
 Ranks = frozenset[int]
 
-_SEVERAL = 2
-"""Partners: of one alone the link may be either one's."""
 
 _MOST = 3
 """Slow groups of a rank that leaves some in time: fewer may be so many links by themselves."""
@@ -52,50 +47,37 @@ def whose_links(slow: Collection[Ranks], every: Collection[Ranks], hosts: Mappin
         of_host[hosts[rank]].add(rank)
     whole = [frozenset(ranks) for ranks in of_host.values() if len(ranks) > 1]
     alone = [frozenset({rank}) for rank in sorted(frozenset[int]().union(*slow))]
+    within = {group for group in every if len({hosts[rank] for rank in group}) == 1}
     for owners in (whole, alone):
-        for held in _kinds(every, hosts):
+        for held in (every, within, {*every} - within):
             left = {group for group in slow if group in held and group not in found}
-            found |= _told(left, held, owners, hosts if owners is whole else {})
-    return found | _of_most({group for group in slow if group not in found}, every, alone)
-
-
-def _of_most(slow: AbstractSet[Ranks], every: Collection[Ranks], alone: Iterable[Ranks]) -> dict[Ranks, Owner]:
-    """The slow groups of a rank that most of its groups are, where no other rank's are."""
-    fits: dict[Ranks, list[Ranks]] = {}
+            beyond = {owner: [group for group in held if group & owner and group - owner] for owner in owners}
+            partners = hosts if owners is whole else {}
+            found |= _alone({owner: own for owner, own in beyond.items() if _fits(owner, own, left, partners)})
+    left = {group for group in slow if group not in found}
+    mostly: dict[Ranks, list[Ranks]] = {}
     for owner in alone:
         own = [group for group in every if owner < group]
-        if 2 * len(held := [group for group in own if group in slow]) > len(own) and len(held) >= _MOST:
-            fits[owner] = held
+        if 2 * len(lasting := [group for group in own if group in left]) > len(own) and len(lasting) >= _MOST:
+            mostly[owner] = lasting
+    return found | _alone(mostly, is_most=True)
+
+
+def _alone(fits: Mapping[Ranks, list[Ranks]], *, is_most: bool = False) -> dict[Ranks, Owner]:
+    """The slow groups of each owner, none of which is another owner's too."""
     holders = Counter(group for groups in fits.values() for group in groups)
     told = {owner: own for owner, own in fits.items() if all(holders[group] == 1 for group in own)}
-    return {group: Owner(owner, is_most=True) for owner, own in told.items() for group in own}
+    return {group: Owner(owner, is_most) for owner, own in told.items() for group in own}
 
 
-def _kinds(every: Collection[Ranks], hosts: Mapping[int, str]) -> Iterator[Collection[Ranks]]:
-    """All groups; those within a host; those of several."""
-    within = {group for group in every if len({hosts[rank] for rank in group}) == 1}
-    yield every
-    yield within
-    yield {*every} - within
+def _fits(owner: Ranks, beyond: Iterable[Ranks], slow: AbstractSet[Ranks], hosts: Mapping[int, str]) -> bool:
+    """Whether all groups that lead from the owner to several partners, by their hosts where given, are slow.
 
-
-def _told(
-    slow: AbstractSet[Ranks], every: Collection[Ranks], owners: Iterable[Ranks], hosts: Mapping[int, str]
-) -> dict[Ranks, Owner]:
-    """The slow groups of which one of `owners` has slow links; partners count by their hosts, where these are given."""
-    fits: dict[Ranks, list[Ranks]] = {}
-    for owner in owners:
-        beyond = [group for group in every if group & owner and group - owner]
-        partners = {frozenset(hosts.get(rank, rank) for rank in group - owner) for group in beyond}
-        through = frozenset[int]().union(*beyond) & owner  # of one rank alone they are that one's
-        if len(partners) >= _SEVERAL and len(through) >= min(_SEVERAL, len(owner)) and slow >= {*beyond}:
-            fits[owner] = beyond
-    holders = Counter(group for groups in fits.values() for group in groups)
-    told = {owner: own for owner, own in fits.items() if all(holders[group] == 1 for group in own)}
-    return {group: Owner(owner) for owner, own in told.items() for group in own}
-
-
-# What the same transfer takes in sister groups: as many ranks on as many hosts that run the same collective.
+    Of one partner alone the link may be either one's; of several ranks those through one of them are that one's.
+    """
+    partners = {frozenset(hosts.get(rank, rank) for rank in group - owner) for group in beyond}
+    through = frozenset[int]().union(*beyond) & owner
+    return len(partners) > 1 and len(through) >= min(2, len(owner)) and slow >= {*beyond}
 
 
 _POOL = ("job", "kind", "ranks", "hosts", "size_bytes")
@@ -114,6 +96,9 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, 
 
     Columns `instance`, `job`, `kind` (`transfer_kinds`), `ranks` and `hosts` (how many), `among` (the ranks), `step`
     (-1 without), `size_bytes`, `transfer_ns`.
+
+    What a call waited for one of its peers is no other one's transfer. It ends with the last of its messages; at the
+    other end of each stands another call, so that the shorter of the two tells a slow message from those beside it.
     """
     if members.empty:
         return pd.DataFrame()
@@ -122,43 +107,24 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, 
     held = members[is_held & members["is_timed"].astype(bool)]
     if held.empty:
         return pd.DataFrame()
-    own = Groups.of(held, ["instance"])
-    rank, at = held["rank"].to_numpy(dtype=np.int64), own.of_row
-    host = pd.factorize(pd.Series(rank).map(hosts_of(ranks)))[0]
-    first = held.take(own.first)
+    own, calls = Groups.of(held, ["instance"]), Groups.of(held, ["rank", "call"])
+    rank, first = held["rank"].to_numpy(dtype=np.int64), held.take(own.first)
+    shortest = calls.smallest(held["transfer_ns"].to_numpy(dtype=np.int64))[calls.of_row]
+    among = np.split(rank[np.lexsort((rank, own.of_row))], np.cumsum(own.counts())[:-1])
     table = table_of(
         {
             "instance": first["instance"].to_numpy(dtype=np.int64),
             "job": first["rank"].map(jobs).to_numpy(dtype=np.int64),
             "kind": transfer_kinds(first["collective"]).to_numpy(dtype=object),
             "ranks": own.counts(),
-            "hosts": own.distinct(host),
+            "hosts": own.distinct(pd.factorize(pd.Series(rank).map(hosts_of(ranks)))[0]),
             "step": first["step"].to_numpy(dtype=np.int64, na_value=NONE),
             "size_bytes": own.largest(held["size_bytes"].to_numpy(dtype=np.int64)),
-            "transfer_ns": own.smallest(_since_all_came(held)),
+            "transfer_ns": own.smallest(shortest),
+            "among": np.array([",".join(map(str, each)) for each in among], dtype=object),
         }
     )
-    return table.assign(among=_among(rank, at, len(own)))[array_of(table, "ranks") > 1]
-
-
-def _since_all_came(held: pd.DataFrame) -> np.ndarray:
-    """What follows in each row's call the last start of all that it exchanges messages with.
-
-    What a call waited for one of its peers is no other one's transfer. It ends with the last of its messages; at the
-    other end of each stands another call, so that the shorter of the two tells a slow message from those beside it.
-    """
-    calls = Groups.of(held, ["rank", "call"])
-    shortest: np.ndarray = calls.smallest(held["transfer_ns"].to_numpy(dtype=np.int64))[calls.of_row]
-    return shortest
-
-
-def _among(rank: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
-    """The ranks of each instance as text; there are few sets of them."""
-    order = np.lexsort((rank, at))
-    pieces = np.split(rank[order], np.cumsum(np.bincount(at, minlength=count))[:-1])
-    known: dict[bytes, str] = {}
-    texts = [known.setdefault(own.tobytes(), ",".join(map(str, own))) for own in pieces]
-    return np.array(texts, dtype=object)
+    return table[array_of(table, "ranks") > 1]
 
 
 def usual_ns(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

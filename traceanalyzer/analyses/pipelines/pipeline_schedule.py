@@ -22,9 +22,7 @@ from traceanalyzer.analyses.pipelines.shape import (
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, only, rows_where
-
-# When each stage of a pipeline computes which microbatch, forward and backward.
+from traceanalyzer.model.tables import array_of, column_of, rows_where
 
 
 class PipelineSchedule(Result):
@@ -69,7 +67,10 @@ def per_rank(trace: RankTrace, pipeline_messages: pd.DataFrame, phase_of_op: np.
     marked = _by_ranges(trace, ops, found, phase_of_op) if has_ranges else _by_phase(ops, phase_of_op)
     if marked.empty:
         return pd.DataFrame()
-    slot = _slots(marked, are_runs=not has_ranges)
+    marks = marked[["phase", "step_row", "cut"]]
+    # Kernels of two of a schedule's actions may mix; else a stretch is a run of equal marks.
+    is_new = (marks != marks.shift()).any(axis=1)
+    slot = pd.factorize(pd.MultiIndex.from_frame(marks))[0] if has_ranges else is_new.cumsum().to_numpy() - 1
     groups = marked.assign(length=marked["end_ns"] - marked["start_ns"]).groupby(slot)
     table = groups[["phase", "step_row", "virtual_stage", "microbatch", "is_beside"]].first()
     table = table.assign(start_ns=groups["start_ns"].min(), end_ns=groups["end_ns"].max(),
@@ -84,16 +85,6 @@ def per_rank(trace: RankTrace, pipeline_messages: pd.DataFrame, phase_of_op: np.
 def across(parts: Mapping[int, pd.DataFrame]) -> PipelineSchedule:
     """The ranks' stretches under each other."""
     return PipelineSchedule(stack(parts, tuple(PipelineSchedule.columns)))
-
-
-def _slots(marked: pd.DataFrame, *, are_runs: bool) -> np.ndarray:
-    """The stretch of each kernel: a run of equal marks, or all that have the same, as kernels of two passes may mix."""
-    marks = only(marked, ["phase", "step_row", "cut"])
-    if are_runs:
-        runs: np.ndarray = (marks != marks.shift()).any(axis=1).cumsum().to_numpy() - 1
-        return runs
-    codes: np.ndarray = pd.factorize(pd.MultiIndex.from_frame(marks))[0]
-    return codes
 
 
 def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
@@ -123,16 +114,8 @@ def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_o
     )
 
 
-# What bubble a pipeline's order of passes has by itself: played with even passes and free transfers.
-
-
 _Pass = tuple[str, int, int]
 """What it computes (`F`, `B`, `W`), its stage and its microbatch."""
-
-_Action = list[tuple[_Pass, float]]
-"""Passes and their lengths that run one after the other, and whose results are sent when all are done."""
-
-_KIND = {FORWARD: "F", INPUTS: "B", WEIGHTS: "W"}
 
 
 def played_pct(passes: pd.DataFrame) -> float | None:
@@ -140,57 +123,39 @@ def played_pct(passes: pd.DataFrame) -> float | None:
 
     A forward pass needs that of the stage before it; a backward one its own forward pass and the backward one of the
     stage after it; gradients of weights only those of its inputs, or what these would need (a first stage computes
-    none where its inputs need none). `passes` has `rank`, `step`, `slot`, `phase`,
-    `virtual_stage`, `microbatch`, `is_beside` and `compute_ns`; the order is that of the first step. `None` where the
-    passes cannot run in it, as where one is missing.
+    none where its inputs need none). A forward pass and the backward one beside it are one action: what they make is
+    sent when both are done. `passes` has `rank`, `step`, `slot`, `phase`, `virtual_stage`, `microbatch`, `is_beside`
+    and `compute_ns`; the order is that of the first step. `None` where the passes cannot run in it, as where one is
+    missing.
     """
     first = passes[passes["step"] == passes["step"].min()].sort_values("slot", kind="stable")
-    lengths = passes.groupby("phase")["compute_ns"].mean().astype("float64").to_dict()
-    todo = {rank: _actions(own, lengths) for rank, own in first.groupby("rank")}
-    ends = _played_ends(todo, int(first["virtual_stage"].max()))
-    makespan = max(ends.values()) if ends else 0.0
-    busy = sum(length for of_rank in todo.values() for action in of_rank for _, length in action)
-    return 100.0 * (1 - busy / (len(todo) * makespan)) if makespan > 0 else None
-
-
-def _actions(own: pd.DataFrame, lengths: dict[object, float]) -> list[_Action]:
-    """One rank's passes in order; a forward pass and the backward one beside it are one action."""
-    found: list[_Action] = []
-    is_open = False
-    columns = ("phase", "virtual_stage", "microbatch", "is_beside")
-    for phase, stage, number, is_beside in zip(*(own[name] for name in columns), strict=True):
-        one = ((_KIND.get(phase, "B"), int(stage), int(number)), lengths[phase])
-        if is_beside and is_open:
-            found[-1].append(one)
-        else:
-            found.append([one])
-        is_open = bool(is_beside) and not is_open
-    return found
-
-
-def _played_ends(todo: dict[object, list[_Action]], last: int) -> dict[_Pass, float] | None:
-    """When each pass ends; `None` where they wait for each other for ever."""
+    lengths = passes.groupby("phase")["compute_ns"].mean().to_dict()
+    kinds = {FORWARD: "F", INPUTS: "B", WEIGHTS: "W"}
+    todo: dict[int, list[dict[_Pass, float]]] = {rank: [] for rank in first["rank"]}
+    is_open = dict.fromkeys(todo, False)
+    columns = ("rank", "phase", "virtual_stage", "microbatch", "is_beside")
+    for rank, phase, stage, number, is_beside in zip(*(first[name] for name in columns), strict=True):
+        if not (is_beside and is_open[rank]):
+            todo[rank].append({})
+        todo[rank][-1][kinds.get(phase, "B"), int(stage), int(number)] = float(lengths[phase])
+        is_open[rank] = bool(is_beside) and not is_open[rank]
+    busy = sum(length for own in todo.values() for action in own for length in action.values())
+    last, ranks = int(first["virtual_stage"].max()), len(todo)
+    present = {what for own in todo.values() for action in own for what in action}
     ends: dict[_Pass, float] = {}
-    present = {what for own in todo.values() for action in own for what, _ in action}
-    free, place = dict.fromkeys(todo, 0.0), dict.fromkeys(todo, 0)
-    left = sum(map(len, todo.values()))
-    while left:
-        before = left
+    free, before = dict.fromkeys(todo, 0.0), -1
+    while len(ends) != before:
+        before = len(ends)
         for rank, own in todo.items():
-            while place[rank] < len(own):
-                action = own[place[rank]]
-                inside = {what for what, _ in action}
-                needed = [[each for each in _needs(what, last, present) if each not in inside] for what, _ in action]
-                if any(each not in ends for needs in needed for each in needs):
+            while own:
+                needed = {what: [*{*_needs(what, last, present)} - own[0].keys()] for what in own[0]}
+                if any(each not in ends for needs in needed.values() for each in needs):
                     break
-                for needs, (_, length) in zip(needed, action, strict=True):
-                    free[rank] = max([free[rank], *(ends[each] for each in needs)]) + length
-                ends.update(dict.fromkeys(inside, free[rank]))
-                place[rank] += 1
-                left -= 1
-        if left == before:
-            return None
-    return ends
+                for what, length in own[0].items():
+                    free[rank] = max([free[rank], *(ends[each] for each in needed[what])]) + length
+                ends.update(dict.fromkeys(own.pop(0), free[rank]))
+    makespan = max(ends.values(), default=0.0)
+    return 100.0 * (1 - busy / (ranks * makespan)) if makespan > 0 and not any(todo.values()) else None
 
 
 def _needs(what: _Pass, last: int, present: Collection[_Pass]) -> list[_Pass]:
@@ -200,9 +165,6 @@ def _needs(what: _Pass, last: int, present: Collection[_Pass]) -> list[_Pass]:
     if kind == "W" and ("B", stage, number) in present:
         return [("B", stage, number)]
     return [("F", stage, number), *([("B", stage + 1, number)] if stage < last else [])]
-
-
-# Which schedule each pipeline follows: stages a rank, microbatches a step, and the order of its work.
 
 
 ONE, GPIPE, ONE_F_ONE_B = "one microbatch", "GPipe", "1F1B"
@@ -263,29 +225,18 @@ def schedule_of(
     if named:
         return replace(named, played_pct=None) if absent else named
     held = rows_where(messages, messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"])
-    found = _of_messages(held, messages, own, order, absent, len(wanted))
+    edges = held[held["direction"] == FORWARD].groupby(["rank", "peer", "step"]).size().groupby(["rank", "peer"])
+    if held.empty or held["direction"].isna().any():
+        found = Schedule(why_unknown=NO_DIRECTION)
+    elif not len(edges) or (edges.size() != len(wanted)).any() or (edges.min() != edges.max()).any():
+        found = Schedule(why_unknown=UNEVEN)
+    else:
+        found = _of_edges(edges.first(), own, messages, order, absent)
+    if not found.microbatches:
+        found = _two_ways(held, messages, order) or found
     if absent and found.name not in OF_KNOWN_BUBBLE:
         return Schedule(why_unknown=NOT_ALL)
     return _with_two_ways_bubble(found, own, order)
-
-
-def _of_messages(
-    held: pd.DataFrame,
-    messages: pd.DataFrame,
-    own: pd.DataFrame,
-    order: list[int],
-    absent: Collection[int],
-    steps: int,
-) -> Schedule:
-    """From what the ranks send to each other in the wanted steps."""
-    if held.empty or held["direction"].isna().any():
-        return _two_ways(held, messages, order) or Schedule(why_unknown=NO_DIRECTION)
-    counts = held[held["direction"] == FORWARD].groupby(["rank", "peer", "step"]).size()
-    edges = counts.groupby(["rank", "peer"])
-    if counts.empty or (edges.size() != steps).any() or (edges.min() != edges.max()).any():
-        return _two_ways(held, messages, order) or Schedule(why_unknown=UNEVEN)
-    found = _of_edges(edges.first(), own, messages, order, absent)
-    return found if found.microbatches else _two_ways(held, messages, order) or found
 
 
 def expected_pct(schedule: Schedule, ranks: int) -> float | None:
@@ -304,25 +255,25 @@ def _of_ranges(own: pd.DataFrame, order: list[int], absent: Collection[int]) -> 
     """From stretches that the schedule itself numbers by stage and microbatch."""
     if own.empty or own["virtual_stage"].isna().any():
         return None
-    stages = own.groupby("rank")["virtual_stage"].nunique()
     here = [rank for rank in order if rank not in absent]
-    stages = stages.reindex(here, fill_value=0)
-    folding = _folding(own, here)
-    own = _numbered_by_way(own, order) if folding == BOTH_WAYS else own
+    stages = own.groupby("rank")["virtual_stage"].nunique().reindex(here, fill_value=0)
+    first, last = (
+        set(own.loc[own["virtual_stage"] == end, "rank"]) for end in own["virtual_stage"].agg(["min", "max"])
+    )
+    # Stages that run back along the ranks: the first rank then has the first stage and the last.
+    folding = V_SHAPED if len(here) > 1 and first == last else None
+    if own.groupby("virtual_stage")["rank"].nunique().max() > 1:
+        folding = BOTH_WAYS
+        # Microbatches that enter at the last rank have numbers beyond those that enter at the first one.
+        is_back = (own["virtual_stage"] != own["rank"].map(order.index)).to_numpy(dtype=bool)
+        is_apart = own[is_back]["microbatch"].min() > own[~is_back]["microbatch"].max()
+        beyond = 0 if is_apart else int(own["microbatch"].max()) + 1
+        own = own.assign(microbatch=own["microbatch"] + beyond * is_back)
     by_step = own.groupby("step")["microbatch"].nunique()
     if stages.min() != stages.max() or by_step.min() != by_step.max():
         return Schedule(why_unknown=UNEVEN)
     per_rank, microbatches = int(stages.iloc[0]), int(by_step.iloc[0])
     return replace(_ordered(own, order, absent, per_rank, microbatches, folding), played_pct=played_pct(own))
-
-
-def _numbered_by_way(own: pd.DataFrame, order: list[int]) -> pd.DataFrame:
-    """Microbatches that enter at the last rank have numbers beyond those that enter at the first one."""
-    place = own["rank"].map({rank: number for number, rank in enumerate(order)})
-    is_back = (own["virtual_stage"] != place).to_numpy(dtype=bool)
-    is_apart = own[is_back]["microbatch"].min() > own[~is_back]["microbatch"].max()
-    beyond = 0 if is_apart else int(own["microbatch"].max()) + 1
-    return own.assign(microbatch=own["microbatch"] + beyond * is_back)
 
 
 def _with_two_ways_bubble(schedule: Schedule, own: pd.DataFrame, order: list[int]) -> Schedule:
@@ -337,44 +288,26 @@ def _with_two_ways_bubble(schedule: Schedule, own: pd.DataFrame, order: list[int
     return replace(schedule, played_pct=100.0 * idle / (idle + forward + backward))
 
 
-def _folding(own: pd.DataFrame, order: list[int]) -> str | None:
-    """Whether stages run back along the ranks: the first rank then has the first stage and the last."""
-    first, last = (own.loc[own["virtual_stage"] == number, "rank"] for number in _schedules_ends(own["virtual_stage"]))
-    is_shared = own.groupby("virtual_stage")["rank"].nunique().max() > 1
-    if is_shared:
-        return BOTH_WAYS
-    return V_SHAPED if len(order) > 1 and set(first) == set(last) else None
-
-
-def _schedules_ends(numbers: pd.Series) -> tuple[int, int]:
-    return int(numbers.min()), int(numbers.max())
-
-
 def _of_edges(
     edges: pd.Series, own: pd.DataFrame, messages: pd.DataFrame, order: list[int], absent: Collection[int]
 ) -> Schedule:
-    """From the number of activations that each rank sends to each other one in a step."""
-    sent = edges.groupby("rank").sum().reindex(order, fill_value=0)
-    received = edges.groupby("peer").sum().reindex(order, fill_value=0)
+    """From the number of activations that each rank sends to each other one in a step.
+
+    Where every rank receives as many as it sends each has two stages, of one way there and back, or of two ways: then
+    each end feeds its own half of the microbatches.
+    """
+    sent, received = (edges.groupby(end).sum().reindex(order, fill_value=0) for end in ("rank", "peer"))
     surplus = sent - received
-    microbatches = int(surplus.iloc[0])
-    if (surplus == 0).all():
-        return _both_ends(sent, messages, order)
+    microbatches, begins = int(surplus.iloc[0]), _beginning(messages, order)
+    if (surplus == 0).all() and len(begins) in {1, 2}:
+        if len(begins) == 1:
+            return Schedule(V_SHAPED, 2, int(sent.iloc[0]))
+        return Schedule(BOTH_WAYS, 2, int(sent.iloc[0] + sent.iloc[-1]))
     is_path = surplus.iloc[-1] == -microbatches and (surplus.iloc[1:-1] == 0).all() and microbatches > 0
     per_rank, rest = divmod(int(sent.iloc[0]), microbatches) if is_path else (0, 1)
     if rest:
         return Schedule(why_unknown=NO_PATTERN)
     return _ordered(own, order, absent, per_rank, microbatches, None)
-
-
-def _both_ends(sent: pd.Series, messages: pd.DataFrame, order: list[int]) -> Schedule:
-    """Every rank receives as much as it sends: each has two stages, of one way there and back, or of two ways."""
-    begins = _beginning(messages, order)
-    ends = sent.index[[0, -1]]
-    if len(begins) == 2:
-        # Each end feeds its own half of the microbatches.
-        return Schedule(BOTH_WAYS, 2, int(sent[ends].sum()))
-    return Schedule(V_SHAPED, 2, int(sent.iloc[0])) if len(begins) == 1 else Schedule(why_unknown=NO_PATTERN)
 
 
 def _beginning(messages: pd.DataFrame, order: list[int]) -> list[int]:
@@ -413,13 +346,14 @@ def _ordered(
     passes = {
         rank: [each["phase"].tolist() for _, each in steps.groupby("step")] for rank, steps in own.groupby("rank")
     }
-    complete = set(passes) == set(order) - set(absent) and len(own) > 0
-    name = _name(passes, order, per_rank, microbatches) if complete else None
-    name = name if folding is None or (name == ZERO_BUBBLE and folding == V_SHAPED) else folding
+    is_complete = bool(passes) and set(passes) == set(order) - set(absent)
+    name = _name(passes, order, per_rank, microbatches) if is_complete else None
     if folding == V_SHAPED and own["is_beside"].any():
         name = V_SHAPED_BESIDE
     elif folding == V_SHAPED and name == ZERO_BUBBLE:
         name = f"{ZERO_BUBBLE}, {V_SHAPED}"
+    else:
+        name = folding or name
     return Schedule(name, per_rank, microbatches, None if name else NO_ORDER)
 
 

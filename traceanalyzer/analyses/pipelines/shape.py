@@ -8,16 +8,14 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.communication.groups import EMBEDDING, MODEL, PIPELINE, role_of_messages
-from traceanalyzer.analyses.communication.matching import global_rank
+from traceanalyzer.analyses.communication.jobs import connected
+from traceanalyzer.analyses.communication.matching import messages_of
 from traceanalyzer.analyses.phases.phases import NAMES
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, only, rows_where, table_of, without_rows
-
-# Messages around one rank, or some: servers of parameters, a coordinator, a prefiller of decoders; no stages.
-
 
 LEAST_SPOKES = 3
 """The middle of three stages has two neighbours that exchange with nobody else; no stage has three."""
@@ -42,9 +40,6 @@ def is_of_hub(pairs: pd.DataFrame) -> pd.Series:
         ends[end].isin(hubs) & ends[far].isin(around) for end, far in (("one", "other"), ("other", "one"))
     )
     return of_one | of_other
-
-
-# Which stage computes which microbatch when, as PyTorch's pipeline schedules name it in their ranges.
 
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -97,12 +92,6 @@ def action_at(found: pd.DataFrame, times: np.ndarray) -> np.ndarray:
     return at
 
 
-# Which ranks form a pipeline, and in which order: from the peers of their point-to-point calls.
-
-
-_BACK = {FORWARD: BACKWARD, BACKWARD: FORWARD}
-
-
 def point_to_point(calls: pd.DataFrame) -> pd.DataFrame:
     """The calls that send to, or receive from, peers that the trace names.
 
@@ -110,30 +99,14 @@ def point_to_point(calls: pd.DataFrame) -> pd.DataFrame:
     """
     if calls.empty:
         return calls
-    is_message = np.isin(calls["collective"].to_numpy(dtype=object), POINT_TO_POINT)
-    if not is_message.any():
-        return calls.iloc[:0]
-    return rows_where(calls, is_message & calls["peers"].notna())
+    return rows_where(calls, calls["collective"].isin(POINT_TO_POINT).to_numpy() & calls["peers"].notna())
 
 
 def transfers(calls: pd.DataFrame) -> pd.DataFrame:
-    """One row for each send or receive: `rank`, `call`, `gpu_op`, `step`, times, `is_send`, `peer` (global rank).
-
-    A peer is a position in its process group; without the group's ranks it is taken for the global rank.
-    """
-    calls = point_to_point(calls)
+    """One row for each send or receive: `rank`, `call`, `gpu_op`, `step`, times, `is_send`, `peer` (global rank)."""
     columns = ["rank", "call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]
-    if calls.empty:
-        return without_rows(columns)
-    table = only(calls, [*columns[:6], "group_ranks", "peers"]).assign(part=calls["peers"].str.split(", "))
-    table = table.explode("part", ignore_index=True)
-    parts = table["part"].str.extract(r"(?P<verb>send|recv) (?P<peer>\d+)$")
-    known = parts["peer"].notna()
-    table, parts = rows_where(table, known), rows_where(parts, known)
-    peers = [global_rank(int(peer), ranks) for ranks, peer in zip(table["group_ranks"], parts["peer"], strict=True)]
-    return only(
-        table.assign(is_send=(parts["verb"] == "send"), peer=np.array(peers, dtype=np.int64)), columns
-    ).reset_index(drop=True)
+    calls = point_to_point(calls)
+    return only(messages_of(calls), columns) if len(calls) else without_rows(columns)
 
 
 def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
@@ -148,7 +121,8 @@ def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
     other = held.assign(rank=held["peer"], peer=held["rank"], is_send=~held["is_send"].astype(bool))
     if "direction" in moves:
         sent = held[held["is_send"].astype(bool)].groupby(["rank", "peer"])["direction"].agg(set)
-        one_way = sent.map(lambda ways: _BACK.get(next(iter(ways))) if len(ways) == 1 else None)
+        back = {FORWARD: BACKWARD, BACKWARD: FORWARD}
+        one_way = sent.map(lambda ways: back.get(next(iter(ways))) if len(ways) == 1 else None)
         pairs = pd.MultiIndex.from_frame(held[["rank", "peer"]])
         told = pd.Series(one_way.reindex(pairs).to_numpy(), index=held.index, dtype="object")
         other["direction"] = told.where(other["is_send"], None)
@@ -159,15 +133,21 @@ def stages(moves: pd.DataFrame) -> pd.DataFrame:
     """`rank`, `pipeline` and `stage` of every rank that takes part, pipelines being the connected groups.
 
     Ranks that have no trace, but messages (see `with_absent`), are stages as the others are. Those that exchange
-    with one rank only, as several others do, are none (`hubs`).
+    with one rank only, as several others do, are none (`is_of_hub`).
 
     Stages follow the activations, where the directions of messages are known. Else they follow the ranks' order;
     reversed when only the highest rank's first transfer of a step is a send (the first stage sends before it receives).
     """
-    rows: list[tuple[int, int, int]] = []
     moves = rows_where(moves, ~is_of_hub(only(moves, ["rank", "peer"]).set_axis(["one", "other"], axis=1)))
-    for number, members in enumerate(_connected(moves)):
-        order = _along(moves, members) or (members[::-1] if _is_reversed(moves, members) else members)
+    ranks = set(moves["rank"])
+    pairs = moves[["rank", "peer"]].drop_duplicates().astype(int).itertuples(index=False)
+    links = [(rank, peer) if peer in ranks else (rank,) for rank, peer in pairs]
+    rows: list[tuple[int, int, int]] = []
+    for number, members in enumerate(connected(links)):
+        order = _along(moves, members)
+        if order is None:
+            is_reversed = _sends_first(moves, members[-1]) and not _sends_first(moves, members[0])
+            order = members[::-1] if is_reversed else members
         rows += [(rank, number, stage) for stage, rank in enumerate(order)]
     return pd.DataFrame(rows, columns=["rank", "pipeline", "stage"])
 
@@ -181,20 +161,6 @@ def begins_ns(moves: pd.DataFrame) -> pd.Series:
     return moves["launch_ns"].fillna(starts) if "launch_ns" in moves else starts
 
 
-def _connected(moves: pd.DataFrame) -> list[list[int]]:
-    """Groups of ranks that transfer to each other, directly or not."""
-    group = {int(rank): int(rank) for rank in sorted(moves["rank"].unique())}
-    pairs = only(moves, ["rank", "peer"]).drop_duplicates()
-    for _ in group:  # a pipeline's length bounds the number of passes
-        before = dict(group)
-        for rank, peer in pairs.itertuples(index=False):
-            if rank in group and peer in group:
-                group[rank] = group[peer] = min(group[rank], group[peer])
-        if group == before:
-            break
-    return [sorted(rank for rank in group if group[rank] == first) for first in sorted(set(group.values()))]
-
-
 def _along(moves: pd.DataFrame, members: list[int]) -> list[int] | None:
     """The ranks in the order in which activations go: from the one that sends more than it receives.
 
@@ -202,27 +168,19 @@ def _along(moves: pd.DataFrame, members: list[int]) -> list[int] | None:
     """
     if "direction" not in moves:
         return None
-    sends = rows_where(moves, moves["is_send"] & (moves["direction"] == FORWARD) & moves["rank"].isin(members))
+    sends = moves[moves["is_send"].astype(bool) & (moves["direction"] == FORWARD) & moves["rank"].isin(members)]
     edges = sends.groupby(["rank", "peer"]).size()
-    surplus = edges.groupby("rank").sum().reindex(members, fill_value=0) - edges.groupby("peer").sum().reindex(
-        members, fill_value=0
-    )
+    surplus = edges.groupby("rank").sum().sub(edges.groupby("peer").sum(), fill_value=0)
     first = surplus.index[surplus > 0]
     if len(first) != 1:
         return None
     order = [int(first[0])]
     while len(order) < len(members):
-        ways = edges[
-            [peer not in order for _, peer in edges.index] & (edges.index.get_level_values("rank") == order[-1])
-        ]
-        if ways.empty:
+        ways = {peer: count for (rank, peer), count in edges.items() if rank == order[-1] and peer not in order}
+        if not ways:
             return None
-        order.append(int(ways.idxmax()[1]))
+        order.append(int(max(ways, key=ways.__getitem__)))
     return order
-
-
-def _is_reversed(moves: pd.DataFrame, members: list[int]) -> bool:
-    return _sends_first(moves, members[-1]) and not _sends_first(moves, members[0])
 
 
 def _sends_first(moves: pd.DataFrame, rank: int) -> bool:
@@ -231,13 +189,6 @@ def _sends_first(moves: pd.DataFrame, rank: int) -> bool:
     own = own if len(own) else moves[moves["rank"] == rank]
     first = own.assign(begin=begins_ns(own)).sort_values(["begin", "is_send"], kind="stable").drop_duplicates("step")
     return bool(2 * first["is_send"].sum() > len(first))
-
-
-# Which way each message of a pipeline goes: activations forward, gradients backward.
-
-
-_OF_STAGES = (None, PIPELINE, EMBEDDING, MODEL)
-"""What groups are for whose messages can be stages'."""
 
 
 class PipelineMessages(Result):
@@ -315,20 +266,17 @@ def _of_several(moves: pd.DataFrame, told: pd.Series, is_mixed: np.ndarray) -> p
 
 def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
     """Numbers of a rank's calls whose messages go round, or both ways, or are of a group that is for something else."""
-    own = point_to_point(calls)
-    return array_of(own, "call")[_is_ring(own, groups)] if len(own) else np.empty(0, dtype=np.int64)
-
-
-def _is_ring(own: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
-    keys = ["group", "group_ranks"]
+    own, keys = point_to_point(calls), ["group", "group_ranks"]
+    if own.empty:
+        return np.empty(0, dtype=np.int64)
     texts = only(groups, keys).astype("object").fillna("") if len(groups) else without_rows(keys)
     rings = {
         tuple(key)
         for key, uses in groups.groupby([texts[name] for name in keys])
-        if role_of_messages(uses) not in _OF_STAGES
+        if role_of_messages(uses) not in (None, PIPELINE, EMBEDDING, MODEL)
     }
-    wanted = only(own, keys).astype("object").fillna("")
-    return np.array([key in rings for key in wanted.itertuples(index=False, name=None)], dtype=bool)
+    wanted = own[keys].astype("object").fillna("").itertuples(index=False, name=None)
+    return array_of(own, "call")[np.array([key in rings for key in wanted], dtype=bool)]
 
 
 def _by_ranges(trace: RankTrace, rows: np.ndarray) -> pd.Series:
@@ -352,17 +300,13 @@ def _phases_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) 
     ops = in_launch_order(trace, rows)
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
     is_work = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
-    names = pd.Series(np.where(is_work, phase, np.array(None, dtype=object)), dtype="object").ffill()
-    by_op = pd.Series(names.to_numpy(), index=ops["gpu_op"])
-    found = by_op.reindex(rows)
-    phases: np.ndarray = found.where(found.notna(), None).to_numpy(dtype=object)
-    return phases, _are_mixed(ops, phase, is_work).reindex(rows, fill_value=False).to_numpy()
-
-
-def _are_mixed(ops: pd.DataFrame, phase: np.ndarray, is_work: np.ndarray) -> pd.Series:
-    """Of each transfer whether forward and backward compute lie between it and the transfer before, by `gpu_op`."""
+    last = pd.Series(np.where(is_work, phase, np.array(None, dtype=object)), dtype="object").ffill()
     at = np.flatnonzero(ops["is_transfer"])
     done = np.stack([np.cumsum(is_work & (phase == name))[at] for name in (FORWARD, BACKWARD)])
     made = np.diff(done, axis=1, prepend=0) > 0
     is_mixed = pd.Series(made.all(axis=0)).astype("boolean").where(made.any(axis=0)).ffill().fillna(value=False)
-    return pd.Series(is_mixed.to_numpy(dtype=bool), index=array_of(ops, "gpu_op")[at])
+    by_op = pd.DataFrame({"last": last.to_numpy()[at], "is_mixed": is_mixed.to_numpy(dtype=bool)},
+                         index=array_of(ops, "gpu_op")[at])  # fmt: skip
+    found = by_op.reindex(rows)
+    is_mixed = found["is_mixed"].astype("boolean").fillna(value=False)
+    return found["last"].where(found["last"].notna(), None).to_numpy(dtype=object), is_mixed.to_numpy(dtype=bool)
