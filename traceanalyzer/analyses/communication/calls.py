@@ -18,7 +18,6 @@ from traceanalyzer.model.tables import (
     array_of,
     as_objects,
     column_of,
-    columns_as_they_are,
     columns_of,
     known_of,
     mask_of,
@@ -32,9 +31,6 @@ from traceanalyzer.model.tables import (
 )
 from traceanalyzer.selection import is_lost_launch
 
-# Which call each row of communication arguments describes: that of its kernel, or of the launch that it is around.
-
-
 _SENT = frozenset((*kinds.POINT_TO_POINT, "all_to_all", "gather", "scatter"))
 """Host operations that NCCL carries out by sending and receiving."""
 
@@ -42,41 +38,33 @@ _SENT = frozenset((*kinds.POINT_TO_POINT, "all_to_all", "gather", "scatter"))
 def owners(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows of `comm_args`, and for each the position in `rows` of the call that it describes; a kernel's own win.
 
-    Those of one call are in order: that of its kernel, then host operations as they begin.
+    Those of one call are in order: that of its kernel, then host operations as they begin: around a launch, or before
+    a launch that is inside none.
     """
-    of_op = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
+    of_op = np.full(len(trace.gpu_ops) + 1, NONE, dtype=np.int64)
     of_op[rows] = np.arange(len(rows))
-    op = array_of(trace.comm_args, "gpu_op")
-    of_kernel = np.flatnonzero(op != NONE)
-    call_of_kernel = of_op[op[of_kernel]]
-    is_call = call_of_kernel != NONE
-    of_host, call_of_host = _of_host(trace, rows, np.flatnonzero(op == NONE))
-    is_free = ~np.isin(call_of_host, call_of_kernel)
-    return (
-        np.concatenate([of_kernel[is_call], of_host[is_free]]),
-        np.concatenate([call_of_kernel[is_call], call_of_host[is_free]]),
-    )
-
-
-def _of_host(trace: RankTrace, rows: np.ndarray, host: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same for host operations: around a launch, or before a launch that is inside none."""
+    args = trace.comm_args
+    call_of_kernel = of_op[array_of(args, "gpu_op")]
+    of_kernel, host = np.flatnonzero(call_of_kernel != NONE), np.flatnonzero(array_of(args, "gpu_op") == NONE)
     launch = array_of(trace.gpu_ops, "launch")[rows]
     launched = np.flatnonzero(launch != NONE)
     begun, thread = (array_of(trace.api_calls, name)[launch[launched]] for name in ("start_ns", "thread"))
     alone = _once(begun, thread)
     launched, begun, thread = launched[alone], begun[alone], thread[alone]
-    args = trace.comm_args
     starts, ends, threads = (array_of(args, name)[host] for name in ("start_ns", "end_ns", "thread"))
     found = _next_of_group(starts, threads, begun, thread)
     has_next = found != NONE
     host, starts, ends, threads, found = (each[has_next] for each in (host, starts, ends, threads, found))
-    call = launched[found]
-    is_around = begun[found] < ends
-    has_around = np.zeros(len(rows), dtype=bool)
-    has_around[call[is_around]] = True
+    call, is_around = launched[found], begun[found] < ends
+    has_around = np.isin(call, call[is_around])
     fits = ~_launched_itself(trace, starts, ends, threads) & _carries(trace, rows[call], host)
-    kept = is_around | (~has_around[call] & fits)
-    return _outermost(host[kept], call[kept], starts[kept], ends[kept])
+    kept = (is_around | (~has_around & fits)) & ~np.isin(call, call_of_kernel[of_kernel])
+    host, call, starts, ends = host[kept], call[kept], starts[kept], ends[kept]
+    order = outer_first(starts, ends)
+    order = order[
+        ends[order] > largest_before(ends[order], call[order])
+    ]  # of operations inside each other the outermost
+    return np.concatenate([of_kernel, host[order]]), np.concatenate([call_of_kernel[of_kernel], call[order]])
 
 
 def _once(starts: np.ndarray, threads: np.ndarray) -> np.ndarray:
@@ -85,9 +73,8 @@ def _once(starts: np.ndarray, threads: np.ndarray) -> np.ndarray:
     One launch of a graph may carry many kernels: its host operations cannot be told apart.
     """
     order = np.lexsort((threads, starts))
-    is_new = np.ones(len(order) + 1, dtype=bool)
-    is_new[1:-1] = (np.diff(starts[order]) != 0) | (np.diff(threads[order]) != 0)
-    return order[is_new[:-1] & is_new[1:]]
+    again = pd.DataFrame({"start": starts, "thread": threads}).duplicated(keep=False).to_numpy()
+    return order[~again[order]]
 
 
 def _launched_itself(trace: RankTrace, starts: np.ndarray, ends: np.ndarray, threads: np.ndarray) -> np.ndarray:
@@ -114,30 +101,16 @@ def _carries(trace: RankTrace, ops: np.ndarray, host: np.ndarray) -> np.ndarray:
     return carries
 
 
-def _outermost(
-    host: np.ndarray, call: np.ndarray, starts: np.ndarray, ends: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Those that lie in no other one of their call, as they begin, and their calls."""
-    order = outer_first(starts, ends)
-    is_outermost = ends[order] > largest_before(ends[order], call[order])
-    kept = order[is_outermost]
-    return host[kept], call[kept]
-
-
 def _next_of_group(times: np.ndarray, groups: np.ndarray, of_times: np.ndarray, of_groups: np.ndarray) -> np.ndarray:
     """For each row the position among the others of the first of its group at its time or later; -1 for none.
 
     The others are in order of time.
     """
     found = np.full(len(times), NONE, dtype=np.int64)
-    for group in np.unique(groups).tolist():
+    for group in np.unique(groups):
         rows, others = np.flatnonzero(groups == group), np.flatnonzero(of_groups == group)
-        place = np.searchsorted(of_times[others], times[rows], side="left")
-        found[rows] = np.append(others, NONE)[place]
+        found[rows] = np.append(others, NONE)[np.searchsorted(of_times[others], times[rows], side="left")]
     return found
-
-
-# What the operator that launched a communication call says of it, where neither kernel nor host call has arguments.
 
 
 OPERATOR = "operator"
@@ -150,7 +123,10 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     `rows` are their positions in `trace.gpu_ops`. Peer-to-peer copies keep their own bytes. Sizes of kernels are taken
     where their library's operators have the tensors as arguments. The group's size may stand in the kernel's name.
     """
-    calls, names = _with_group_sizes(calls), column_of(calls, "name")
+    names = column_of(calls, "name")
+    kernels = by_category(names, kinds.comm_kernel)
+    in_name = pd.array([kernel and kernel.group_size for kernel in kernels], dtype="Int64")
+    calls = with_columns(calls, group_size=pd.Series(column_of(calls, "group_size")).fillna(pd.Series(in_name)).array)
     is_silent = ~known_of(calls, "arguments")
     operator = np.where(is_silent, comm_operators(trace, rows), NONE) if is_silent.any() else np.full(len(rows), NONE)
     has_operator = operator != NONE
@@ -162,8 +138,9 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     of_kernel[is_copy] = None
     what = _operator_arguments_filled(column_of(calls, "collective"), of_kernel)
     what = _operator_arguments_filled(what, by_category(texts["name"], kinds.operator_collective))
-    has_bytes = by_category(names, _has_bytes).astype(bool)
-    keys = (what, texts["shapes"], texts["dtypes"], column_of(calls, "group_size"), by_category(names, _dtype))
+    has_bytes = np.array([kernel is None or kernel.sizes is not None for kernel in kernels], dtype=bool)
+    own_dtypes = np.array([kernel and kernel.dtype for kernel in kernels], dtype=object)
+    keys = (what, texts["shapes"], texts["dtypes"], column_of(calls, "group_size"), own_dtypes)
     dtypes, sizes = _bytes_of(keys, np.flatnonzero(has_operator & ~is_copy & has_bytes))
     arguments = np.array(column_of(calls, "arguments"), dtype=object)
     arguments[~sizes.isna() | (is_copy & has_operator)] = OPERATOR
@@ -176,30 +153,10 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     )
 
 
-def _with_group_sizes(calls: pd.DataFrame) -> pd.DataFrame:
-    """The calls, with their groups' sizes where only their kernels' names tell them."""
-    sizes = column_of(calls, "group_size")
-    is_absent = sizes.isna()
-    if not is_absent.any():
-        return calls
-    in_name = by_category(column_of(calls, "name")[is_absent], _group_size)
-    told = np.array([own is not None for own in in_name], dtype=bool)
-    if not told.any():
-        return calls
-    sizes = sizes.copy()
-    sizes[np.flatnonzero(is_absent)[told]] = in_name[told].astype(np.int64)
-    return with_columns(calls, group_size=sizes)
-
-
 def _operator_arguments_filled(values: Any, others: np.ndarray) -> np.ndarray:
     """Objects, and others where they are absent."""
     objects = np.array(values, dtype=object)
     return np.where(pd.isna(objects), others, objects)
-
-
-def _group_size(name: str) -> int | None:
-    kernel = kinds.comm_kernel(name)
-    return kernel.group_size if kernel else None
 
 
 def comm_operators(
@@ -227,17 +184,6 @@ def comm_operators(
     return found
 
 
-def _dtype(name: str) -> str | None:
-    kernel = kinds.comm_kernel(name)
-    return kernel.dtype if kernel else None
-
-
-def _has_bytes(name: str) -> bool:
-    """Whether the tensors that it moves are arguments of its library's operators."""
-    kernel = kinds.comm_kernel(name)
-    return kernel is None or kernel.sizes is not None
-
-
 def _bytes_of(keys: Sequence[Any], rows: np.ndarray) -> tuple[np.ndarray, Any]:
     """Element types and sizes in bytes of these rows, worked out once for equal ones; absent elsewhere."""
     told = [*zip(*(plain_values(pd.Series(values[rows])) for values in keys), strict=True)]
@@ -247,9 +193,6 @@ def _bytes_of(keys: Sequence[Any], rows: np.ndarray) -> tuple[np.ndarray, Any]:
     dtypes[rows] = [facts[each].dtype or np.nan for each in told]
     sizes[rows] = [facts[each].size_bytes for each in told]
     return dtypes, pd.array(sizes, dtype="Int64")
-
-
-# What the host operations and the kernel of one communication call say together: its arguments.
 
 
 _FIRST = (
@@ -349,9 +292,6 @@ def _collective(collective: Any, groups: Groups) -> np.ndarray:
     return found
 
 
-# Arguments of communication kernels that were launched before the capture, taken from a later step.
-
-
 ARGUMENTS = (
     "collective", "group", "group_description", "group_ranks", "group_size", "dtype", "in_elements",
     "out_elements", "in_split", "out_split", "root", "size_bytes", "is_uneven", "peers", "host_operations",
@@ -359,8 +299,6 @@ ARGUMENTS = (
 """What positions in the program have in common; a sequence number they do not."""
 
 INFERRED = "inferred"
-
-_KERNEL = ["name", "grid"]
 
 
 def with_inferred(calls: pd.DataFrame) -> pd.DataFrame:
@@ -370,9 +308,10 @@ def with_inferred(calls: pd.DataFrame) -> pd.DataFrame:
     the call at the same position from a later step's end on the same stream, as long as name and grid agree;
     the first that disagrees ends the run. `arguments` says `inferred`.
     """
-    queued = _queued(calls)
+    in_step = np.flatnonzero(known_of(calls, "step"))
+    queued = np.flatnonzero(~known_of(calls, "arguments")[: in_step[0] if len(in_step) else 0])
     step = whole_of(calls, "step")
-    steps = [*dict.fromkeys(step[known_of(calls, "step")].tolist())]
+    steps = [*dict.fromkeys(step[in_step].tolist())]
     # The last step may be cut, so its end says nothing; a sole one is all there is.
     templates = steps[:-1] or steps
     streams = array_of(calls, "stream")[queued]
@@ -380,55 +319,31 @@ def with_inferred(calls: pd.DataFrame) -> pd.DataFrame:
     if not any(len(rows) for rows, _ in found):
         return calls
     rows, sources = (np.concatenate(each) for each in zip(*found, strict=True))
-    columns = columns_as_they_are(calls)
-    filled = {name: _inferred_filled(columns[name], rows, columns[name][sources]) for name in ARGUMENTS}
-    return with_columns(calls, **filled, arguments=_inferred_filled(columns["arguments"], rows, INFERRED))
-
-
-def _queued(calls: pd.DataFrame) -> np.ndarray:
-    """Positions of the calls without arguments before the first step's first."""
-    in_step = np.flatnonzero(known_of(calls, "step"))
-    before = column_of(calls, "arguments")[: in_step[0] if len(in_step) else 0]
-    return np.flatnonzero(before.isna())
+    filled = {name: column_of(calls, name).copy() for name in (*ARGUMENTS, "arguments")}
+    for name in ARGUMENTS:
+        filled[name][rows] = filled[name][sources]
+    filled["arguments"][rows] = INFERRED
+    return with_columns(calls, **filled)
 
 
 def _best_match(
     calls: pd.DataFrame, rows: np.ndarray, step_of: np.ndarray, steps: list[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that get arguments and the rows they get them from: the step that agrees on most."""
+    """Rows that get arguments and the rows they get them from: the step that agrees on most.
+
+    Counted from both ends, the positions up to the first whose kernels differ; several steps may be queued.
+    """
     streams = array_of(calls, "stream")
-    told = np.flatnonzero((streams == streams[rows[0]]) & known_of(calls, "arguments"))
-    kernels = [_codes(column_of(calls, name)) for name in _KERNEL]
-    matches = [_agreeing(kernels, rows, told[step_of[told] == step]) for step in steps]
-    return max(matches, key=lambda match: len(match[0]), default=(rows[:0], rows[:0]))
-
-
-def _agreeing(kernels: Sequence[np.ndarray], rows: np.ndarray, template: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Counted from both ends, the positions up to the first whose kernels differ; several steps may be queued."""
-    if not len(template):
-        return rows[:0], rows[:0]
-    sources = template[::-1][np.arange(len(rows)) % len(template)]
-    targets = rows[::-1]
-    is_same = np.ones(len(rows), dtype=bool)
-    for codes in kernels:
-        is_same &= codes[targets] == codes[sources]
-    run = int(np.argmin(is_same)) if not is_same.all() else len(rows)
-    return targets[:run], sources[:run]
-
-
-def _codes(names: Any) -> np.ndarray:
-    """A number for each distinct name."""
-    codes: np.ndarray = names.codes if isinstance(names, pd.Categorical) else pd.factorize(names)[0]
-    return codes
-
-
-def _inferred_filled(column: Any, rows: np.ndarray, values: Any) -> Any:
-    filled = column.copy()
-    filled[rows] = values
-    return filled
-
-
-# Every communication operation of each rank with its arguments: the rows that all communication figures use.
+    told = (streams == streams[rows[0]]) & known_of(calls, "arguments")
+    kernel = Groups.of(calls, ("name", "grid"), with_absent=True).of_row
+    targets, found = rows[::-1], (rows[:0], rows[:0])
+    for step in steps:
+        template = np.flatnonzero(told & (step_of == step))[::-1]
+        if len(template):
+            sources = template[np.arange(len(rows)) % len(template)]
+            run = int(np.argmin(np.append(kernel[targets] == kernel[sources], False)))
+            found = max(found, (targets[:run], sources[:run]), key=lambda match: len(match[0]))
+    return found
 
 
 class Calls(Result):

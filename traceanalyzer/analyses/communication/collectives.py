@@ -23,19 +23,15 @@ from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.model import RankTrace, whole_capture
-from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     column_of,
     columns_of,
-    floats,
     plain_texts,
     sorted_table,
+    whole,
     with_columns,
     without_rows,
 )
-
-# What each collective moved and how fast: transfer apart from wait, by group, size class and rank.
-
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 
@@ -114,12 +110,10 @@ def summed(calls: pd.DataFrame, ranks: Result, groups: Result) -> Collectives:
     if calls.empty:
         return Collectives(calls.reindex(columns=[*Collectives.columns, "split_bytes"]))
     columns = columns_of(calls)
-    sizes, is_split = columns["size_bytes"], ~columns["transfer_ns"].isna()
+    is_split = ~columns["transfer_ns"].isna()
     columns["size_class"] = size_classes(calls["size_bytes"]).to_numpy()
     by_key = Rows.of(columns, KEYS, with_absent=True)
-    split_bytes = by_key.total(
-        pd.arrays.IntegerArray(sizes.to_numpy(dtype=np.int64, na_value=0), sizes.isna() | ~is_split)
-    )
+    split_bytes = by_key.total(calls["size_bytes"].where(is_split).array)
     is_known = by_key.keys["size_class"] != SIZE_CLASSES[-1]
     table = by_key.table(
         group_size=by_key.first_known(columns["group_size"]),
@@ -134,26 +128,26 @@ def summed(calls: pd.DataFrame, ranks: Result, groups: Result) -> Collectives:
     label = labels(groups, table)
     of_group = places_of({"group_label": label.array}, groups.table, ["group_label"])
     joined = {name: at_places(groups.table[name], of_group) for name in ("path", "transport")}
-    peaks = _link_peaks(table, ranks, joined["path"])
+    devices = table["rank"].map(ranks.table.set_index("rank")["device_name"])
+    rows = zip(devices, table["group_size"], joined["path"], strict=True)
+    peaks = pd.array([_peak(*row) for row in rows], dtype="Int64")
     return Collectives(with_columns(table, group_label=label, **joined, link_peak_gbps=peaks))
 
 
 def size_classes(size_bytes: pd.Series) -> pd.Series:
     """The class of each size; `unknown` where it is absent."""
-    place = np.searchsorted(_CLASS_ENDS_BYTES, size_bytes.fillna(0).to_numpy(dtype=np.int64), side="left")
-    names = np.array(SIZE_CLASSES, dtype=object)
-    return pd.Series(np.where(size_bytes.isna(), SIZE_CLASSES[-1], names[place]), index=size_bytes.index)
+    place = np.searchsorted(_CLASS_ENDS_BYTES, whole(size_bytes, 0), side="left")
+    names = np.array(SIZE_CLASSES, dtype=object)[np.where(size_bytes.isna(), -1, place)]
+    return pd.Series(names, index=size_bytes.index)
 
 
 def bus_factors(collectives: pd.Series, group_sizes: pd.Series) -> pd.Series:
     """What busbw is of algbw; NA where the group's size is unknown and matters."""
-    size, names = floats(group_sizes), collectives.to_numpy(dtype=object)
-    share = np.divide(size - 1, size, out=np.full(len(size), -np.inf), where=size != 0)
-    is_twice = names == "all_reduce"
-    is_shared = is_twice | np.isin(names, ("all_gather", "reduce_scatter", "all_to_all"))
-    factor = np.where(is_shared, np.where(is_twice, 2 * share, share), 1.0)
-    is_absent = np.isnan(factor)
-    return pd.Series(pd.arrays.FloatingArray(np.where(is_absent, 1.0, factor), is_absent), index=collectives.index)
+    size = group_sizes.astype("Float64")
+    share = (size - 1) / size
+    is_twice = collectives == "all_reduce"
+    is_shared = is_twice | collectives.isin(("all_gather", "reduce_scatter", "all_to_all"))
+    return share.mask(is_twice, 2 * share).where(is_shared, 1.0)
 
 
 def transfer_kinds(collectives: pd.Series) -> pd.Series:
@@ -162,30 +156,18 @@ def transfer_kinds(collectives: pd.Series) -> pd.Series:
     return names.where(~names.isin(POINT_TO_POINT), MESSAGES)
 
 
-def _link_peaks(table: pd.DataFrame, ranks: Result, paths: np.ndarray) -> pd.api.extensions.ExtensionArray:
-    names = dict(zip(ranks.table["rank"].tolist(), ranks.table["device_name"].tolist(), strict=True))
-    devices = [names.get(rank) for rank in table["rank"].tolist()]
-    sizes = table["group_size"].to_numpy(dtype=np.int64, na_value=0).tolist()
-    peaks = [_peak(device if isinstance(device, str) else None, size, path)
-             for device, size, path in zip(devices, sizes, paths.tolist(), strict=True)]  # fmt: skip
-    return pd.array(peaks, dtype="Int64")
-
-
-def _peak(device_name: str | None, group_size: int, path: object) -> int | None:
+def _peak(device_name: object, group_size: Any, path: object) -> int | None:
     """GB/s of a rank's links to its group."""
-    gpu = gpu_of(device_name)
+    gpu, size = gpu_of(device_name if isinstance(device_name, str) else None), 0 if pd.isna(group_size) else group_size
     if gpu is None:
         return None
     if isinstance(path, str):
         links = nvlinks(path)
         if links is None or gpu.nvlink_gbps is None:
             return None
-        if group_size == 2:
+        if size == 2:
             return links * gpu.nvlink_gbps
-    return gpu.all_nvlinks_gbps if 0 < group_size <= _RANKS_OF_ONE_HOST else None
-
-
-# How long each rank waits inside each collective.
+    return gpu.all_nvlinks_gbps if 0 < size <= _RANKS_OF_ONE_HOST else None
 
 
 class CollectiveWaits(Result):
@@ -214,9 +196,6 @@ def collective_waits_across(_parts: Mapping[int, pd.DataFrame], collectives: Col
     waits = known.groupby(list(CollectiveWaits.keys), observed=True)["wait_ns"].sum().astype("Int64")
     table = waits.reset_index()
     return CollectiveWaits(table.assign(all_wait_ns=table.groupby("rank")["wait_ns"].transform("sum")))
-
-
-# Every collective that was seen on all its ranks: transfer, waits, who came last.
 
 
 class Instances(Result):
@@ -260,61 +239,32 @@ def instances_across(_parts: Mapping[int, pd.DataFrame], members: Members, clock
     held = members.table[members.table["is_whole"].fillna(value=False)] if len(members) else members.table
     if held.empty:
         return Instances(held.reindex(columns=list(Instances.columns)))
-    groups = Rows.of(held, ["instance"])
-    sizes = column_of(held, "size_bytes")
-    plain = sizes.to_numpy(dtype=np.int64, na_value=NONE)
-    size, is_one_size = groups.largest(plain), ~groups.any(sizes.isna())
-    shared = ("collective", "group", "group_ranks", "step", "transfer_ns", "matched_by", "is_ambiguous")
-    table = groups.table(
-        **{name: groups.first_known(column_of(held, name)) for name in shared},
-        ranks=groups.distinct(held["rank"].to_numpy(dtype=np.int64)),
-        size_bytes=_instances_known(size, is_one_size & (groups.smallest(plain) == size)),
-        start_ns=groups.smallest(held["start_ns"].to_numpy(dtype=np.int64)),
-        end_ns=groups.largest(held["end_ns"].to_numpy(dtype=np.int64)),
-        **_waits(held, groups),
-        **_skew(held, groups, clocks),
+    own = held.groupby("instance")
+    shared = ["collective", "group", "group_ranks", "step", "transfer_ns", "matched_by", "is_ambiguous"]
+    table = (
+        own[shared]
+        .first()
+        .assign(ranks=own["rank"].nunique(), start_ns=own["start_ns"].min(), end_ns=own["end_ns"].max())
     )
-    return Instances(table)
-
-
-def _instances_known(values: np.ndarray, is_known: np.ndarray) -> pd.arrays.IntegerArray:
-    return pd.arrays.IntegerArray(values, ~is_known)
-
-
-def _waits(held: pd.DataFrame, groups: Rows) -> dict[str, pd.arrays.IntegerArray]:
-    """How long its ranks wait, as far as known, and which of them most and least: of equals the highest, the lowest."""
-    waits = held["wait_ns"].to_numpy(dtype=np.int64, na_value=NONE)
-    rank, is_known = held["rank"].to_numpy(dtype=np.int64), waits != NONE
-    counts = groups.sums(is_known.astype(np.int64))
-    mean = np.round(groups.sums(np.where(is_known, waits, 0)) / np.maximum(counts, 1)).astype(np.int64)
-    rows = np.flatnonzero(is_known)
-    order = rows[np.lexsort((rank[rows], waits[rows], groups.of_row[rows]))]
-    most, least = np.full(len(groups), NONE), np.full(len(groups), NONE)
-    most[groups.of_row[order]] = rank[order]
-    least[groups.of_row[order[::-1]]] = rank[order[::-1]]
-    of_each = {"mean_wait_ns": mean, "max_wait_ns": groups.largest(waits), "max_wait_rank": most, "last_rank": least}
-    return {name: _instances_known(values, counts > 0) for name, values in of_each.items()}
-
-
-def _skew(held: pd.DataFrame, groups: Rows, clocks: Clocks) -> dict[str, pd.arrays.IntegerArray]:
-    """Spread of the starts, where it is more than the clocks' uncertainty."""
-    clock = clocks.to_frame()
-    place = places_of(held, clock, ["rank"])
-    offset, uncertainty = (clock[name].array.take(place, allow_fill=True) for name in ("offset_ns", "uncertainty_ns"))
-    starts = held["start_ns"].to_numpy(dtype=np.int64) - offset.to_numpy(dtype=np.int64, na_value=0)
-    sure = groups.largest(uncertainty.to_numpy(dtype=np.int64, na_value=NONE))
-    is_sure, sure = sure != NONE, np.maximum(sure, LEAST_UNCERTAINTY_NS)
-    skew = groups.largest(starts) - groups.smallest(starts)
-    is_known = ~groups.any(offset.isna()) & is_sure & (skew > sure)
-    first = held["rank"].to_numpy(dtype=np.int64)[groups.at_largest(-starts)]
-    return {
-        "skew_ns": _instances_known(skew, is_known),
-        "first_rank": _instances_known(first, is_known),
-        "skew_uncertainty_ns": _instances_known(sure, is_sure),
-    }
-
-
-# Communication of each rank by process group, collective and dtype: calls, bytes, time, how much is exposed.
+    size, is_known = own["size_bytes"].max(), own["size_bytes"].count() == own.size()
+    table["size_bytes"] = size.where(is_known & (size == own["size_bytes"].min()).fillna(value=False))
+    # Of equal waits the highest rank has the longest, and the lowest came last.
+    by_wait = held[held["wait_ns"].notna()].sort_values(["wait_ns", "rank"]).groupby("instance")
+    table["mean_wait_ns"] = by_wait["wait_ns"].mean().round().astype("Int64")
+    table["max_wait_ns"] = by_wait["wait_ns"].max()
+    table["max_wait_rank"] = by_wait["rank"].last().astype("Int64")
+    table["last_rank"] = by_wait["rank"].first().astype("Int64")
+    # Spread of the starts, where it is more than the clocks' uncertainty.
+    known = clocks.to_frame().set_index("rank")
+    offset, uncertainty = (held["rank"].map(known[name]).astype("Int64") for name in ("offset_ns", "uncertainty_ns"))
+    starts = held.assign(start_ns=held["start_ns"] - offset).sort_values("start_ns", kind="stable").groupby("instance")
+    skew = starts["start_ns"].max() - starts["start_ns"].min()
+    sure = uncertainty.groupby(held["instance"]).max().clip(lower=LEAST_UNCERTAINTY_NS)
+    is_known = (starts["start_ns"].count() == starts.size()) & (skew > sure).fillna(value=False)
+    table["skew_ns"] = skew.where(is_known)
+    table["first_rank"] = starts["rank"].first().astype("Int64").where(is_known)
+    table["skew_uncertainty_ns"] = sure
+    return Instances(table.reset_index())
 
 
 NCCL_KEYS = ("group", "collective", "dtype")
@@ -377,25 +327,17 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     columns = columns_of(calls)
     starts, ends, sizes = (columns[name] for name in ("start_ns", "end_ns", "size_bytes"))
     groups = grouping.Groups.of(columns, NCCL_KEYS, with_absent=True)
-    of_each = rows_of_each(groups.of_row)
-    busy = [Intervals.of(starts[rows], ends[rows]) for rows in of_each]
-    description, reduction, arguments = (
-        [_nccl_known(columns[name][rows]) for rows in of_each]
-        for name in ("group_description", "reduction", "arguments")
-    )
-    told = {
-        "group_description": [_one(own) for own in description],
-        "reduction": [", ".join(sorted(own)) or None for own in reduction],
-        "sizes_from": [sizes_from(own) for own in arguments],
+    busy = [Intervals.of(starts[rows], ends[rows]) for rows in rows_of_each(groups.of_row)]
+    texts = {
+        "group_description": groups.told(columns["group_description"], _one),
+        "reduction": groups.told(columns["reduction"], lambda own: ", ".join(sorted(own)) or None),
+        "sizes_from": groups.told(columns["arguments"], sizes_from),
     }
-    texts = {name: np.array(own, dtype=object) for name, own in told.items()}
     return sorted_table(
         {
             **{name: plain_texts(own) for name, own in groups.keys.items()},
-            "group_description": texts["group_description"],
-            "reduction": texts["reduction"],
+            **{name: np.array(own, dtype=object) for name, own in texts.items()},
             "calls": groups.counts(),
-            "sizes_from": texts["sizes_from"],
             "calls_of_unknown_size": groups.sums(sizes.isna().astype(np.int64)),
             "known_size_bytes": groups.total(sizes),
             "total_ns": groups.sums(ends - starts),
@@ -409,27 +351,19 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def nccl_across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: CallWaits, calls: Calls) -> Nccl:
-    """The ranks' rows under each other, with the groups' sizes as matching found them."""
+    """The ranks' rows under each other, with the groups' sizes as matching found them, where its calls agree."""
     table = stack(parts, tuple(Nccl.columns))
-    sizes = _sizes(table, looked_at(call_waits, calls))
+    keys = ["rank", *NCCL_KEYS]
+    held = looked_at(call_waits, calls)
+    sizes = pd.array([None] * len(table), dtype="Int64")
+    if len(table) and len(held):
+        of_calls = grouping.Groups.of(held, keys, with_absent=True)
+        told = np.array(of_calls.told(column_of(held, "group_size"), _one), dtype=object)
+        found = at_places(told, places_of(table, of_calls.keys, keys), absent=None)
+        sizes = pd.array(found.tolist(), dtype="Int64")
     return Nccl(with_columns(table, group_label=labels(groups, table), group_size=sizes))
-
-
-def _sizes(table: pd.DataFrame, calls: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
-    """Ranks of each row's group; absent where its calls do not agree, or nothing tells."""
-    if table.empty or calls.empty:
-        return pd.array([None] * len(table), dtype="Int64")
-    of_calls = grouping.Groups.of(calls, ["rank", *NCCL_KEYS], with_absent=True)
-    sizes = of_calls.told(column_of(calls, "group_size"), _one)
-    found = at_places(sizes, places_of(table, of_calls.keys, ["rank", *NCCL_KEYS]), absent=None)
-    return pd.array(found.tolist(), dtype="Int64")
 
 
 def _one(values: list[object]) -> object:
     """The value, where there is one."""
     return values[0] if len(values) == 1 else None
-
-
-def _nccl_known(values: Any) -> list[Any]:
-    """The distinct values that are not absent."""
-    return [value for value in dict.fromkeys(values.tolist()) if not pd.isna(value)]

@@ -37,9 +37,6 @@ from traceanalyzer.model.tables import (
     without_rows,
 )
 
-# How a group's ranks are written for people, and how they lie in the job: next to each other, or every so many.
-
-
 LISTED = 8
 """Ranks that are written one by one."""
 
@@ -69,9 +66,6 @@ def ranks_text(ranks: Sequence[int], world_size: int | None) -> str:
 def is_whole_job(ranks: Sequence[int], world_size: int | None) -> bool:
     """Whether they are all ranks of a job of more than two: these are not listed."""
     return world_size is not None and len(ranks) == world_size > 2
-
-
-# What a process group is for, as the framework that made it says in its description.
 
 
 WORLD = "default_pg"
@@ -134,9 +128,6 @@ def role_of_description(description: object) -> str | None:
 def is_telling(description: object) -> bool:
     """Whether a description says more than that there is a group."""
     return isinstance(description, str) and description.strip().lower() not in _NOTHING_SAID
-
-
-# What a process group is for, as the collectives that run in it tell: which, in which phase, next to what.
 
 
 LARGE_BYTES = 64 << 10
@@ -273,9 +264,6 @@ def _is_large(uses: pd.DataFrame) -> bool:
     return bool(calls) and int(known["size_bytes"].sum()) >= LARGE_BYTES * calls
 
 
-# What one rank does in each process group: collectives by phase, their sizes, and what stands next to them.
-
-
 KEYS = ("group", "group_ranks", "collective", "phase")
 
 COLUMNS = (
@@ -399,9 +387,6 @@ def _named(ranges: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
     names = ranges.tolist()
     known = {name: name is not None and bool(pattern.search(name)) for name in {*names}}
     return np.array([known[name] for name in names], dtype=bool)
-
-
-# Which process groups the job has, what each is for, and the one name by which reports call it.
 
 
 SHORT_NAME = 12
@@ -619,9 +604,6 @@ def _label(row: Mapping[str, object]) -> str:
     if role:
         return f"{role} ({text})"
     return text if text.startswith("all ") else f"group of {size} ranks ({text.removeprefix('ranks ')})"
-
-
-# The job's mesh, as its process groups span it: one axis for each make of groups.
 
 
 Axis = tuple[int, int, tuple[str, ...]]

@@ -32,15 +32,11 @@ from traceanalyzer.model.tables import (
     columns_as_they_are,
     columns_of,
     only,
-    rows_where,
-    single_integer,
     table_of,
     under_each_other,
     with_columns,
     without_rows,
 )
-
-# Transfer and wait of calls that exchange messages with several peers: rings, middle stages of pipelines.
 
 
 def with_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.DataFrame:
@@ -58,35 +54,24 @@ def with_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.Da
     is_split = is_joint & members["transfer_ns"].notna()
     if not is_split.any():
         return members
-    clocks = pd.DataFrame.from_dict(
-        chained_offsets(members, hosts, by_last_message=False),
-        orient="index", columns=["reference", "offset_ns", "spread_ns", "instances"], dtype="int64",
-    )  # fmt: skip
+    clocks = chained_offsets(members, hosts, by_last_message=False)
     held = members.loc[is_split, ["rank", "instance", "start_ns", "end_ns"]]
-    held = held.assign(reference=held["rank"].map(clocks["reference"]), offset=held["rank"].map(clocks["offset_ns"]))
-    clock = held.groupby("instance")["reference"]
-    is_one = (clock.transform("count") == clock.transform("size")) & (clock.transform("min") == clock.transform("max"))
-    return _by_last_start(members, held[is_one]) if is_one.any() else members
-
-
-def _by_last_start(members: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `held` split where the last call of the instance has started."""
-    offset = held["offset"].astype("int64")
-    start, duration = held["start_ns"] - offset, held["end_ns"] - held["start_ns"]
-    instances = start.groupby(held["instance"])
-    last = held.loc[instances.idxmax(), ["instance", "rank"]].set_index("instance")["rank"]
-    after = (held["end_ns"] - offset - instances.transform("max")).clip(lower=0)
-    transfer = np.minimum(after, duration)
-    awaited = held["instance"].map(last).astype("Int64")
-    made = members.copy()
-    made.loc[held.index, "is_timed"] = True
-    made.loc[held.index, "transfer_ns"] = transfer.astype("Int64")
-    made.loc[held.index, "wait_ns"] = (duration - transfer).astype("Int64")
-    made.loc[held.index, "waits_for"] = awaited.where(awaited != held["rank"])
-    return made
-
-
-# Which instance each communication call of each rank is part of, and what its wait in it is.
+    told = [clocks.get(rank, (NONE, 0, 0, 0))[:2] for rank in held["rank"].tolist()]
+    held[["reference", "offset"]] = np.array(told, dtype=np.int64)
+    references = held.groupby("instance")["reference"]
+    held = held[(references.transform("min") == references.transform("max")) & (held["reference"] != NONE)]
+    starts = held["start_ns"] - held["offset"]
+    last = starts.groupby(held["instance"]).idxmax()
+    awaited = held["instance"].map(held["rank"].loc[last].set_axis(last.index)).astype("Int64")
+    duration = held["end_ns"] - held["start_ns"]
+    after = held["end_ns"] - held["offset"] - starts.groupby(held["instance"]).transform("max")
+    transfer = np.minimum(after.clip(lower=0), duration)
+    members = members.copy()
+    members.loc[held.index, "is_timed"] = True
+    members.loc[held.index, "transfer_ns"] = transfer.astype("Int64")
+    members.loc[held.index, "wait_ns"] = (duration - transfer).astype("Int64")
+    members.loc[held.index, "waits_for"] = awaited.where(awaited != held["rank"])
+    return members
 
 
 _KEPT = (
@@ -161,23 +146,15 @@ def members_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         calls = communication_calls.per_rank(trace)
     if calls.empty:
         return calls
-    world_size = single_integer(trace.meta.world_size).take(np.zeros(len(calls), dtype=np.int64))
-    # Long texts, of which one row is enough.
+    # The rank's groups of several ranks, as its file lists them: long texts, of which one row is enough.
+    groups = [group for group in trace.meta.groups if trace.rank in group.ranks and len(group.ranks) > 1]
+    names = [group.description.replace(";", " ").replace("=", " ") for group in groups]
+    texts = [f"{name}={','.join(map(str, group.ranks))}" for name, group in zip(names, groups, strict=True)]
     listed = np.full(len(calls), None, dtype=object)
-    listed[0] = _listed(trace)
-    return with_columns(calls, world_size=world_size, file=",".join(trace.meta.files),
-                        listed_groups=as_objects(listed), is_cut=trace.meta.is_truncated)  # fmt: skip
-
-
-def _listed(trace: RankTrace) -> str:
-    """The rank's groups of several ranks, as its file lists them: what each is called, and its ranks."""
-    own = [group for group in trace.meta.groups if trace.rank in group.ranks and len(group.ranks) > 1]
-    texts = (f"{_plain(group.description)}={','.join(map(str, group.ranks))}" for group in own)
-    return ";".join(dict.fromkeys(texts))
-
-
-def _plain(description: str) -> str:
-    return description.replace(";", " ").replace("=", " ")
+    listed[0] = ";".join(dict.fromkeys(texts))
+    return with_columns(calls, world_size=pd.array([trace.meta.world_size] * len(calls), dtype="Int64"),
+                        file=",".join(trace.meta.files), listed_groups=as_objects(listed),
+                        is_cut=trace.meta.is_truncated)  # fmt: skip
 
 
 def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
@@ -187,36 +164,26 @@ def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
         return Members(calls)
     cut = calls.loc[calls["is_cut"].astype(bool), "rank"].unique() if "is_cut" in calls else ()
     matching = match(calls, parts, frozenset(map(int, cut)))
-    members = matching.members
-    alone = np.setdiff1d(np.arange(len(calls)), members["row"])
-    table = under_each_other([members, table_of({"row": alone})])
+    alone = np.setdiff1d(np.arange(len(calls)), matching.members["row"])
+    table = under_each_other([matching.members, table_of({"row": alone})])
     rows = array_of(table, "row")
     table = typed(table.drop(columns="row"), {"instance": "Int64", "is_ambiguous": "boolean"})
     table = with_columns(table, **columns_as_they_are(calls[[*_KEPT]].take(rows)))
     table["why_unmatched"] = matching.why_unmatched[rows]
-    is_whole = table["why_unmatched"].isna()
-    table["is_whole"] = is_whole.where(table["instance"].notna()).astype("boolean")
+    table["is_whole"] = table["why_unmatched"].isna().where(table["instance"].notna()).astype("boolean")
     table["is_synchronising"] = synchronises(calls)[rows]
     table["is_only_wait"] = (waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows]
     table["moves_only"] = moves_only(calls)[rows]
     table["is_ring"] = is_ring(calls)[rows]
+    # Of a communicator whose size the trace does not say the ranks that use it are its members.
+    is_message = table["collective"].isin(kinds.POINT_TO_POINT) & ~table["is_ring"]
+    is_named = table["group"].notna() | table["matched_by"].astype("str").str.endswith("group inferred")
+    users = table.groupby("instance")["rank"].transform("nunique").astype("Int64").where(~is_message & is_named)
+    table["group_size"] = table["group_size"].astype("Int64").fillna(users)
     held = Rows.of(table, ["instance"])
-    table["group_size"] = _group_sizes(table, held)
     order = np.lexsort((held.of_row, table["call"], table["rank"]))  # a call in no instance has but one row
     timed = _with_waits(table, held).take(order).reset_index(drop=True)
     return Members(with_several_peers(timed, hosts_of(ranks.table)))
-
-
-def _group_sizes(table: pd.DataFrame, held: Rows) -> pd.arrays.IntegerArray:
-    """Of a communicator whose size the trace does not say: the ranks that use it are its members."""
-    is_message = table["collective"].isin(kinds.POINT_TO_POINT) & ~table["is_ring"]
-    is_collective = (held.of_row != NONE) & ~is_message.to_numpy()
-    is_named = table["group"].notna() | table["matched_by"].astype("str").str.endswith("group inferred")
-    sizes = column_of(table, "group_size")
-    is_filled = np.asarray(sizes.isna()) & is_collective & is_named.to_numpy()
-    used_by = np.append(held.distinct(table["rank"].to_numpy(dtype=np.int64)), NONE)[held.of_row]
-    known = np.where(is_filled, used_by, sizes.to_numpy(dtype=np.int64, na_value=NONE))
-    return pd.arrays.IntegerArray(known, known == NONE)
 
 
 def _with_waits(table: pd.DataFrame, held: Rows) -> pd.DataFrame:
@@ -244,9 +211,6 @@ def _with_waits(table: pd.DataFrame, held: Rows) -> pd.DataFrame:
         wait_ns=length - shared,
         waits_for=pd.arrays.IntegerArray(last, ~is_known | (last == rank) | is_around),
     )
-
-
-# How much of each communication call is transfer and how much is waiting for another rank.
 
 
 AMBIGUOUS = "ambiguous: which calls are one collective cannot be told from their times"
@@ -312,24 +276,20 @@ def listed(texts: Iterable[str]) -> str | None:
 
 
 def _why(table: pd.DataFrame, is_matched: pd.Series) -> pd.Series:
-    is_told = is_matched | table["transfer_ns"].notna()
-    why = table["why_unmatched"].astype("object").where(~is_told, None)
-    unlike = is_matched & table["transfer_ns"].isna()
     # One rank's uneven splits, or splits that are not known, are those of the whole instance.
-    is_uneven = table["is_uneven"].fillna(value=False).groupby(table["instance"]).transform("any")
+    is_uneven = is_true(table["is_uneven"]).groupby(table["instance"]).transform("any").fillna(value=False)
+    is_all_to_all = table["collective"] == "all_to_all"
     reasons = {
-        AMBIGUOUS: table["is_ambiguous"].fillna(value=False),
+        AMBIGUOUS: is_true(table["is_ambiguous"]),
         ONE_ROOT: table["collective"].isin(kinds.ROOTED),
-        UNEVEN: (table["collective"] == "all_to_all") & is_uneven.fillna(value=False),
-        MAYBE_UNEVEN: table["collective"] == "all_to_all",
+        UNEVEN: is_all_to_all & is_uneven.astype(bool),
+        MAYBE_UNEVEN: is_all_to_all,
         EXPERTS: table["collective"].isin(kinds.EXPERTS),
         ONE_SIDED: table["collective"] == "rma",
     }
     reason = np.select([mask.to_numpy(dtype=bool) for mask in reasons.values()], list(reasons), default=UNKNOWN)
-    return why.where(~unlike, pd.Series(reason, index=table.index, dtype="object"))
-
-
-# How each rank's exposed communication splits into transfer, waiting for others, and what cannot be told.
+    why = table["why_unmatched"].astype("object").where(~is_matched, pd.Series(reason, table.index, dtype="object"))
+    return why.where(table["transfer_ns"].isna(), None)
 
 
 PARTS = tuple(part.column for part in COMM_PARTS)
@@ -426,19 +386,16 @@ def moves_and_waits(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
 
 
 def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
-    whole = only(breakdown.table, ["rank", "window_ns", "exposed_comm_ns", "opaque_ns"])
-    whole = whole.merge(only(ranks.table, ["rank", "window_start_ns"]).rename(columns={"window_start_ns": "start_ns"}))
-    whole = whole.assign(step=pd.NA, is_complete=pd.NA)
-    names = list(whole)
-    own = rows_where(steps.table, steps.table["start_ns"].notna()) if len(steps) else steps.table
-    table = pd.concat([typed(frame.reindex(columns=names), _TYPES) for frame in (whole, own) if len(frame)] or [whole])
+    types = {
+        "rank": "int64", "window_ns": "int64", "exposed_comm_ns": "int64", "opaque_ns": "int64", "start_ns": "int64",
+        "step": "Int64", "is_complete": "boolean",
+    }  # fmt: skip
+    starts = ranks.table[["rank", "window_start_ns"]].rename(columns={"window_start_ns": "start_ns"})
+    whole = breakdown.table[["rank", "window_ns", "exposed_comm_ns", "opaque_ns"]].merge(starts)
+    own = steps.table[steps.table["start_ns"].notna()] if len(steps) else steps.table
+    tables = [typed(frame.reindex(columns=list(types)), types) for frame in (whole, own) if len(frame)]
+    table = pd.concat(tables or [whole.reindex(columns=list(types))])
     return table.sort_values(["rank", "step"], na_position="first", ignore_index=True)
-
-
-_TYPES = {
-    "rank": "int64", "step": "Int64", "is_complete": "boolean", "start_ns": "int64", "window_ns": "int64",
-    "exposed_comm_ns": "int64", "opaque_ns": "int64",
-}  # fmt: skip
 
 
 def _queries(windows: pd.DataFrame, exposed: pd.DataFrame) -> pd.DataFrame:
@@ -469,9 +426,6 @@ def _row_parts(rows: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame)
     )
 
 
-# When each rank does nothing but wait for another one, and in which call.
-
-
 class Waits(Result):
     """One row for each stretch of exposed wait; a rank's rows add up to its exposed wait."""
 
@@ -496,7 +450,9 @@ def waits_per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFram
 def waits_across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Waits:
     """Cut each rank's exposed wait by the calls that wait."""
     exposed = stack(parts, STRETCH)
-    table = side_by_side(_cut, exposed, call_waits.table) if len(exposed) and len(call_waits) else exposed[:0]
+    table = exposed[:0]
+    if len(exposed) and len(call_waits):
+        table = side_by_side(_cut, exposed, call_waits.table)
     return Waits(table if len(table) else without_rows(Waits.columns))
 
 
@@ -522,9 +478,6 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
             **{name: column_of(calls, name)[waiting[call]] for name in ("call", "instance", "waits_for")},
         }
     )
-
-
-# How many of each rank's communication calls were matched with the other ranks', by group, and how.
 
 
 KEYS = ("rank", "group", "group_ranks")

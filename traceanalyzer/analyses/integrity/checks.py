@@ -1,7 +1,7 @@
 """What can be wrong with one rank's trace, check by check."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.communication.calls import INFERRED, OPERATOR
 from traceanalyzer.analyses.communication.matching import waits_of
-from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace
+from traceanalyzer.analyses.grouping import largest_before, once_a_trace
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
@@ -17,7 +17,7 @@ from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity, 
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import LONGEST_CAPTURE_NS, is_outside
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, rows_where
+from traceanalyzer.model.tables import array_of, column_of, lengths_of, rows_where
 from traceanalyzer.selection import A_SAMPLE, is_lost_launch
 
 _MANY, SOME = 0.1, 0.01
@@ -71,7 +71,7 @@ class Defect:
     Attributes:
         check: name of the check.
         severity: high, medium, low or info.
-        count: how many events it concerns.
+        count: how many events it concerns; with 0 nothing is wrong, and it is left out.
         total: of how many; `None` where that says nothing.
         sentence: what it is, for people.
         affects: where it begins: analyses, what they share, event tables or `EVENTS`; what rests on these, the
@@ -88,43 +88,39 @@ class Defect:
 
 def file_damage(trace: RankTrace) -> list[Defect]:
     """Files cut off while they were written, and events that could not be read."""
-    found = []
-    if trace.meta.is_truncated:
-        text = (
-            "The file is cut off: what came after its end is missing, with it GPU operations of any step. No step can "
-            "be shown to be complete, so that headlines are of all that is left."
-        )
-        found.append(Defect(TRUNCATED, HIGH, 1, None, text, (EVENTS,)))
-    if trace.meta.events_skipped:
-        count = trace.meta.events_skipped
-        unread = f"{many(count, 'event')} could not be read, or {have(count)} times that cannot be"
-        text = f"{unread}, and {_are(count)} left out."
-        found.append(Defect(UNREADABLE, _by_events(count, trace), count, None, text, (EVENTS,)))
-    if trace.meta.events_backwards:
-        count = trace.meta.events_backwards
-        text = (
-            f"{many(count, 'event')} ended before {'it' if count == 1 else 'they'} started: no time is counted there."
-        )
-        found.append(Defect(BACKWARDS, _by_events(count, trace), count, None, text, (EVENTS,)))
-    return found
-
-
-def _by_events(count: int, trace: RankTrace) -> Severity:
-    """Of events of which something is lost; those that are left out are in no table."""
-    total = sum(len(table) for table in (trace.gpu_ops, trace.api_calls, trace.host_ops, trace.ranges))
-    return HIGH if count >= GRAVE * total else MEDIUM
+    cut_off = (
+        "The file is cut off: what came after its end is missing, with it GPU operations of any step. No step can be "
+        "shown to be complete, so that headlines are of all that is left."
+    )
+    skipped, backwards = trace.meta.events_skipped, trace.meta.events_backwards
+    unread = (
+        f"{many(skipped, 'event')} could not be read, or {have(skipped)} times that cannot be, and {_are(skipped)} "
+        "left out."
+    )
+    ended = (
+        f"{many(backwards, 'event')} ended before {'it' if backwards == 1 else 'they'} started: no time is counted "
+        "there."
+    )
+    tables = (trace.gpu_ops, trace.api_calls, trace.host_ops, trace.ranges)
+    grave = GRAVE * sum(map(len, tables))  # those that are left out are in no table
+    return [
+        Defect(TRUNCATED, HIGH, int(trace.meta.is_truncated), None, cut_off, (EVENTS,)),
+        Defect(UNREADABLE, HIGH if skipped >= grave else MEDIUM, skipped, None, unread, (EVENTS,)),
+        Defect(BACKWARDS, HIGH if backwards >= grave else MEDIUM, backwards, None, ended, (EVENTS,)),
+    ]
 
 
 def dropped_events(trace: RankTrace) -> list[Defect]:
     """Events that the profiler itself says it dropped, beyond the launches whose operation is missing."""
-    count = trace.meta.events_dropped
-    missing = int(is_lost_launch(trace.api_calls).sum())
-    text = f"The profiler dropped {many(count, 'event')}"
-    if count <= missing:
-        text += ": launches without an operation say where."
-        return [Defect("dropped_events", INFO, count, None, text, OPERATIONS)] if count else []
-    text += f", of which {many(missing, 'launch', 'launches')} without an operation {_are(missing)} all that shows."
-    return [Defect("dropped_events", MEDIUM, count, None, text, (EVENTS,))]
+    count, missing = trace.meta.events_dropped, int(is_lost_launch(trace.api_calls).sum())
+    is_explained = count <= missing
+    text = f"The profiler dropped {many(count, 'event')}" + (
+        ": launches without an operation say where."
+        if is_explained
+        else f", of which {many(missing, 'launch', 'launches')} without an operation {_are(missing)} all that shows."
+    )
+    affects = OPERATIONS if is_explained else (EVENTS,)
+    return [Defect("dropped_events", INFO if is_explained else MEDIUM, count, None, text, affects)]
 
 
 def launches_without_operation(trace: RankTrace) -> list[Defect]:
@@ -158,7 +154,7 @@ def lost_amid_others(trace: RankTrace) -> list[Defect]:
         f"{part_of(count, total, 'launch', 'launches')} amid recorded ones {have(count)} no GPU operation: the "
         "profiler lost them, and where the GPU seems idle it may have worked."
     )
-    return [Defect(LOST_AMID, by_share(count, total), count, total, text, (EVENTS,))] if count else []
+    return [Defect(LOST_AMID, by_share(count, total), count, total, text, (EVENTS,))]
 
 
 def lost_graphs(trace: RankTrace) -> list[Defect]:
@@ -169,7 +165,7 @@ def lost_graphs(trace: RankTrace) -> list[Defect]:
         f"{many(count, 'launch', 'launches')} of CUDA graphs {have(count)} no operation in the capture: what the "
         "graphs ran was not recorded."
     )
-    return [Defect(LOST_GRAPHS, INFO, count, int(lost.sum()), text, OPERATIONS)] if count else []
+    return [Defect(LOST_GRAPHS, INFO, count, int(lost.sum()), text, OPERATIONS)]
 
 
 def operations_without_launch(trace: RankTrace) -> list[Defect]:
@@ -177,8 +173,6 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
     total = len(trace.gpu_ops)
     is_without = array_of(trace.gpu_ops, "launch") == NONE
     count = int(is_without.sum())
-    if not count:
-        return []
     held = _in_headline(trace)
     inside = int((is_without & held).sum())
     is_unnumbered = 2 * int((is_without & ~(trace.gpu_ops["correlation"] > 0).to_numpy()).sum()) > count
@@ -216,7 +210,7 @@ def shared_launches(trace: RankTrace) -> list[Defect]:
     # One call may copy a batch, and launches one kernel.
     repeated = times[((kernels > 1) & ~is_graph) | bears_anothers].sum()
     severity = HIGH if repeated >= max(1, GRAVE * total) else by_share(count, total)
-    return [Defect(SHARED, severity, count, total, text, _BY_LAUNCH)] if count else []
+    return [Defect(SHARED, severity, count, total, text, _BY_LAUNCH)]
 
 
 def launches_out_of_order(trace: RankTrace) -> list[Defect]:
@@ -237,7 +231,7 @@ def launches_out_of_order(trace: RankTrace) -> list[Defect]:
         "known."
     )
     severity = HIGH if count >= GRAVE * len(order) else by_share(count, len(order))
-    return [Defect(OUT_OF_ORDER, severity, count, len(order), text, _BY_LAUNCH)] if count else []
+    return [Defect(OUT_OF_ORDER, severity, count, len(order), text, _BY_LAUNCH)]
 
 
 def _bears_anothers_number(api_calls: pd.DataFrame) -> np.ndarray:
@@ -256,29 +250,25 @@ def partial_steps(trace: RankTrace) -> list[Defect]:
         return []
     count, total = int(trace.steps["is_partial"].sum()) if len(trace.steps) else 0, len(trace.steps)
     text = f"{many(count, 'step')} of {total} {_are(count)} partial: shown, but left out of means"
-    if _complete_steps(trace).empty:
-        text += "; none is complete, so that headlines are of the whole capture"
-        return [Defect("partial_steps", MEDIUM, count, total, f"{text}.", ("steps",))] if count else []
-    return [Defect("partial_steps", LOW, count, total, f"{text}.", ("steps",))] if count else []
+    is_none = _complete_steps(trace).empty
+    text += "; none is complete, so that headlines are of the whole capture." if is_none else "."
+    return [Defect("partial_steps", MEDIUM if is_none else LOW, count, total, text, ("steps",))]
 
 
 def cuda_graphs(trace: RankTrace) -> list[Defect]:
     """CUDA graphs: captured during the recording, replayed, or recorded as one operation of unknown content."""
     calls, ops = trace.api_calls, trace.gpu_ops
-    found = []
     captures = int(host_names.matches(calls["name"], host_names.is_graph_capture).sum())
-    if captures:
-        text = f"{many(captures, 'call')} of graph capture: what is launched inside runs later, as part of a replay."
-        found.append(Defect("graph_captures", INFO, captures, None, text, ("launches",)))
     unknown = int(is_any(ops["activity"], "graph").sum())
-    if unknown:
-        text = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
-        found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, _LISTED))
-    nodes = len(ops) - int(column_of(ops, "graph_node").isna().sum())
-    if nodes:
-        text = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
-        found.append(Defect("graph_operations", INFO, nodes, len(ops), text, ("launches", "phases")))
-    return found
+    nodes = int(ops["graph_node"].notna().sum())
+    captured = f"{many(captures, 'call')} of graph capture: what is launched inside runs later, as part of a replay."
+    whole = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
+    replayed = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
+    return [
+        Defect("graph_captures", INFO, captures, None, captured, ("launches",)),
+        Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), whole, _LISTED),
+        Defect("graph_operations", INFO, nodes, len(ops), replayed, ("launches", "phases")),
+    ]
 
 
 @once_a_trace
@@ -326,47 +316,30 @@ def start(count: int) -> str:
     return "starts" if count == 1 else "start"
 
 
-# What is not known of communication operations' arguments, check by check.
-
-
-def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
-    """Communication kernels without arguments, of their own or of a host operation."""
+def arguments_of_calls(calls: pd.DataFrame) -> list[Defect]:
+    """Communication kernels without arguments of their own or of a host call: none, an operator's, a later step's."""
     if calls.empty:
         return []
+    arguments = calls["arguments"]
     is_kernel = ((calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)).to_numpy()
-    count, total = int(column_of(calls, "arguments").isna()[is_kernel].sum()), int(is_kernel.sum())
-    text = (
-        f"{part_of(count, total, 'communication operation')} {have(count)} no arguments: process group and sizes "
+    without, total = int(arguments.isna().to_numpy()[is_kernel].sum()), int(is_kernel.sum())
+    of_operator, inferred = int((arguments == OPERATOR).sum()), int((arguments == INFERRED).sum())
+    unknown = (
+        f"{part_of(without, total, 'communication operation')} {have(without)} no arguments: process group and sizes "
         "are unknown, bandwidths leave them out."
     )
-    return (
-        [Defect("communication_without_arguments", by_share(count, total), count, total, text, ("calls",))]
-        if count
-        else []
+    operators = (
+        f"The sizes of {many(of_operator, 'communication operation')} are those of the operators that launched them; "
+        "their process groups are not known."
     )
+    later = f"The arguments of {many(inferred, 'communication operation')} are inferred from later steps."
+    affects = ("calls",)
+    return [
+        Defect("communication_without_arguments", by_share(without, total), without, total, unknown, affects),
+        Defect("arguments_of_operators", INFO, of_operator, len(calls), operators, affects),
+        Defect("inferred_arguments", INFO, inferred, len(calls), later, affects),
+    ]
 
-
-def arguments_of_operators(calls: pd.DataFrame) -> list[Defect]:
-    """Communication kernels whose bytes are those of the operator that launched them."""
-    count = int((calls["arguments"] == OPERATOR).sum()) if len(calls) else 0
-    text = (
-        f"The sizes of {many(count, 'communication operation')} are those of the operators that launched them; their "
-        "process groups are not known."
-    )
-    return [Defect("arguments_of_operators", INFO, count, len(calls), text, ("calls",))] if count else []
-
-
-def inferred_arguments(calls: pd.DataFrame) -> list[Defect]:
-    """Communication kernels whose arguments are those of the same position in a later step."""
-    count = int((calls["arguments"] == INFERRED).sum()) if len(calls) else 0
-    text = f"The arguments of {many(count, 'communication operation')} are inferred from later steps."
-    return [Defect("inferred_arguments", INFO, count, len(calls), text, ("calls",))] if count else []
-
-
-# Figures that cannot be: a trace contradicts itself, or says more than hardware does.
-
-
-_BANDWIDTHS: tuple[str, ...] = ("collectives", "by_collective", "nccl", "comm_phases")
 
 _MOST_OF_LINK = 2
 """Times a link's peak: switches that add up or copy on the way halve what a rank sends, and busbw does not know it."""
@@ -389,7 +362,7 @@ def impossible_memory_levels(trace: RankTrace) -> list[Defect]:
         f"At {many(count, 'moment')} of {total:,} the allocator had given out more memory than it held, or less than "
         "none: no allocator does; the levels are damaged, or of two allocators."
     )
-    return [Defect("impossible_memory_levels", MEDIUM, count, total, text, ("counters",))] if count else []
+    return [Defect("impossible_memory_levels", MEDIUM, count, total, text, ("counters",))]
 
 
 def impossible_bandwidths(collectives: pd.DataFrame) -> list[Defect]:
@@ -398,18 +371,16 @@ def impossible_bandwidths(collectives: pd.DataFrame) -> list[Defect]:
         return []
     rate = collectives["busbw_gbps"].astype("Float64")
     most = (_MOST_OF_LINK * collectives["link_peak_gbps"].astype("Float64")).fillna(_MOST_GBPS)
-    is_beyond = (rate > most).fillna(value=False).to_numpy(dtype=bool)
-    if not is_beyond.any():
+    beyond = collectives[(rate > most).fillna(value=False)]
+    if beyond.empty:
         return []
-    fastest = collectives[is_beyond].loc[rate[is_beyond].idxmax()]
+    fastest = beyond.loc[rate[beyond.index].idxmax()]
     text = (
         f"Collectives are faster than any link or memory: {fastest['collective']} of rank {fastest['rank']} at "
         f"{fastest['busbw_gbps']:,.0f} GB/s. Their sizes or times are damaged, or clocks differ: believe no bandwidth."
     )
-    return [Defect("impossible_bandwidths", MEDIUM, int(is_beyond.sum()), len(collectives), text, _BANDWIDTHS)]
-
-
-# Times of operations that contradict each other, check by check.
+    affects = ("collectives", "by_collective", "nccl", "comm_phases")
+    return [Defect("impossible_bandwidths", MEDIUM, len(beyond), len(collectives), text, affects)]
 
 
 _NOT_SHORT_NS = 5_000
@@ -417,8 +388,6 @@ _NOT_SHORT_NS = 5_000
 
 _SHORTEST_NS = 100
 """An empty kernel runs for some 700 ns on an H200."""
-
-_HOST_MEMORIES = ("pageable", "pinned")
 
 
 def far_apart(trace: RankTrace) -> list[Defect]:
@@ -449,9 +418,7 @@ def outside(trace: RankTrace) -> list[Defect]:
 
 def too_short(trace: RankTrace) -> list[Defect]:
     """Kernels that usually take less time than a GPU needs for the smallest: the unit of times is mistaken."""
-    lengths = (array_of(trace.gpu_ops, "end_ns") - array_of(trace.gpu_ops, "start_ns"))[
-        is_any(trace.gpu_ops["activity"], "kernel")
-    ]
+    lengths = lengths_of(trace.gpu_ops)[is_any(trace.gpu_ops["activity"], "kernel")]
     lengths = lengths[lengths > 0]
     if len(lengths) < A_SAMPLE or np.median(lengths) >= _SHORTEST_NS:
         return []
@@ -474,7 +441,7 @@ def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
         "dependent launches do; else the times are inexact): sums of durations exceed the time that has passed."
     )
     severity = by_share(count, len(ops))
-    return [Defect("overlaps_on_a_stream", severity, count, len(ops), text, ("kernels", "streams"))] if count else []
+    return [Defect("overlaps_on_a_stream", severity, count, len(ops), text, ("kernels", "streams"))]
 
 
 def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
@@ -496,57 +463,40 @@ def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
         "stream, which runs one after the other: durations are damaged, streams have lost their numbers, or the file "
         "holds the work of several processes."
     )
-    return [Defect(NESTED, HIGH if is_grave else INFO, count, len(ops), text, (EVENTS,))] if count else []
+    return [Defect(NESTED, HIGH if is_grave else INFO, count, len(ops), text, (EVENTS,))]
 
 
 def _one_after_the_other(ops: pd.DataFrame) -> pd.DataFrame:
     """All but copies from one memory of the host to another: the driver makes them with the CPU, beside the stream."""
-    is_of_host = (is_any(ops[name], *_HOST_MEMORIES) for name in ("source_memory", "target_memory"))
+    is_of_host = (is_any(ops[name], "pageable", "pinned") for name in ("source_memory", "target_memory"))
     return rows_where(ops, ~np.logical_and(*is_of_host))
 
 
 def operations_without_duration(trace: RankTrace) -> list[Defect]:
-    """Operations that end where they start, or before (a reader takes negative durations for none)."""
-    is_none = array_of(trace.gpu_ops, "end_ns") <= array_of(trace.gpu_ops, "start_ns")
+    """Operations that end where they start, or before (a reader takes negative durations for none).
+
+    Grave where half have none, or too many whose name's others usually take 5 µs and more.
+    """
+    took, names = lengths_of(trace.gpu_ops), column_of(trace.gpu_ops, "name").codes
+    is_none, total = took <= 0, len(took)
     count = int(is_none.sum())
+    usual = pd.Series(took[~is_none]).groupby(names[~is_none]).median().reindex(names[is_none])
     text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
-    total = len(trace.gpu_ops)
-    is_grave = count > 0 and (2 * count >= total or _lost_time(trace, is_none) >= GRAVE * total)
-    return (
-        [Defect(NO_DURATION, HIGH if is_grave else by_share(count, total), count, total, text, OPERATIONS)]
-        if count
-        else []
-    )
-
-
-def _lost_time(trace: RankTrace, is_none: np.ndarray) -> int:
-    """How many operations without a duration are no short ones: of their name half of the others take 5 µs and more."""
-    names: Any = column_of(trace.gpu_ops, "name")
-    codes = names.codes
-    took = array_of(trace.gpu_ops, "end_ns") - array_of(trace.gpu_ops, "start_ns")
-    usual = pd.Series(took[~is_none]).groupby(codes[~is_none]).median()
-    return int((usual.reindex(codes[is_none]) >= _NOT_SHORT_NS).sum())
+    is_grave = count > 0 and (2 * count >= total or int((usual >= _NOT_SHORT_NS).sum()) >= GRAVE * total)
+    return [Defect(NO_DURATION, HIGH if is_grave else by_share(count, total), count, total, text, OPERATIONS)]
 
 
 def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
     """Operations that start before the call that launched them: the clocks of host and GPU disagree."""
     launch = array_of(trace.gpu_ops, "launch")
     held = launch != NONE
-    if not held.any():
-        return []
     early = array_of(trace.gpu_ops, "start_ns")[held] < array_of(trace.api_calls, "start_ns")[launch[held]]
-    count = int(early.sum())
+    count, total = int(early.sum()), int(held.sum())
     text = (
         f"{many(count, 'GPU operation')} {start(count)} before the call that launched them: the clocks of host and "
         "GPU disagree, and causes of idle time are inexact."
     )
-    total = int(held.sum())
-    return (
-        [Defect("operations_before_their_launch", by_share(count, total), count, total, text, CAUSES)] if count else []
-    )
-
-
-# Whether ranks give the same step the same number: the calls that they share tell.
+    return [Defect("operations_before_their_launch", by_share(count, total), count, total, text, CAUSES)]
 
 
 SHIFTED = "shifted_steps"
@@ -566,25 +516,24 @@ def shifted(call_waits: pd.DataFrame) -> list[Defect]:
     """
     if call_waits.empty:
         return []
-    known = rows_where(call_waits, call_waits["instance"].notna() & call_waits["step"].notna())
-    instances = Groups.of(known, ["instance"])
-    rank, step = (known[name].to_numpy(dtype=np.int64) for name in ("rank", "step"))
-    base = instances.at_largest(-rank)[instances.of_row]
-    calls = {"rank": rank, "base": rank[base], "by": step - step[base]}
-    others = np.flatnonzero(calls["rank"] != calls["base"])
-    alike = Groups.of({name: numbers[others] for name, numbers in calls.items()}, [*calls])
-    pairs = Groups.of(alike.keys, ["rank", "base"])
-    total = pairs.sums(alike.counts())[pairs.of_row]
-    is_held = (alike.keys["by"] != 0) & (alike.counts() >= np.maximum(_NEARLY_ALL * total, _LEAST_CALLS))
-    held = rows_where(alike.table(), is_held)
+    known = call_waits.loc[call_waits["instance"].notna() & call_waits["step"].notna(), ["instance", "rank", "step"]]
+    first = known.sort_values("rank", kind="stable").drop_duplicates("instance").set_index("instance")
+    of_base = first.reindex(known["instance"])
+    calls = known.assign(base=of_base["rank"].to_numpy(), by=known["step"].array - of_base["step"].array)
+    calls = calls[calls["rank"] != calls["base"]]
+    counts = calls.groupby(["rank", "base", "by"]).size()
+    total = counts.groupby(["rank", "base"]).transform("sum")
+    held = counts[
+        (counts >= (_NEARLY_ALL * total).clip(lower=_LEAST_CALLS)) & (counts.index.get_level_values("by") != 0)
+    ]
     if held.empty:
         return []
-    row = held.iloc[0]
-    count = len(held["rank"].unique())
+    rank, base, by = held.index[0]
+    count = held.index.get_level_values("rank").nunique()
     more = f" So it is with {count - 1} more ranks." if count > 1 else ""
     text = (
-        f"Rank {row['rank']}'s numbers of steps are {abs(row['by'])} {'higher' if row['by'] > 0 else 'lower'} than "
-        f"rank {row['base']}'s for the same steps, as the calls that they share show: steps are compared by number, so "
-        f"that who is late in a single one cannot be told.{more} Start the profiler in the same step on every rank."
+        f"Rank {rank}'s numbers of steps are {abs(by)} {'higher' if by > 0 else 'lower'} than rank {base}'s for the "
+        "same steps, as the calls that they share show: steps are compared by number, so that who is late in a single "
+        f"one cannot be told.{more} Start the profiler in the same step on every rank."
     )
     return [Defect(SHIFTED, MEDIUM, count, None, text, ("steps",))]

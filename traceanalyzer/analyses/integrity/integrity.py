@@ -2,9 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from functools import cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -19,7 +19,6 @@ from traceanalyzer.analyses.communication.matching import NOT_ON_ALL
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.host.host_names import matches
 from traceanalyzer.analyses.integrity import checks
 from traceanalyzer.analyses.integrity.checks import (
     BACKWARDS,
@@ -46,16 +45,11 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.kinds.kernels import function_path
 from traceanalyzer.meaning.columns import Column, Written, time_text
-from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, lacking, numbered
+from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity, lacking, numbered
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, UNNAMED
-from traceanalyzer.model.tables import array_of, column_of, rows_where, under_each_other, without_rows
+from traceanalyzer.model.tables import array_of, column_of, rows_where, under_each_other
 from traceanalyzer.selection import A_SAMPLE, is_lost_launch
-
-# Whether the ranks are of one job at all: they share time, and answer each other's communication.
-
-
-_AFFECTS: tuple[str, ...] = ("balance", "steps", "members")
 
 DIFFERENT_JOBS = "different_jobs"
 """The check that finds that ranks do not belong together."""
@@ -85,21 +79,22 @@ def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
     if len(ranks) < 2:
         return []
     calls, matched = _answerable(call_waits)
-    apart = _share_no_time(ranks)
     unanswered = f"{calls - matched:,} of {calls:,} communication calls are not answered by all ranks of their group"
+    affects = ("balance", "steps", "members")
     if are_of_different_jobs(ranks, call_waits):
         text = f"The ranks' captures share no time, and {unanswered}: these are ranks of different jobs or captures."
-        return [Defect(DIFFERENT_JOBS, HIGH, calls, calls, text, _AFFECTS)]
+        return [Defect(DIFFERENT_JOBS, HIGH, calls, calls, text, affects)]
     found = []
-    if apart:
+    if _share_no_time(ranks):
+        # Matched calls may as well be others: alike at like distances, as in decoding.
+        ambiguous = is_true(call_waits["is_matched"]) & is_true(call_waits["is_ambiguous"]) if calls else []
         why = (
             "their calls do match, so that the clocks of the hosts are wrong by more than the captures are long."
-            if calls and matched - _ambiguous(call_waits) > _FEW * calls
+            if calls and matched - sum(ambiguous) > _FEW * calls
             else "unless the hosts' clocks are wrong, these are not ranks of one capture."
         )
-        found.append(
-            Defect("no_shared_time", MEDIUM, len(ranks), None, f"The ranks' captures share no time: {why}", _AFFECTS)
-        )
+        text = f"The ranks' captures share no time: {why}"
+        found.append(Defect("no_shared_time", MEDIUM, len(ranks), None, text, affects))
     if calls and matched <= _FEW * calls:
         formats = " and ".join(sorted(ranks["format"].dropna().unique()))
         so = (
@@ -111,7 +106,7 @@ def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
             else "who waited in them, and how long, is not known"
         )
         text = f"{unanswered}, although these are here: {so}."
-        found.append(Defect("unanswered_calls", MEDIUM, calls - matched, calls, text, _AFFECTS))
+        found.append(Defect("unanswered_calls", MEDIUM, calls - matched, calls, text, affects))
     return found
 
 
@@ -123,11 +118,6 @@ def _answerable(calls: pd.DataFrame) -> tuple[int, int]:
     return matched + int((calls["why_not_split"] == NOT_ON_ALL).sum()), matched
 
 
-def _ambiguous(calls: pd.DataFrame) -> int:
-    """Those of the matched calls that may as well be others: alike at like distances, as in decoding."""
-    return int((is_true(calls["is_matched"]) & is_true(calls["is_ambiguous"])).sum())
-
-
 def _share_no_time(ranks: pd.DataFrame) -> bool:
     """Of captures: GPUs of one file may well run one after the other."""
     known = rows_where(ranks, ranks["window_start_ns"].notna())
@@ -135,9 +125,6 @@ def _share_no_time(ranks: pd.DataFrame) -> bool:
     starts = by_file["window_start_ns"].min().astype("int64")
     ends = by_file["window_end_ns"].max().astype("int64")
     return len(starts) > 1 and bool(starts.max() >= ends.min()) and bool((ends > starts).all())
-
-
-# Communication that no rule knows: kernels and operators whose names speak of it, and jobs that seem to have none.
 
 
 UNKNOWN = "unknown_communication"
@@ -163,8 +150,6 @@ _OF_OPERATORS = re.compile(
 )
 """Kernels of libraries that only compute, whoever launches them."""
 
-_OF_ANY_BACKEND = "record_param_comms"
-
 
 def unknown_communication(trace: RankTrace) -> list[Defect]:
     """Compute kernels whose own name, or whose operator's, speaks of communication; the user's rules come first."""
@@ -172,98 +157,94 @@ def unknown_communication(trace: RankTrace) -> list[Defect]:
     is_kernel = is_any(ops["kind"], "compute") & is_any(ops["activity"], "kernel")
     by_name = _by_name(ops, is_kernel)
     speaking = np.array([_speaks(trace, name) for name in by_name.index.tolist()], dtype=bool)
-    by_operator = _of_operators(trace, is_kernel)
-    found = _with_time(by_name[speaking | by_name.index.isin(by_operator)])
+    found = by_name[(speaking | by_name.index.isin(_of_operators(trace, is_kernel))) & (by_name > 0)]
     if found.empty:
         return []
     share = 100.0 * float(found.sum()) / float(by_name.sum())
-    said = _one_said if len(found) == 1 else _many_said
-    who, whose, they = said(len(found), by_name=bool(speaking.any()))
+    is_one, is_own = len(found) == 1, bool(speaking.any())
+    who = (
+        "1 kernel is known by no rule and counts" if is_one else f"{len(found)} kernels are known by no rule and count"
+    )
+    if is_one:
+        whose = "its name speaks" if is_own else "the name of its operator speaks"
+    else:
+        whose = "their names speak" if is_own else "the names of their operators speak"
     text = (
         f"{who} as compute ({share:.1f} % of its kernel time), though {whose} of communication: {_largest(found)}."
-        f"{_streams(ops[is_kernel], found)} If {they}, say {_option(found)}."
+        f"{_streams(ops[is_kernel], found)} If {'it communicates' if is_one else 'they communicate'}, say "
+        f"{_option(found)}."
     )
-    severity = HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
-    return [Defect(UNKNOWN, severity, len(found), len(by_name), text, BY_KIND)]
+    return [Defect(UNKNOWN, _severity(share), len(found), len(by_name), text, BY_KIND)]
+
+
+def _severity(share: float) -> Severity:
+    """How grave it is that so many per cent of kernel time are of unknown kernels."""
+    return HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
 
 
 def kernels_without_name(trace: RankTrace) -> list[Defect]:
     """Kernels whose names the file lacks: they count as compute, and may be anything."""
-    by_name = _by_name(trace.gpu_ops, is_any(trace.gpu_ops["activity"], "kernel"))
+    is_kernel = is_any(trace.gpu_ops["activity"], "kernel")
+    by_name = _by_name(trace.gpu_ops, is_kernel)
     if not by_name.get(UNNAMED, 0):
         return []
-    count = int((is_any(trace.gpu_ops["activity"], "kernel") & is_any(trace.gpu_ops["name"], UNNAMED)).sum())
+    count = int((is_kernel & is_any(trace.gpu_ops["name"], UNNAMED)).sum())
     share = 100.0 * float(by_name[UNNAMED]) / float(by_name.sum())
     text = (
         f"{many(count, 'kernel')} ({share:.1f} % of kernel time) {have(count)} no name in the file: counted as "
         "compute, though any may be communication. Record or export again."
     )
-    severity = HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
-    return [Defect(_NAMELESS, severity, count, None, text, BY_KIND)]
-
-
-def _one_said(_count: int, *, by_name: bool) -> tuple[str, str, str]:
-    whose = "its name speaks" if by_name else "the name of its operator speaks"
-    return "1 kernel is known by no rule and counts", whose, "it communicates"
-
-
-def _many_said(count: int, *, by_name: bool) -> tuple[str, str, str]:
-    whose = "their names speak" if by_name else "the names of their operators speak"
-    return f"{count} kernels are known by no rule and count", whose, "they communicate"
+    return [Defect(_NAMELESS, _severity(share), count, None, text, BY_KIND)]
 
 
 def no_communication(trace: RankTrace) -> list[Defect]:
     """A rank that runs nothing which is known as communication, on its GPU or its CPU; of a job of one that is well."""
     ops = trace.gpu_ops
-    if is_any(ops["kind"], "comm").any() or not is_any(ops["kind"], "compute").any():
-        return []
-    if host_names.matches(trace.ranges["name"], host_names.is_cpu_collective).any():
-        return []
-    by_name = _by_name(ops, is_any(ops["kind"], "compute"))
-    fused = [name for name in by_name.index if kinds.is_fused(name)]
-    if fused:
+    is_compute = is_any(ops["kind"], "compute")
+    communicates = is_any(ops["kind"], "comm").any()
+    communicates |= host_names.matches(trace.ranges["name"], host_names.is_cpu_collective).any()
+    by_name = _by_name(ops, is_compute)
+    if communicates or not is_compute.any() or any(kinds.is_fused(name) for name in by_name.index):
         return []
     others = by_name[[not _OF_OPERATORS.search(function_path(name)) for name in by_name.index]]
-    if others.empty and trace.meta.world_size is None:
-        return []
-    if others.empty:
+    if len(others):
+        others = _likeliest_first(trace, others)
         text = (
-            "A job of several ranks, and no communication in the capture: all of its kernels are of libraries that "
-            "only compute. Its steps exchange nothing (gradients accumulated without synchronising, its own part of "
-            "the work), or that was not recorded."
+            f"A job of several ranks, but nothing in the capture is known as communication: it has none here, or its "
+            f"kernels have names that no rule knows and count as compute. Of those that no library of computing "
+            f"kernels has, the likeliest first: {_largest(others)}. Name those that communicate, such as "
+            f"{_option(others[:1])}."
         )
-        return [Defect(_NONE_AT_ALL, LOW, 1, None, text, ())]
-    others = _likeliest_first(trace, others)
+        return [Defect(NOWHERE, MEDIUM, 1, None, text, BY_KIND)]
     text = (
-        f"A job of several ranks, but nothing in the capture is known as communication: it has none here, or its "
-        f"kernels have names that no rule knows and count as compute. Of those that no library of computing kernels "
-        f"has, the likeliest first: {_largest(others)}. Name those that communicate, such as {_option(others[:1])}."
+        "A job of several ranks, and no communication in the capture: all of its kernels are of libraries that only "
+        "compute. Its steps exchange nothing (gradients accumulated without synchronising, its own part of the work), "
+        "or that was not recorded."
     )
-    return [Defect(NOWHERE, MEDIUM, 1, None, text, BY_KIND)]
+    return [Defect(_NONE_AT_ALL, LOW, 1, None, text, ())] if trace.meta.world_size is not None else []
 
 
 def _likeliest_first(trace: RankTrace, by_name: pd.Series) -> pd.Series:
     """Kernels that speak of communication, that share no stream with matrix products, whose names tell no computing."""
-    ops = trace.gpu_ops
-    by_operator = _of_operators(trace, is_any(ops["kind"], "compute"))
-    is_silent = np.array([not _speaks(trace, name) and name not in by_operator for name in by_name.index], dtype=bool)
-    kernels = ops[(ops["kind"] == "compute").to_numpy()]
+    is_compute = is_any(trace.gpu_ops["kind"], "compute")
+    by_operator, kernels = _of_operators(trace, is_compute), trace.gpu_ops[is_compute]
     names = kernels["name"].astype("str")
-    computes = names.map({name: category(name, "compute", None) != "other" for name in names.unique()})
-    beside = kernels["stream"].isin(kernels.loc[computes.to_numpy(dtype=bool), "stream"].unique())
-    is_beside = beside.groupby(names).any().reindex(by_name.index)
-    told = np.array([category(str(name), "compute", None) != "other" for name in by_name.index.tolist()], dtype=bool)
-    order = np.lexsort((-by_name.to_numpy(), told, is_beside.to_numpy(dtype=bool), is_silent))
-    return by_name.iloc[order]
+    computes = {name: category(name, "compute", None) != "other" for name in names.unique()}
+    beside = kernels["stream"].isin(kernels.loc[names.map(computes).to_numpy(dtype=bool), "stream"].unique())
+    is_beside = beside.groupby(names).any()
+    order = sorted(
+        by_name.index,
+        key=lambda name: (
+            not _speaks(trace, name) and name not in by_operator, is_beside[name], computes[name], -by_name[name]
+        ),
+    )  # fmt: skip
+    return by_name[order]
 
 
 def fused_kernels(trace: RankTrace) -> list[Defect]:
     """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
-    ops = trace.gpu_ops
-    by_name = _by_name(ops, is_any(ops["kind"], "compute"))
-    found = _with_time(
-        by_name[[kinds.is_fused(str(name)) for name in by_name.index.tolist()]] if len(by_name) else by_name
-    )
+    by_name = _by_name(trace.gpu_ops, is_any(trace.gpu_ops["kind"], "compute"))
+    found = by_name[np.array([kinds.is_fused(name) for name in by_name.index], dtype=bool) & (by_name > 0)]
     if found.empty:
         return []
     share = 100.0 * float(found.sum()) / float(by_name.sum())
@@ -300,37 +281,31 @@ def _by_name(ops: pd.DataFrame, held: np.ndarray) -> pd.Series:
     return pd.Series(total[order], index=names.categories[order].astype("str"))
 
 
-def _with_time(by_name: pd.Series) -> pd.Series:
-    """Those that take any: the others hide nothing, and have no share where none takes any."""
-    return by_name[by_name.to_numpy() > 0]
-
-
 def _speaks(trace: RankTrace, name: str) -> bool:
     is_ruled = any(pattern.search(name) for _, pattern in trace.meta.kind_rules.extra)
     return not is_ruled and kinds.speaks_of_communication(name)
 
 
 def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
-    """Names of compute kernels that communicating operators launch, of which none launches anything that is known."""
+    """Names of compute kernels that communicating operators launch, of which none launches anything that is known.
+
+    Those operators are of libraries, and what PyTorch puts around every collective, of whatever backend.
+    """
     ops = trace.gpu_ops
-    operator = comm_operators(trace, np.arange(len(ops)), _communicates)
+    operator = comm_operators(
+        trace, np.arange(len(ops)), lambda name: name == "record_param_comms" or kinds.is_comm_operator(name)
+    )
     inside = np.flatnonzero(operator != NONE)
-    if not len(inside):
-        return set()
-    operators, kernels = (column_of(frame, "name").codes for frame in (trace.host_ops, ops))
-    of_op = operators[operator[inside]]
+    of_op = column_of(trace.host_ops, "name").codes[operator[inside]]
     is_known = is_any(ops["kind"], "comm") | host_names.matches(ops["name"], kinds.is_fused)
-    launches_known = np.bincount(of_op[is_known[inside]], minlength=int(of_op.max()) + 1) > 0
-    without = inside[~launches_known[of_op] & is_kernel[inside]]
+    without = inside[is_kernel[inside] & ~np.isin(of_op, of_op[is_known[inside]])]
+    names = ops["name"].cat.categories[np.unique(column_of(ops, "name").codes[without])]
     ruled = [pattern for _, pattern in trace.meta.kind_rules.extra]
-    found = ops["name"].cat.categories[np.unique(kernels[without])].tolist()
-    names = [name for name in found if not _OF_OPERATORS.search(function_path(name))]
-    return {name for name in names if not any(rule.search(name) for rule in ruled)}
-
-
-def _communicates(operator: str) -> bool:
-    """Operators of libraries, and what PyTorch puts around every collective, of whatever backend."""
-    return operator == _OF_ANY_BACKEND or kinds.is_comm_operator(operator)
+    return {
+        name
+        for name in names
+        if not _OF_OPERATORS.search(function_path(name)) and not any(rule.search(name) for rule in ruled)
+    }
 
 
 def _largest(by_name: pd.Series) -> str:
@@ -362,13 +337,6 @@ def _streams(kernels: pd.DataFrame, found: pd.Series) -> str:
     return f" {who} on stream{'' if len(streams) == 1 else 's'} {', '.join(streams[:_MOST_NAMED])}."
 
 
-# What a rank's own file does not show, and the other ranks' do: times in another unit, and a file that is a copy.
-
-
-_UNITS = 1_000
-"""Between ms, µs and ns."""
-
-
 def other_units(kernels: pd.DataFrame) -> dict[int, list[Defect]]:
     """Of ranks whose kernels take nearer to 1,000 times as long (or short) as the same ones of most than equally long.
 
@@ -380,21 +348,18 @@ def other_units(kernels: pd.DataFrame) -> dict[int, list[Defect]]:
     if lengths.empty:
         return {}
     usual = lengths.quantile(axis="columns", interpolation="lower")
-    times = lengths.div(usual, axis="index").median().dropna()
-    return {int(rank): [_other_unit(ratio)] for rank, ratio in times.items() if _powers(ratio)}
-
-
-def _powers(ratio: float) -> int:
-    return round(np.log(ratio) / np.log(_UNITS))
-
-
-def _other_unit(ratio: float) -> Defect:
-    how = f"{ratio:,.0f} times as long as" if ratio > 1 else f"1/{1 / ratio:,.0f} of the time of the same kernels"
-    text = (
-        f"Its kernels take {how} on other ranks: the times are in another unit than the file says (µs taken for ns, or "
-        "ns for µs), and so are all that are shown."
-    )
-    return Defect(OTHER_UNIT, HIGH, 1, None, text, (EVENTS,))
+    found = {}
+    for rank, ratio in lengths.div(usual, axis="index").median().dropna().items():
+        if round(np.log(ratio) / np.log(1_000)):
+            how = (
+                f"{ratio:,.0f} times as long as" if ratio > 1 else f"1/{1 / ratio:,.0f} of the time of the same kernels"
+            )
+            text = (
+                f"Its kernels take {how} on other ranks: the times are in another unit than the file says (µs taken "
+                "for ns, or ns for µs), and so are all that are shown."
+            )
+            found[int(rank)] = [Defect(OTHER_UNIT, HIGH, 1, None, text, (EVENTS,))]
+    return found
 
 
 def copies(ranks: pd.DataFrame, kernels: pd.DataFrame) -> list[Defect]:
@@ -414,9 +379,6 @@ def copies(ranks: pd.DataFrame, kernels: pd.DataFrame) -> list[Defect]:
             )
             found.append(Defect("copies_of_a_rank", HIGH, len(those), len(ranks), text, (EVENTS,)))
     return found
-
-
-# What is wrong with the traces, and which figures it makes unreliable.
 
 
 _RECORDS_GPUS = {"kineto": "ProfilerActivity.CUDA, on the rank's own GPU,", "nsys": "--trace=cuda,nvtx"}
@@ -458,10 +420,6 @@ class Integrity(Result):
     }
 
 
-def _is_of_apple(name: str) -> bool:
-    return "::mps_" in name or "::_mps_" in name
-
-
 def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """All checks of one rank."""
     if trace.gpu_ops.empty:
@@ -472,39 +430,20 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
                 f"The host launched {many(lost, 'kernel')}, and none was recorded: the profiler lost the GPU's "
                 "records, or they lay outside the time that it recorded. Record again."
             )
-        if matches(trace.host_ops["name"], _is_of_apple).any():
+        if host_names.matches(trace.host_ops["name"], lambda name: "::mps_" in name or "::_mps_" in name).any():
             text = "No GPU work was recorded: operators ran on Apple's GPU (MPS), which PyTorch's profiler leaves out."
         return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("gpu_ops",))])
-    return _table(
-        [
-            *checks.file_damage(trace),
-            *checks.far_apart(trace),
-            *checks.outside(trace),
-            *checks.dropped_events(trace),
-            *checks.launches_without_operation(trace),
-            *checks.lost_amid_others(trace),
-            *checks.lost_graphs(trace),
-            *checks.operations_without_launch(trace),
-            *checks.shared_launches(trace),
-            *checks.launches_out_of_order(trace),
-            *checks.communication_without_arguments(calls),
-            *checks.arguments_of_operators(calls),
-            *checks.inferred_arguments(calls),
-            *checks.overlaps_on_a_stream(trace),
-            *checks.nested_on_a_stream(trace),
-            *checks.operations_without_duration(trace),
-            *checks.too_short(trace),
-            *checks.operations_before_their_launch(trace),
-            *checks.partial_steps(trace),
-            *checks.cuda_graphs(trace),
-            *unknown_communication(trace),
-            *no_communication(trace),
-            *kernels_without_name(trace),
-            *fused_kernels(trace),
-            *kinds_without_match(trace),
-            *checks.impossible_memory_levels(trace),
-        ]
-    )
+    return _table([*checks.arguments_of_calls(calls), *chain.from_iterable(check(trace) for check in _OF_A_RANK)])
+
+
+_OF_A_RANK: tuple[Callable[[RankTrace], list[Defect]], ...] = (
+    checks.file_damage, checks.far_apart, checks.outside, checks.dropped_events, checks.launches_without_operation,
+    checks.lost_amid_others, checks.lost_graphs, checks.operations_without_launch, checks.shared_launches,
+    checks.launches_out_of_order, checks.overlaps_on_a_stream, checks.nested_on_a_stream,
+    checks.operations_without_duration, checks.too_short, checks.operations_before_their_launch, checks.partial_steps,
+    checks.cuda_graphs, unknown_communication, no_communication, kernels_without_name, fused_kernels,
+    kinds_without_match, checks.impossible_memory_levels,
+)  # fmt: skip
 
 
 def across(
@@ -574,15 +513,9 @@ def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> list[Defe
 _DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}
 
 
-@cache
-def _none() -> pd.DataFrame:
-    return typed(without_rows(_COLUMNS), {"total": "Int64"})
-
-
-def _table(defects: list[Defect]) -> pd.DataFrame:
-    if not defects:
-        return _none()
-    rows = [{**asdict(defect), "affects": ", ".join(defect.affects)} for defect in defects]
+def _table(defects: Iterable[Defect]) -> pd.DataFrame:
+    """Those that something has, a row each."""
+    rows = [{**asdict(defect), "affects": ", ".join(defect.affects)} for defect in defects if defect.count]
     return typed(pd.DataFrame(rows, columns=list(_COLUMNS)), {"total": "Int64"})
 
 
@@ -680,9 +613,6 @@ def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bo
     return [Defect("different_steps", MEDIUM, len(uncommon), len(holders), text, ("steps",))]
 
 
-# Ranks of which so much is damaged that no figure of them is true, and what it is.
-
-
 IMPOSSIBLE: Mapping[str, str] = MappingProxyType(
     {
         NESTED: "operations run inside others of their stream, which runs one after the other",
@@ -713,9 +643,7 @@ def gravely(integrity: pd.DataFrame, check: str) -> list[int]:
 
 def _grave(integrity: pd.DataFrame) -> list[tuple[str, int]]:
     """Check and rank of all that is so much."""
-    # Lists: rules and sentences ask again and again, and pandas' own way takes a millisecond for each check.
-    columns = [integrity[name].tolist() for name in ("check", "severity", "rank")]
-    rows = zip(*columns, strict=True)
+    rows = zip(*(integrity[name].tolist() for name in ("check", "severity", "rank")), strict=True)
     return [(check, int(rank)) for check, severity, rank in rows if severity == HIGH and not pd.isna(rank)]
 
 
