@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import itemgetter, mul
 from typing import Any, ClassVar
@@ -31,14 +31,10 @@ from traceanalyzer.model.tables import (
     is_name,
     only,
     rows_where,
-    single_integer,
     table_of,
     whole_of,
     without_rows,
 )
-
-LISTED = 8
-"""Ranks that are written one by one."""
 
 
 def stride(ranks: Sequence[int]) -> int | None:
@@ -56,7 +52,7 @@ def ranks_text(ranks: Sequence[int], world_size: int | None) -> str:
     step = stride(ranks)
     if step == 1 and len(ranks) > 2:
         return f"ranks {ranks[0]}–{ranks[-1]}"
-    if len(ranks) <= LISTED:
+    if len(ranks) <= 8:
         return f"ranks {', '.join(map(str, ranks))}"
     if step is not None:
         return f"ranks {ranks[0]}, {ranks[1]}, … {ranks[-1]}"
@@ -67,9 +63,6 @@ def is_whole_job(ranks: Sequence[int], world_size: int | None) -> bool:
     """Whether they are all ranks of a job of more than two: these are not listed."""
     return world_size is not None and len(ranks) == world_size > 2
 
-
-WORLD = "default_pg"
-"""PyTorch's description of the group of all ranks: it says nothing of what the group is for."""
 
 DATA, SHARD, REPLICATE = "data parallel", "HSDP shard", "HSDP replicate"
 SHARDED = "sharded data parallel"
@@ -84,7 +77,8 @@ TABLES = "embedding tables"
 """Of a recommender: each rank holds some, and the ranks exchange what was looked up."""
 MODEL = "tensor and pipeline parallel"
 
-_NOTHING_SAID = frozenset({"", WORLD, "undefined", "default", "none", "pg", "world"})
+_NOTHING_SAID = frozenset({"", "default_pg", "undefined", "default", "none", "pg", "world"})
+"""Descriptions that say nothing of what a group is for, as PyTorch's of the group of all ranks."""
 
 # Device meshes call a group "mesh_<axis>" (PyTorch), Megatron "<WHAT>_GROUP[_WITH_CP]"; the first rule that fits.
 _GROUP_NAMES_RULES = (
@@ -140,8 +134,6 @@ MOSTLY = 0.6
 """Share of calls from which on something holds of a group's calls. In a ring of n ranks n − 1 of n exchanges are
 between attention kernels; of two at least half."""
 
-NEIGHBOURS_OF_STAGE = 2
-"""The stage before and the one after."""
 
 _EXCHANGES = ("all_to_all", "ep_dispatch", "ep_combine")
 
@@ -158,7 +150,9 @@ def roles_of_uses(uses: pd.DataFrame) -> tuple[Role, ...]:
 
     A group that carries several things (all ranks are often one group for everything) has several roles.
     """
-    found = [rule(uses) for rule in _GROUP_ROLES_RULES]
+    is_after = uses["phase"].isin(["backward", "communication", "optimizer"])
+    uses = uses.assign(is_after_forward=is_after)
+    found = [rule(uses) for rule in (_exchanges, _shards, _messages, _reductions)]
     return tuple(role for role in found if role is not None)
 
 
@@ -177,9 +171,8 @@ def _messages(uses: pd.DataFrame) -> Role | None:
         return Role(CONTEXT, "sends and receives between attention kernels")
     if int(own["both_ways"].sum()) == int(own["calls"].sum()):  # a pipeline begins with an activation one way
         return Role(NEIGHBOURS, "every call sends as much as it receives")
-    if int(own["peers"].max()) > NEIGHBOURS_OF_STAGE:  # of one rank: a server, a coordinator
-        return None
-    return Role(PIPELINE, "sends and receives between ranks")
+    # A stage has two neighbours; more are those of one rank: a server, a coordinator.
+    return Role(PIPELINE, "sends and receives between ranks") if int(own["peers"].max()) <= 2 else None
 
 
 def _exchanges(uses: pd.DataFrame) -> Role | None:
@@ -201,46 +194,33 @@ def _exchanges(uses: pd.DataFrame) -> Role | None:
 
 
 def _shards(uses: pd.DataFrame) -> Role | None:
-    gathers, scatters = (rows_where(uses, uses["collective"] == name) for name in ("all_gather", "reduce_scatter"))
-    own = pd.concat([gathers, scatters])
-    if gathers.empty:
+    own = rows_where(uses, uses["collective"].isin(("all_gather", "reduce_scatter")))
+    scatters = own[own["collective"] == "reduce_scatter"]
+    if len(scatters) == len(own):
         return None
     if _share(own, "in_fsdp") >= MOSTLY:
         return Role(SHARDED, "all-gathers and reduce-scatters inside FSDP ranges")
-    return _gathered(gathers, scatters) if _is_large(own) else None
-
-
-def _gathered(gathers: pd.DataFrame, scatters: pd.DataFrame) -> Role | None:
-    forward = _in(scatters, "forward")
+    forward, role = scatters[scatters["phase"] == "forward"], None
+    if not _is_large(own):
+        return None
     if _per_step(forward) >= REPEATED and _is_large(forward):
-        return Role(TENSOR, "reduce-scatters in the forward pass: activations, not gradients")
-    if _share(pd.concat([gathers, scatters]), "by_attention") >= MOSTLY:
-        return Role(CONTEXT, "all-gathers next to attention kernels")
-    if len(scatters) and scatters["is_after_forward"].all():
-        return Role(SHARDED, "all-gathers, and reduce-scatters only after the forward pass: parameters and gradients")
-    return None
+        role = Role(TENSOR, "reduce-scatters in the forward pass: activations, not gradients")
+    elif _share(own, "by_attention") >= MOSTLY:
+        role = Role(CONTEXT, "all-gathers next to attention kernels")
+    elif len(scatters) and scatters["is_after_forward"].all():
+        how = "all-gathers, and reduce-scatters only after the forward pass: parameters and gradients"
+        role = Role(SHARDED, how)
+    return role
 
 
 def _reductions(uses: pd.DataFrame) -> Role | None:
     own = rows_where(uses, uses["collective"] == "all_reduce")
-    forward, later = _in(own, "forward"), own[own["is_after_forward"]]
+    forward, later = own[own["phase"] == "forward"], own[own["is_after_forward"]]
     if _per_step(forward) >= REPEATED and _is_large(forward):
         return Role(TENSOR, "all-reduces of every forward pass: activations, not gradients")
     if len(later) and _is_large(later):
         return Role(DATA, "all-reduces only after the forward pass: gradients")
     return None
-
-
-_GROUP_ROLES_RULES: tuple[Callable[[pd.DataFrame], Role | None], ...] = (_exchanges, _shards, _messages, _reductions)
-
-
-def with_marks(uses: pd.DataFrame) -> pd.DataFrame:
-    """The table with `is_after_forward`: calls of the backward pass, of gradient synchronisation, of the optimizer."""
-    return uses.assign(is_after_forward=uses["phase"].isin(["backward", "communication", "optimizer"]))
-
-
-def _in(uses: pd.DataFrame, phase: str) -> pd.DataFrame:
-    return rows_where(uses, uses["phase"] == phase)
 
 
 def _share(uses: pd.DataFrame, column: str) -> float:
@@ -283,10 +263,7 @@ _LOOKUPS = re.compile(r"split_embedding\w*_codegen|EmbeddingBag_updateOutput|bou
 """Kernels that look up several rows of a table and add them up, as recommenders do; language models look up one."""
 
 
-_PEER = re.compile(r"(?:send|recv) (\d+)")
-
-
-def uses(
+def per_rank(
     trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, category_of_op: pd.Categorical
 ) -> pd.DataFrame:
     """One row for each group, collective and phase of the rank's calls whose group is known.
@@ -301,8 +278,10 @@ def uses(
     if not len(held):
         return pd.DataFrame()
     rows = array_of(held, "gpu_op")
-    whole = _whole_steps(trace)
-    is_of_step = np.isin(whole_of(held, "step"), whole)
+    steps = array_of(trace.steps, "step")[~array_of(trace.steps, "is_partial")]
+    if trace.window.steps is not None:
+        steps = steps[np.isin(steps, trace.window.steps)]
+    is_of_step = np.isin(whole_of(held, "step"), steps)
     keys = {
         "group": column_of(held, "group").astype("str"),
         "group_ranks": column_of(held, "group_ranks"),
@@ -311,44 +290,35 @@ def uses(
     }
     groups = Rows.of(keys, KEYS, with_absent=True)
     sizes: Any = column_of(held, "size_bytes")
-    of_steps = pd.arrays.IntegerArray(
-        np.where(is_of_step, sizes.to_numpy(dtype=np.int64, na_value=0), 0), is_of_step & sizes.isna()
-    )
-    counted = _marks(trace, held, category_of_op)
+    peers = pd.Series(array_of(held, "peers"), dtype="object").fillna("")
+    sends, receives = (peers.str.count(rf"\b{verb} ") for verb in ("send", "recv"))
+    named = peers.str.findall(r"(?:send|recv) (\d+)").explode().dropna()
+    ranges = names_around_launches(user_ranges(trace), trace, array_of(trace.gpu_ops, "launch")[rows])
+    count_of_peers = named.groupby(groups.of_row[named.index]).nunique().reindex(range(len(groups)), fill_value=0)
+    looks_up = any(_LOOKUPS.search(name) for name in column_of(trace.gpu_ops, "name").categories.tolist())
+    counted = {
+        "uneven_calls": column_of(held, "is_uneven").to_numpy(dtype=bool, na_value=False),
+        "by_attention": _by_attention(trace, rows, category_of_op),
+        "both_ways": ((sends > 0) & (sends == receives)).to_numpy(),
+        "in_fsdp": _named(ranges, _FSDP),
+        "in_experts": _named(ranges, _EXPERTS),
+        "of_tables": _named(ranges, _TABLES) | looks_up,
+    }
     columns = {
         **groups.keys,
         "group_description": groups.first_known(column_of(held, "group_description")),
         "group_size": groups.first_known(column_of(held, "group_size")),
-        "world_size": single_integer(trace.meta.world_size).take(np.zeros(len(groups), dtype=np.int64)),
+        "world_size": pd.array([trace.meta.world_size] * len(groups), dtype="Int64"),
         "calls": groups.counts(),
-        **{name: groups.total(values) for name, values in (("size_bytes", sizes), ("step_bytes", of_steps))},
+        "size_bytes": groups.total(sizes),
+        "step_bytes": groups.total(pd.Series(sizes).where(is_of_step, 0).array),
         "unknown_sizes": all_known(groups.sums(sizes.isna().astype(np.int64))),
-        "steps": len(whole),
+        "steps": len(steps),
         "step_calls": groups.sums(is_of_step.astype(np.int64)),
         **{name: groups.sums(mask.astype(np.int64)) for name, mask in counted.items()},
-        "peers": _count_of_peers(groups, array_of(held, "peers")),
+        "peers": count_of_peers.array,
     }
     return table_of({name: columns[name] for name in COLUMNS})
-
-
-def _marks(trace: RankTrace, held: pd.DataFrame, category_of_op: pd.Categorical) -> dict[str, np.ndarray]:
-    """What the calls tell of what their groups are for: by column a mark for each call."""
-    rows = array_of(held, "gpu_op")
-    ranges = names_around_launches(user_ranges(trace), trace, array_of(trace.gpu_ops, "launch")[rows])
-    return {
-        "uneven_calls": column_of(held, "is_uneven").to_numpy(dtype=bool, na_value=False),
-        "by_attention": _by_attention(trace, rows, category_of_op),
-        "both_ways": np.array([_is_both_ways(peers) for peers in column_of(held, "peers").tolist()], dtype=bool),
-        "in_fsdp": _named(ranges, _FSDP),
-        "in_experts": _named(ranges, _EXPERTS),
-        "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
-    }
-
-
-def _whole_steps(trace: RankTrace) -> np.ndarray:
-    """Numbers of the steps that are looked at and not cut by the capture."""
-    numbers: np.ndarray = array_of(trace.steps, "step")[~array_of(trace.steps, "is_partial")]
-    return numbers if trace.window.steps is None else numbers[np.isin(numbers, trace.window.steps)]
 
 
 def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categorical) -> np.ndarray:
@@ -362,25 +332,6 @@ def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categor
     place = np.searchsorted(launch[heavy], launch[rows])
     found: np.ndarray = (is_attention[place] | is_attention[place + 1]) & (launch[rows] != NONE)
     return found
-
-
-def _count_of_peers(groups: Rows, peers: np.ndarray) -> np.ndarray:
-    """How many ranks the messages of each group's rows name: of `send 1, recv 1, recv 2` two."""
-    named: list[set[str]] = [set() for _ in range(len(groups))]
-    for row, text in {*zip(groups.of_row.tolist(), peers.tolist(), strict=True)}:
-        if isinstance(text, str):
-            named[row].update(_PEER.findall(text))
-    return np.array([len(each) for each in named], dtype=np.int64)
-
-
-def _is_both_ways(peers: object) -> bool:
-    """Whether `send 1, recv 3` names as many sends as receives."""
-    verbs = [part.split(" ")[0] for part in peers.split(", ")] if isinstance(peers, str) else []
-    return 0 < verbs.count("send") == verbs.count("recv")
-
-
-def _looks_up(trace: RankTrace) -> bool:
-    return any(_LOOKUPS.search(name) for name in column_of(trace.gpu_ops, "name").categories.tolist())
 
 
 def _named(ranges: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
@@ -431,19 +382,12 @@ class Groups(Result):
     }
 
 
-def per_rank(
-    trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, category_of_op: pd.Categorical
-) -> pd.DataFrame:
-    """What the rank does in each of its groups."""
-    return uses(trace, calls, phase_of_op, category_of_op)
-
-
 def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | None = None) -> Groups:
     """Name the groups: by description, else by what runs in all groups of the same make, else by their ranks.
 
     `wiring` is what the run's topology and NCCL's log tell of its machine.
     """
-    uses = with_marks(stack(parts, COLUMNS))
+    uses = stack(parts, COLUMNS)
     if uses.empty:
         return Groups(without_rows([*Groups.columns, "users"]))
     keyed = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
@@ -451,11 +395,16 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     table = table.assign(family=_families(table))
     keyed = keyed.assign(family=keyed["code"].map(table.set_index("code")["family"]))
     named = _hybrid({int(family): _role(own) for family, own in keyed.groupby("family")}, table)
-    table = table.assign(role=[named[family][0] for family in table["family"]],
-                         how_known=[named[family][1] for family in table["family"]])  # fmt: skip
-    table = table.assign(group_label=_labels(table), **_joined(table["members"], ranks, wiring))
-    order = table.assign(first=[members[0] if members else -1 for members in table["members"]])
-    table = table.loc[order.sort_values(["group_size", "stride", "first", "group"], kind="stable").index]
+    known = wiring.placed(ranks.table) if wiring else None
+    table = table.assign(
+        role=[named[family][0] for family in table["family"]],
+        how_known=[named[family][1] for family in table["family"]],
+        path=[known.path(own) if own and known else None for own in table["members"]],
+        transport=[known.transport(own) if own and known else None for own in table["members"]],
+        first=[own[0] if own else -1 for own in table["members"]],
+    )
+    table = table.assign(group_label=_labels(table))
+    table = table.sort_values(["group_size", "stride", "first", "group"], kind="stable")
     return Groups(typed(only(table, [*Groups.columns, "users"]), {"stride": "Int64"}).reset_index(drop=True))
 
 
@@ -478,23 +427,13 @@ def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
     return pd.Series(found, index=frame.index, dtype="object")
 
 
-def _joined(members: pd.Series, ranks: Ranks, wiring: Wiring | None) -> dict[str, list[str | None]]:
-    """The groups' paths and transports."""
-    known = (wiring or Wiring()).placed(ranks.table)
-    return {
-        "path": [known.path(own) if own and wiring else None for own in members],
-        "transport": [known.transport(own) if own and wiring else None for own in members],
-    }
-
-
 def _facts(keyed: pd.DataFrame) -> pd.DataFrame:
     """What is true of each group, from all ranks' calls in it: a row for each `code`, in order."""
     rows: dict[int, list[dict[str, Any]]] = {}
-    for row in plain_rows(only(keyed, _OF_FACTS)):
+    for row in plain_rows(keyed):
         rows.setdefault(row["code"], []).append(row)
-    facts = [{"code": code} | _facts_of(rows[code]) for code in sorted(rows)]
     return pd.DataFrame(
-        {name: pd.Series([own[name] for own in facts], dtype="object") for name in facts[0]}
+        [{"code": code} | _facts_of(rows[code]) for code in sorted(rows)], dtype="object"
     ).infer_objects()
 
 
@@ -524,17 +463,6 @@ def _facts_of(uses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-_OF_FACTS = (
-    *("code", "rank", "group", "group_ranks", "group_description", "group_size", "world_size"),
-    *("collective", "calls", "unknown_sizes", "steps", "step_bytes"),
-)
-
-
-def _first(values: pd.Series) -> str | None:
-    held = values.dropna()
-    return str(held.iloc[0]) if len(held) else None
-
-
 def _step_bytes(uses: Sequence[Mapping[str, Any]]) -> int | None:
     if any(row["unknown_sizes"] for row in uses) or not min(row["steps"] for row in uses):
         return None
@@ -555,14 +483,14 @@ def _families(table: pd.DataFrame) -> np.ndarray:
 
 
 def _role(uses: pd.DataFrame) -> tuple[str | None, str]:
-    description = _first(uses["group_description"])
+    description = next(iter(uses["group_description"].dropna()), None)
     named = role_of_description(description)
     if named:
         return named, f"its description: {description}"
     if found := roles_of_uses(uses):
         return " and ".join(dict.fromkeys(role.name for role in found)), "; ".join(role.how_known for role in found)
     if is_telling(description):
-        return description, "its description"
+        return str(description), "its description"
     return None, "not known: what runs in it does not tell"
 
 
