@@ -135,14 +135,12 @@ class Finding:
     @property
     def headline(self) -> str:
         """What is slow, in one sentence."""
-        return self.summary or _sentences(self.title)[0]
+        return self.summary or sentences(self.title)[0]
 
     @property
     def why(self) -> str | None:
         """What shows it: the rest of the title, or the title where the headline is another sentence."""
-        if self.reason:
-            return self.reason
-        return self.title if self.summary else " ".join(_sentences(self.title)[1:]) or None
+        return self.reason or (None if self.summary else " ".join(sentences(self.title)[1:]) or None)
 
     @property
     def fix(self) -> str | None:
@@ -193,7 +191,8 @@ _END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 """Between sentences."""
 
 
-def _sentences(title: str) -> list[str]:
+def sentences(title: str) -> list[str]:
+    """The title, a sentence each."""
     return _END.split(title)
 
 

@@ -17,7 +17,7 @@ from traceanalyzer.findings import capture, pipelines, uneven_stages
 from traceanalyzer.findings.basis import as_bound, without_gains
 from traceanalyzer.findings.communication import experts, exposed, links, redundant
 from traceanalyzer.findings.devices import copies, kernels, memory, unfused
-from traceanalyzer.findings.finding import Finding, folded, named_ranks, ordered
+from traceanalyzer.findings.finding import Finding, folded, named_ranks, ordered, sentences
 from traceanalyzer.findings.hosts import cpu_work, idle, launch_bound, slow_hosts
 from traceanalyzer.findings.savings import CUTS, Saves, saves_of
 from traceanalyzer.findings.stragglers import stragglers
@@ -228,7 +228,15 @@ def _parameters(rule: Rule) -> tuple[inspect.Parameter, ...]:
 def within_limits(findings: list[Finding], results: Results) -> list[Finding]:
     """Those that hold of what was recorded, and as far as they do; their titles are said for good."""
     held = _held_to_capture(_of_same_steps(_of_whole_files(_of_one_capture(findings), results), results))
-    return [replace(item, title=str(item.title)) for item in held]
+    return [_said(item) for item in held]
+
+
+def _said(finding: Finding) -> Finding:
+    """With its headline, and why without what is gained, which stands in a field of its own."""
+    said = sentences(without_gains(finding.title))
+    summary = finding.summary or sentences(str(finding.title))[0]
+    rest = " ".join(said if finding.summary else said[1:])
+    return replace(finding, title=str(finding.title), summary=summary, reason=finding.reason or rest)
 
 
 def _of_one_capture(findings: list[Finding]) -> list[Finding]:
@@ -379,7 +387,7 @@ def _weighed(finding: Finding, engine: Engine | None, results: Results) -> Findi
         gain_ns = finding.gain_ns or 0
         low_ns = max(0, gain_ns - (finding.gain_error_ns or 0))
         saves = Saves(engine.before_ns, gain_ns, low_ns, max(gain_ns, finding.gain_most_ns or 0), is_unprofiled=False)
-        return replace(finding, severity=saves.severity, saves=saves)
+        return replace(finding, severity=saves.severity, saves=saves, changes=())
     delayed_ns = (finding.gain_most_ns or 0) - (finding.gain_ns or 0) if finding.gain_most_ns else 0
     is_once = finding.steps is not None and len(finding.steps) == 1 and (engine.windows.steps or 0) > 1
     is_ideal = finding.is_of_ideal or not finding.changes

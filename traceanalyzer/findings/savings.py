@@ -80,7 +80,8 @@ class Saves:
         """`medium: between 24 and 31 ms; profiler overhead is estimated`."""
         of = scale(Unit.NS, [self.high_ns])
         low, high = of.text(self.low_ns), _time(self.high_ns, of)
-        span = f"between {low} and {high}" if self.low_ns else f"up to {high}"
+        between = f"between {low} and {high}" if self.low_ns else f"up to {high}"
+        span = high if low == of.text(self.high_ns) else between
         parts = [f"{self.level} ({span}{f'; {self.limit}' if self.limit else ''})", self.remedy]
         return ". ".join(filter(None, parts))
 

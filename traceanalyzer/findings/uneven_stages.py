@@ -164,6 +164,7 @@ def _uneven(
             "" if hidden else _shorter(gain),
             f" {more}" if more else "",
         ),
+        summary=f"Uneven pipeline stages: {its_stages(row)} computes {row['compute_max_over_mean']:.2g}× the mean.",
         evidence=evidence_of(stages, ["compute_ns", "idle_ns"]),
         recommendation=None if hidden == _NOTHING else _advice(more, move, one_way=one_way),
         caveat="The gain supposes that layers take their hosts' work along. Coefficient of variation of compute "

@@ -520,9 +520,9 @@ def headline_of(report: Report, split: Split | None) -> str:
 
 
 def cards(findings: Sequence[Finding]) -> list[Finding]:
-    """What has a card on the first screen: what saves something; without any the first facts, the capture's first."""
+    """What has a card on the first screen: what saves something; without any what the capture is unfit for."""
     leading = [item for item in findings if item.leads]
-    return leading or [item for item in findings if not item.is_nothing][:MOST_CARDS]
+    return leading or [item for item in findings if item.is_about_capture and item.severity in GRAVE]
 
 
 def fields(finding: Finding) -> dict[str, str]:

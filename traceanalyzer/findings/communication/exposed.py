@@ -272,6 +272,7 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
             Won.of(gain, is_bound=None if told.is_as_usual else True),
             ".",
         ),
+        summary=f"Exposed {several}: up to {time_text(by_rank.max())} of {step.partition(',')[0]}.",
         evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),
         recommendation=advice,
         caveat="Of collectives with one root, and of uneven all-to-alls, a wait may be part of the time.",
@@ -374,6 +375,7 @@ def little_overlap(
         return []
     tools = tools_of(ranks, kernels, iterations, operators=operators)
     advice = tools.hide_own_comm if is_of_own_kernels(kernels) else tools.start_early
+    whole = f"{with_article(time_text(worst['window_ns']))} {'capture' if basis.steps is None else 'step'}"
     return [
         Finding(
             severity=severity(share),
@@ -381,6 +383,7 @@ def little_overlap(
             f"{with_article(time_text(worst['window_ns']))} {'capture' if basis.steps is None else 'step'} "
             f"while no compute runs{_open(worst)}{_mostly(exposed_calls, call_waits, worst, basis)} "
             f"({overlap:.0f} % of communication is hidden).{_hidden(gain, basis)}{behind}",
+            summary=f"Communication hardly overlaps compute: {time_text(worst['ns'])} of {whole} exposed.",
             evidence=tuple(rows),
             recommendation=_once_hosts_launch(advice, behind),
             caveat="Time that ranks spend waiting for each other is not in this figure; overlap does not remove it.",

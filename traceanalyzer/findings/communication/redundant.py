@@ -100,8 +100,9 @@ def _redundant_exchanges_finding(micro: int, calls: float, size: float, gain: Ga
             f"redundant, {each}.",
             gains,
         ),
+        summary=f"Redundant {collectives_words(collective)}: gradients are exchanged in every micro-step.",
         recommendation="Exchange gradients in the last micro-step only: model.no_sync() (DDP), "
-        "set_requires_gradient_sync(False) (FSDP2) around the others.",
+        "set_requires_gradient_sync(False) (FSDP2) around all but the last micro-batch.",
         caveat="With sharded gradients it costs memory: each rank then holds whole gradients between micro-steps. "
         "Where optimizers are not recorded, two models of one shape that are trained in turn look the same.",
         **gained(gain if gain is not None and gain.gain_pct >= LEAST_GAIN_PCT else None),

@@ -203,6 +203,7 @@ def _pageable(held: pd.DataFrame, ways: tuple[str, ...], basis: Basis, ranks: in
         severity=severity(row["share_pct"]),
         title=f"{who}{what}{rate}, {time_text(exposed_ns or 0)} of it beside no other work, "
         f"{row['share_pct']:.1f} % {basis.of_a_step}.{_hidden(gain_ns, gain, basis) if replay else ''}",
+        summary=f"Copies {' and '.join(ways)} pageable memory: {time_text(exposed_ns or 0)}{basis.rate} exposed.",
         evidence=plain(held[["copies", "size_bytes", "total_ns", "exposed_ns"]].reset_index()),
         recommendation=" ".join(_ADVICE[way] for way in ways),
         caveat="The gain supposes that compute hides all copies. Pinning costs time and memory itself: pin once and "

@@ -118,6 +118,7 @@ def tensor_cores_unused(
         Finding(
             severity=_severity(of_step_pct),
             title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.{_saved(kind, gain_ns, rank)}",
+            summary=f"Matrix work without tensor cores: {share[rank]:.0f}% of rank {rank}'s compute.",
             evidence=plain(table.head(_EFFICIENCY_MOST_ROWS).reset_index()),
             recommendation=f"{_advice(types)}.{_rates(gpu)}",
             caveat=f"{_CAVEAT}{_UNSURE if types is None else ''}{_supposed(kind, gain_ns)}",
@@ -618,6 +619,7 @@ def recomputed_activations(
         Finding(
             severity="low",
             title=f"The backward pass computes activations again: {costs}{alone}.",
+            summary=f"Activation recomputation: {time_text(float(gained.loc[rank].max()))}/step on rank {rank}.",
             evidence=plain(rows[["rank", "operator", "autograd", "calls", "gpu_own_ns", "host_self_ns"]]),
             recommendation="Where memory allows, checkpoint fewer blocks, or only what is cheap to compute again "
             "(selective activation checkpointing); compare the step with checkpointing off.",

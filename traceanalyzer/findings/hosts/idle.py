@@ -193,8 +193,9 @@ def data_loader(
             severity=severity(_lost_pct(gain, share)),
             title=Title(f"{who}, {share:.1f} % {whole}.", _with_data_ready(gain, basis)),
             evidence=by_activity(own, basis),
-            recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
-            "with non_blocking copies; move decoding and augmentation off the training process.",
+            summary=f"Input-bound: GPUs wait {few.cost if few else f'{time_text(cost_ns)}/step'} for the DataLoader.",
+            reason=_why_loading(own, rank, share),
+            recommendation=_load_ahead(own),
             caveat="Only ranges that name data loading count; work outside them is counted as the host's.",
             **gained(gain, cost_ns),
             steps=few.steps if few else None,
@@ -205,6 +206,29 @@ def data_loader(
             part_of=late_by(episodes, rank, DATA.key),
         )
     ]
+
+
+_IN_PROCESS = "_SingleProcessDataLoaderIter"
+"""What PyTorch's loader is without workers."""
+
+
+def _is_in_process(own: pd.DataFrame) -> bool:
+    return bool(own["doing"].astype("str").str.contains(_IN_PROCESS, regex=False).any())
+
+
+def _why_loading(own: pd.DataFrame, rank: int, share: float) -> str:
+    """Where batches are made, as far as the loader's own name tells, and how long the GPU idles for them."""
+    where = "Batches are made in the training process (num_workers=0). " if _is_in_process(own) else ""
+    return f"{where}Rank {rank}'s GPU idles for the next batch {share:.0f}% of the time."
+
+
+def _load_ahead(own: pd.DataFrame) -> str:
+    if _is_in_process(own):
+        return "DataLoader(num_workers=4, persistent_workers=True, pin_memory=True), with non_blocking copies."
+    return (
+        "Load ahead: more DataLoader workers (num_workers, prefetch_factor, persistent_workers=True), "
+        "pin_memory=True with non_blocking copies; move decoding and augmentation off the training process."
+    )
 
 
 def _lost_pct(gain: Gain | None, share: float) -> float:
@@ -427,6 +451,7 @@ def _found(
             Won.of(gain),
             ".",
         ),
+        summary=f"Blocking calls stall the GPU: {_where(own)}.",
         evidence=plain(_by_place(own)),
         recommendation=_PIN
         if of_copies

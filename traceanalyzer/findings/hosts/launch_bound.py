@@ -445,9 +445,12 @@ def _found(
     """What is said of the hosts, without what to do."""
     share = replayed.share_pct if are_awaited else hosts.share_pct
     title, named = _title(hosts, replayed, stragglers, launched, are_awaited=are_awaited)
+    summary, reason = ("", "") if hosts.few else _in_short(hosts, launched, are_awaited=are_awaited)
     return Finding(
         severity=severity(share) if replayed.binds_too or replayed.is_drained else "medium",
         title=title,
+        summary=summary,
+        reason=reason,
         caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
         named=named,
         is_about_capture=replayed.is_recorded_so,
@@ -457,6 +460,25 @@ def _found(
         table="gaps",
         about=HOSTS,
     )
+
+
+def _in_short(hosts: IdleForHosts, launched: str, *, are_awaited: bool) -> tuple[str, str]:
+    """Headline, and why: what launching a step takes the CPUs, and what they do."""
+    step = hosts.basis.of_a_step.removeprefix("of ")
+    if are_awaited:
+        summary = f"CPU-bound: launching {step} takes as long as {step} itself."
+    elif hosts.are_late_alike:
+        summary = f"CPU-bound: GPUs wait for kernel launches up to {hosts.share_pct:.0f}% of {step}."
+    else:
+        summary = f"CPU-bound: rank {hosts.rank}'s GPU waits for kernel launches {hosts.share_pct:.0f}% of {step}."
+    needed = hosts.needed_ns.dropna().astype("float64")
+    if hosts.rank not in needed.index:
+        return summary, ""
+    others = needed.drop(index=hosts.rank)
+    beside = f" (other ranks: {time_span(others.min(), others.max())})" if len(others) else ""
+    doing = f" Most of it is {hosts.doing}." if hosts.doing else ""
+    takes = f"Launching {step} takes rank {hosts.rank}'s CPU {time_text(needed[hosts.rank])}{beside}."
+    return summary, f"{takes}{doing}{launched}"
 
 
 def _gaps_of(gaps: GapTable, basis: Basis, rank: int) -> pd.DataFrame:

@@ -39,6 +39,7 @@ from traceanalyzer.findings.stragglers.wording import (
     each_of,
     even_gain,
     heavy_stage,
+    in_short,
     is_of_hosts,
     is_slow_gpu,
     late,
@@ -162,6 +163,7 @@ def _of_all(finding: Finding, rows: Sequence[Row], recorded: Recorded) -> Findin
             joint,
             f", {by_one} by one alone.",
         ),
+        summary=f"Stragglers hide each other: {named([whose(row) for row in rows[:_SHOWN_OF_ALL]])}.",
         recommendation=_advice(alike),
         gain_ns=lead["joint_gain_ns"],
         unprofiled_gain_ns=lead["joint_unprofiled_gain_ns"],
@@ -171,6 +173,10 @@ def _of_all(finding: Finding, rows: Sequence[Row], recorded: Recorded) -> Findin
         changes=tuple(change for row in rows for change in changes_of(row)),
         cause=" and ".join(dict.fromkeys(row["cause"] for row in rows)),
     )
+
+
+_SHOWN_OF_ALL = 3
+"""Stragglers that a headline has room for."""
 
 
 def _alike(rows: Sequence[Row]) -> list[list[Row]]:
@@ -502,6 +508,7 @@ def _lateness_finding(
     return Finding(
         severity=lower(severity(share)) if gain is None and share < _MOST_PCT else severity(share),
         title=title(row, recorded),
+        summary=in_short(row),
         evidence=_evidence(row, needs),
         recommendation=advice(row),
         caveat=caveat(row),

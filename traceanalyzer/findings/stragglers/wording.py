@@ -260,6 +260,37 @@ def title(row: Mapping[str, Any], recorded: Recorded) -> Title:
     return Title(f"{first_upper(late(row, recorded))} {waited(row)}.", *_gains(row, recorded))
 
 
+def in_short(row: Mapping[str, Any]) -> str:
+    """The headline: who is a straggler, and by what."""
+    ranks = numbers(row["ranks"])
+    many = len(ranks) > 1
+    steps = numbers(row["numbers"])
+    once = "" if row["is_in_every_step"] or len(steps) != 1 else f" in step {steps[0]}"
+    whom = f"{'Stragglers' if many else 'Straggler'}: {numbered('rank', ranks)}"
+    more = f"{time_text(row['excess_ns'])}{'' if once else '/step'} longer than {'their' if many else 'its'} peers"
+    if is_slow_gpu(row):
+        return f"{whom} {'run' if many else 'runs'} the same kernels {row['same_work_ratio']:.2g}× slower{once}."
+    verbs = {
+        "compute": ("computes", "compute"),
+        DATA.key: ("waits for data", "wait for data"),
+        "copies": ("copies", "copy"),
+        "transfer": ("moves data", "move data"),
+    }
+    if row["cause"] not in verbs:
+        behind = f"{time_text(row['excess_ns'])}{'' if once else '/step'} behind {'their' if many else 'its'} peers"
+        cpus = f"the CPUs of {numbered('rank', ranks)} are" if many else f"rank {ranks[0]}'s CPU is"
+        return f"{whom.partition(':')[0]}: {cpus} {behind}{once}."
+    verb = verbs[row["cause"]][many]
+    ratio = row["own_ns"] / row["peers_ns"] if row["cause"] == "compute" and row["peers_ns"] else 0
+    if ratio >= _TIMES:
+        return f"{whom} {verb} {ratio:.2g}× as much as {'their' if many else 'its'} peers{once}."
+    return f"{whom} {verb} {more}{once}."
+
+
+_TIMES = 1.1
+"""Ratios that are nearer to 1 are told as a difference."""
+
+
 def beside_late(row: Mapping[str, Any]) -> tuple[int, ...]:
     """The rank that `title` names beside those that are late: the only one that waits."""
     return (row["most_waiting_rank"],) if row["waiting_ranks"] == 1 and not row["is_in_turn"] else ()

@@ -26,7 +26,7 @@ _PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 _RARE = (FUSED, OPAQUE)
 """Only where they are not 0: kernels that communicate too, CUDA graphs that were recorded whole."""
 
-_MOST_SEEN = 2
+_MOST_SEEN = 3
 
 _ON_THE_PAGE = ("Caveat",)
 """Fields of a card for which a terminal has no room."""
@@ -100,7 +100,8 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
         say(f"{rest} more finding{'' if rest == 1 else 's'} in the report.")
     seen = words.also_seen(report.findings)
     for finding in seen[:_MOST_SEEN]:
-        say(f"[bold]Also seen:[/] {escape(finding.headline)}")
+        fix = f" [dim]→[/] {escape(finding.fix)}" if finding.fix and not cards else ""
+        say(f"[bold]Also seen:[/] {escape(finding.headline)}{fix}")
     if len(seen) > _MOST_SEEN:
         say(f"{len(seen) - _MOST_SEEN} more in the report.")
     if nothing := words.nothing_to_gain(report.findings):
