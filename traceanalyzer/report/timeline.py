@@ -1,18 +1,17 @@
 """The data of a page's timeline."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Result, Results
-from traceanalyzer.analyses.base import is_any
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.clocks import Clock, common_clock
 from traceanalyzer.analyses.communication.groups import labels as group_labels
-from traceanalyzer.analyses.grouping import row_blocks, rows_of_each
+from traceanalyzer.analyses.grouping import row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import API_CALL, FRAME, OPERATOR, RANGE
 from traceanalyzer.analyses.host.idle import GapTable
@@ -21,10 +20,9 @@ from traceanalyzer.analyses.timeline import LEVELS, MOST_OPERATIONS, MOST_RANKS,
 from traceanalyzer.files.unnamed import give_back_grown
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.kinds import element_types
+from traceanalyzer.meaning.columns import is_known
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, IDLE, IDLE_CAUSES, KINDS, UNMATCHED, WAIT, numbered
-from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, table_of
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.words import Split, headline_steps, unsplit_calls, unsplit_part
 
@@ -44,35 +42,17 @@ def varints(values: np.ndarray) -> bytes:
 
 def _block(numbers: np.ndarray) -> bytes:
     most = max(1, -(-int(numbers.max(initial=0)).bit_length() // 7))
-    if most == 1:
-        return numbers.astype(np.uint8).tobytes()
-    lengths = np.ones(len(numbers), dtype=np.int64)
-    for place in range(1, most):
-        lengths += (numbers >> (7 * place)) > 0
-    ends = np.cumsum(lengths)
-    out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
-    for place in range(most):
-        held = lengths > place
-        more = np.where(lengths[held] > place + 1, 128, 0)
-        out[ends[held] - lengths[held] + place] = ((numbers[held] >> (7 * place)) & 127) | more
-    return out.tobytes()
-
-
-def narrow(values: np.ndarray) -> np.ndarray:
-    """The same numbers, from 0, in half the memory where they fit."""
-    return values.astype(np.uint32) if values.max(initial=0) < 1 << 32 and values.min(initial=0) >= 0 else values
+    rest = numbers[:, np.newaxis] >> (7 * np.arange(most))
+    digits, is_held = rest & 127, rest > 0
+    is_held[:, 0] = True
+    digits[:, :-1] |= 128 * is_held[:, 1:]
+    return digits[is_held].astype(np.uint8).tobytes()
 
 
 def or_zero(values: pd.Series) -> np.ndarray:
     """One more than each value, 0 where it is absent."""
     numbers: np.ndarray = (values.astype("Int64") + 1).fillna(0).to_numpy(dtype=np.int64)
     return numbers
-
-
-def rows_of_ranks(ranks: pd.Series) -> dict[int, np.ndarray]:
-    """Positions of each rank's rows, as they come."""
-    values = ranks.to_numpy(dtype=np.int64)
-    return {int(values[own[0]]): own for own in rows_of_each(values)}
 
 
 def steps_of(values: np.ndarray) -> np.ndarray:
@@ -85,6 +65,12 @@ def signed(values: np.ndarray) -> np.ndarray:
     """Values of either sign as such from 0: 0, -1, 1, -2, 2, … become 0, 1, 2, 3, 4, …."""
     made: np.ndarray = np.where(values < 0, -2 * values - 1, 2 * values)
     return made
+
+
+def _frame(results: Results, name: str, ranks: Collection[int] | None = None) -> pd.DataFrame:
+    """A Result's table, of these ranks; an empty one where it is not there."""
+    frame: pd.DataFrame = results[name].to_frame() if name in results else pd.DataFrame(columns=["rank"])
+    return frame if ranks is None else frame[frame["rank"].isin(ranks)]
 
 
 # Counters below a rank's lanes: the launch queue, memory, the GPU's own counters.
@@ -124,24 +110,18 @@ def counter_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple
 
 
 def _of_rank(results: Results, rank: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    if "queue_depth" in results and len(results["queue_depth"]):
-        depths = results["queue_depth"].to_frame()
-        depths = depths[depths["rank"] == rank]
-        if len(depths):
-            yield QUEUE, "", depths.assign(value=depths["mean_depth"].astype("Float64").fillna(0))
-    if "counter_series" in results and len(results["counter_series"]):
-        frame = results["counter_series"].to_frame()
-        own = frame[frame["rank"] == rank]
-        for name, rows in own.groupby("counter", sort=False):
+    depths = _frame(results, "queue_depth", [rank])
+    if len(depths):
+        yield QUEUE, "", depths.assign(value=depths["mean_depth"].astype("Float64").fillna(0))
+    counters = _frame(results, "counter_series", [rank])
+    if len(counters):
+        for name, rows in counters.groupby("counter", sort=False):
             yield str(name), _unit(str(name), str(rows["source"].iloc[0])), rows
 
 
 def _by_category(results: Results, rank: int, clock: Clock) -> tuple[list[dict[str, Any]], list[np.ndarray]]:
     """The rank's memory over time, stacked; nothing where the trace does not tell."""
-    if "memory_levels" not in results or not len(results["memory_levels"]):
-        return [], []
-    frame = results["memory_levels"].to_frame()
-    own = frame[frame["rank"] == rank]
+    own = _frame(results, "memory_levels", [rank])
     if own.empty or own["allocated_bytes"].max() <= 0:
         return [], []
     starts = own["time_ns"].to_numpy(dtype=np.int64)
@@ -284,7 +264,7 @@ HOST_LANES_KINDS = {RANGE: "range", OPERATOR: "operator", API_CALL: "call", FRAM
 
 def host_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[dict[str, Any], bytes]:
     """Names and lanes, and their columns, of the first `MOST_RANKS` ranks of `order`."""
-    frame = results["host_events"].to_frame() if "host_events" in results else pd.DataFrame()
+    frame = _frame(results, "host_events")
     if frame.empty:
         return {"names": [], "lanes": [], "unit": UNIT_NS, "note": ""}, b""
     known = set(frame["rank"].unique())
@@ -346,50 +326,34 @@ def note(held: int, recorded: int, least_ns: int, ranks: Sequence[int], of_ranks
 # (0: none, else one more), and the slack in µs (0: not known, else one more).
 
 
-def links(table: pd.DataFrame, kept: list[int], results: Results) -> tuple[dict[str, Any], bytes]:
-    """Of the timeline's rows of the ranks `kept`: what the columns mean, and the columns."""
-    waits = results["call_waits"].table if "call_waits" in results else pd.DataFrame()
-    by_call = waits.set_index(["rank", "call"])[["instance", "waits_for"]] if len(waits) else None
-    is_comm = (table["kind"] == "comm").to_numpy()
-    of_calls = _of_calls(table.loc[is_comm, ["rank", "call"]], by_call)
-    calls, rows = rows_of_ranks(table.loc[is_comm, "rank"]), rows_of_ranks(table["rank"])
-    thread_of_row, operations = table["launch_thread"], table["operation"].to_numpy(dtype=np.int64)
+def links(operations: Mapping[int, pd.DataFrame], kept: list[int], results: Results) -> tuple[dict[str, Any], bytes]:
+    """Of the operations of the ranks `kept`: what the columns mean, and the columns."""
+    waits = _by_call(_frame(results, "call_waits"))
     slacks = results["replay"].slacks(kept) if "replay" in results else {}
-    threads: dict[int, list[int]] = {}
+    threads: list[list[int]] = []
     columns: list[np.ndarray] = []
     for rank in kept:
-        own = rows[rank]
-        columns += [column[calls.get(rank, _NONE)] for column in of_calls]
-        thread, known = pd.factorize(thread_of_row.array[own])
-        threads[rank] = [int(number) for number in known]
-        columns += [thread + 1, _slack_us(slacks[rank], operations[own]) if rank in slacks else _none(len(own))]
-    return {"threads": list(threads.values()), "has_slack": bool(slacks)}, b"".join(map(varints, columns))
+        own = operations[rank]
+        awaited = _of_calls(own, waits.get(rank), ("instance", "waits_for"))
+        thread, known = pd.factorize(own["launch_thread"])
+        threads.append([int(number) for number in known])
+        slack = slacks[rank].reindex(own["operation"]) if rank in slacks else pd.Series(pd.NA, own.index, dtype="Int64")
+        columns += [*awaited, thread + 1, or_zero(_rounded(slack))]
+    return {"threads": threads, "has_slack": bool(slacks)}, b"".join(map(varints, columns))
 
 
-_NONE = np.empty(0, dtype=np.int64)
+def _by_call(calls: pd.DataFrame) -> dict[int, pd.DataFrame]:
+    """The calls of each rank, by number."""
+    return {int(rank): own.set_index("call") for rank, own in calls.groupby("rank")}
 
 
-def _of_calls(calls: pd.DataFrame, waits: pd.DataFrame | None) -> list[np.ndarray]:
-    if waits is None:
-        return [np.zeros(len(calls), dtype=np.int64)] * 2
-    rows = waits.reindex(pd.MultiIndex.from_arrays([calls["rank"], calls["call"].astype("int64")]))
-    return [or_zero(rows["instance"]), or_zero(rows["waits_for"])]
-
-
-def _none(count: int) -> np.ndarray:
-    return np.zeros(count, dtype=np.int64)
-
-
-def _slack_us(slack_ns: pd.Series, operations: np.ndarray) -> np.ndarray:
-    """Of each of these operations, positions in `gpu_ops`; of all at once it takes fifty times what comes of it."""
-    row = slack_ns.index.to_numpy()
-    place = np.full(max(row.max(initial=NONE), operations.max(initial=NONE)) + 1, NONE)
-    place[row] = np.arange(len(row))
-    found = []
-    for rows in row_blocks(len(operations)):
-        known = slack_ns.array.take(place[operations[rows]], allow_fill=True)
-        found.append(or_zero(_rounded(pd.Series(known))))
-    return np.concatenate(found)
+def _of_calls(operations: pd.DataFrame, calls: pd.DataFrame | None, names: Sequence[str]) -> list[np.ndarray]:
+    """Of a rank's communication operations these columns of its calls; 0 where they are not known."""
+    own = operations.loc[operations["kind"] == "comm", "call"].astype("int64")
+    if calls is None:
+        return [np.zeros(len(own), dtype=np.int64)] * len(names)
+    rows = calls.reindex(own)
+    return [or_zero(rows[name]) for name in names]
 
 
 def _rounded(slack_ns: pd.Series) -> pd.Series:
@@ -399,71 +363,25 @@ def _rounded(slack_ns: pd.Series) -> pd.Series:
     return pd.Series(us // size * size).astype("Int64")
 
 
-# The columns of a timeline's operations, of all ranks at once, cut by rank.
+# The columns of a rank's operations.
 
 
-@dataclass(frozen=True, slots=True)
-class Operations:
-    """Columns of all ranks' operations, of the communication among them, and of the copies; ranks in order."""
-
-    ranks: np.ndarray
-    starts_ns: np.ndarray
-    streams: np.ndarray
-    every: list[np.ndarray]
-    comm: list[np.ndarray]
-    copies: list[np.ndarray]
-    before_comm: np.ndarray
-    before_copies: np.ndarray
-
-    @classmethod
-    def of(cls, table: pd.DataFrame, names: np.ndarray, calls: pd.DataFrame | None) -> "Operations":
-        """Of the timeline's rows, ordered by rank."""
-        starts, ends = (array_of(table, name) for name in ("start_ns", "end_ns"))
-        delay = (table["start_ns"] - table["launch_start_ns"]).astype("Int64")
-        is_comm, is_copy = (is_any(table["kind"], kind) for kind in ("comm", "copy"))
-        return cls(
-            ranks=array_of(table, "rank"),
-            starts_ns=starts,
-            streams=array_of(table, "stream"),
-            every=[
-                narrow(ends - starts),
-                narrow(names),
-                narrow(or_zero(table["step"])),
-                narrow(or_zero(delay.where(delay >= 0))),
-                column_of(table, "launch").codes.astype(np.int32) + 1,
-                narrow(array_of(table, "origin")),
-                narrow(array_of(table, "around")),
-            ],
-            comm=_call_columns(table[is_comm], calls),
-            copies=[or_zero(table["size_bytes"][is_copy])],
-            before_comm=np.append(0, np.cumsum(is_comm)),
-            before_copies=np.append(0, np.cumsum(is_copy)),
-        )
-
-    def of_rank(self, rank: int, clock: Clock) -> tuple[dict[str, Any], list[bytes]]:
-        """What the page has to know of a rank's columns, and the columns."""
-        first, end = np.searchsorted(self.ranks, [rank, rank + 1])
-        starts = self.starts_ns[first:end] - clock.shift_ns(rank)
-        streams, stream_ids = np.unique(self.streams[first:end], return_inverse=True)
-        lengths, names, *rest = (column[first:end] for column in self.every)
-        comm = slice(self.before_comm[first], self.before_comm[end])
-        copies = slice(self.before_copies[first], self.before_copies[end])
-        columns = [
-            *(steps_of(starts), lengths, names, stream_ids, *rest),
-            *(column[comm] for column in self.comm),
-            *(column[copies] for column in self.copies),
-        ]
-        entry = {"rank": rank, "count": len(starts), "first": int(starts[0] - clock.zero_ns),
-                 "streams": streams.tolist()}  # fmt: skip
-        return entry, [varints(column) for column in columns]
-
-
-def _call_columns(comm: pd.DataFrame, calls: pd.DataFrame | None) -> list[np.ndarray]:
-    if calls is None:
-        return [np.zeros(len(comm), dtype=np.int64)] * 4
-    rows = calls.reindex(pd.MultiIndex.from_arrays([comm["rank"], comm["call"].astype("int64")]))
-    wait = rows["wait_ns"].clip(upper=pd.Series((comm["end_ns"] - comm["start_ns"]).to_numpy(), rows.index))
-    return [or_zero(rows["label"]), or_zero(rows["size_bytes"]), or_zero(wait), or_zero(rows["why"])]
+def operation_columns(
+    own: pd.DataFrame, calls: pd.DataFrame | None, clock: Clock, rank: int
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """What the page has to know of a rank's columns, and the columns: of operations, of calls, of copies."""
+    starts = own["start_ns"].to_numpy(dtype=np.int64) - clock.shift_ns(rank)
+    streams, stream_ids = np.unique(own["stream"].to_numpy(dtype=np.int64), return_inverse=True)
+    delay = (own["start_ns"] - own["launch_start_ns"]).astype("Int64")
+    columns = [
+        *(steps_of(starts), (own["end_ns"] - own["start_ns"]).to_numpy(), own["name_id"].to_numpy(), stream_ids),
+        *(or_zero(own["step"]), or_zero(delay.where(delay >= 0)), own["launch"].cat.codes.to_numpy() + 1),
+        *(own["origin"].to_numpy(), own["around"].to_numpy()),
+        *_of_calls(own, calls, ("label", "size_bytes", "wait_ns", "why")),
+        or_zero(own.loc[own["kind"] == "copy", "size_bytes"]),
+    ]
+    entry = {"rank": rank, "count": len(own), "first": int(starts[0] - clock.zero_ns), "streams": streams.tolist()}
+    return entry, columns
 
 
 # The critical path as a line through the timeline's lanes.
@@ -481,7 +399,7 @@ LANES = ("host", *(kind.key for kind in KINDS), IDLE.kind)
 
 def path_line(results: Results, kept: list[int], clock: Clock) -> tuple[dict[str, Any], bytes]:
     """What the line says, and its columns; without a path only why there is none."""
-    stretches = results["path_stretches"].to_frame() if "path_stretches" in results else pd.DataFrame()
+    stretches = _frame(results, "path_stretches")
     if stretches.empty:
         return {"count": 0, "why_not": _why_not(results)}, b""
     table = _drawn(_merged(stretches))
@@ -491,7 +409,7 @@ def path_line(results: Results, kept: list[int], clock: Clock) -> tuple[dict[str
         signed(steps_of(starts)),
         (table["end_ns"] - table["start_ns"]).to_numpy(),
         place.to_numpy(dtype=np.int64),
-        array_of(table, "lane").astype(np.int64),
+        table["lane"].to_numpy(dtype=np.int64),
     ]
     meta = {
         "count": len(table),
@@ -526,44 +444,32 @@ def _base(table: pd.DataFrame, results: Results, clock: Clock) -> np.ndarray:
 
 def _merged(stretches: pd.DataFrame) -> pd.DataFrame:
     """One row for each run of stretches in one lane of one rank: its `rank`, `lane` (place in `LANES`), times, `ns`."""
-    category = stretches["category"]
-    lane = category.map({name: place for place, name in enumerate(LANES)}).fillna(LANES.index(IDLE.kind))
-    lanes = np.where(stretches["where"] == "host", LANES.index("host"), lane.to_numpy(dtype=np.int8))
+    idle = LANES.index(IDLE.kind)
+    lane = stretches["category"].astype("str").map({name: place for place, name in enumerate(LANES)}).fillna(idle)
+    lane = lane.mask(stretches["where"] == "host", LANES.index("host"))
     # The GPU's turnaround between two operations of a lane is no stop: it belongs to the lane.
-    lanes = _held_on(lanes, (category == BETWEEN_KERNELS.key).to_numpy(dtype=bool))
-    rank, starts, ends = (array_of(stretches, name) for name in ("rank", "start_ns", "end_ns"))
-    table = table_of({"rank": rank, "lane": lanes, "start_ns": starts, "end_ns": ends, "ns": ends - starts})
-    begins = np.append(True, (rank[1:] != rank[:-1]) | (lanes[1:] != lanes[:-1]))
-    return _joined(table, begins)
-
-
-def _held_on(lanes: np.ndarray, is_between: np.ndarray) -> np.ndarray:
-    """With the lane of the stretch before in those between; of the first ones with that of the one after."""
-    told = np.flatnonzero(~is_between)
-    if not len(told):
-        return np.full(len(lanes), LANES.index(IDLE.kind))
-    made: np.ndarray = lanes[told[np.maximum(np.cumsum(~is_between) - 1, 0)]]
-    return made
+    lane = lane.mask(stretches["category"] == BETWEEN_KERNELS.key).ffill().bfill().fillna(idle)
+    table = stretches[["rank", "start_ns", "end_ns"]].assign(
+        lane=lane.astype("int64"), ns=stretches["end_ns"] - stretches["start_ns"]
+    )
+    places = table[["rank", "lane"]]
+    return _joined(table, places.ne(places.shift()).any(axis=1).to_numpy())
 
 
 def _joined(table: pd.DataFrame, begins: np.ndarray) -> pd.DataFrame:
     """A row for each run of rows, with rank and lane of its longest; `begins` marks their first ones."""
-    first = np.flatnonzero(begins)
-    last = np.append(first[1:], len(table)) - 1
-    ns = array_of(table, "ns")
-    is_longest = np.flatnonzero(ns == np.repeat(np.maximum.reduceat(ns, first), last - first + 1))
-    longest = is_longest[np.searchsorted(is_longest, first)]
-    starts, ends = array_of(table, "start_ns")[first], array_of(table, "end_ns")[last]
-    rank, lane = (array_of(table, name)[longest] for name in ("rank", "lane"))
-    return table_of({"rank": rank, "lane": lane, "start_ns": starts, "end_ns": ends, "ns": ends - starts})
+    table = table.reset_index(drop=True)
+    runs = table.groupby(np.cumsum(begins))
+    longest = table.loc[runs["ns"].idxmax()].reset_index(drop=True)
+    starts, ends = runs["start_ns"].first().to_numpy(), runs["end_ns"].last().to_numpy()
+    return longest.assign(start_ns=starts, end_ns=ends, ns=ends - starts)
 
 
 def _drawn(table: pd.DataFrame) -> pd.DataFrame:
     """As many as fit: shorter ones than the shortest that does are part of the one before."""
     if len(table) <= MOST_STRETCHES:
         return table
-    ns = array_of(table, "ns")
-    begins = ns > np.partition(ns, -MOST_STRETCHES)[-MOST_STRETCHES]
+    begins = (table["ns"] > table["ns"].nlargest(MOST_STRETCHES).iloc[-1]).to_numpy()
     begins[0] = True
     return _joined(table, begins)
 
@@ -627,14 +533,20 @@ def timeline_data(
     counts = table.groupby("rank").size()
     kept = _kept(counts, results, named)
     if len(kept) < len(counts):
-        table = picked(table, np.isin(array_of(table, "rank"), kept))
+        table = table[table["rank"].isin(kept)]
     pinned = pins(findings, split, kept, results)
     names, name_ids = _names(table)
-    table, operators, paths = _with_origins(table)
+    table, operators, paths = _with_origins(table.assign(name_id=name_ids))
     calls, labels, whys = _calls(results)
     gaps, causes, doings = _gaps(results.get("gaps"))
     give_back_grown()
-    entries, columns = _of_ranks(Operations.of(table, name_ids, calls), gaps, clock, kept)
+    operations = {int(rank): own for rank, own in table.groupby("rank")}
+    entries, columns = [], []
+    for rank in kept:
+        entry, made = operation_columns(operations[rank], calls.get(rank), clock, rank)
+        first_gap, idle = _gap_columns(gaps.get(rank), clock, rank)
+        entries.append(entry | first_gap)
+        columns += [*made, *idle]
     meta = {
         "zero": str(clock.zero_ns),
         "names": names,
@@ -648,8 +560,8 @@ def timeline_data(
         "knows_causes": "gaps" in results,
         "doings": doings,
         "ranks": entries,
-        "steps": _bands(results.get("steps"), clock, kept),
-        "bands": _ranges(results.get("gpu_ranges"), clock, kept),
+        "steps": _bands(results, clock, kept),
+        "bands": _ranges(results, clock, kept),
         "pins": pinned,
         "groups": rank_groups(results, kept),
         "few": FEW_RANKS,
@@ -658,36 +570,17 @@ def timeline_data(
     }
     first = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
     give_back_grown()
-    more = _read_later(results, table, kept, first, clock)
-    ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
-    left_out = sorted(set(map(int, ran)) - set(kept))
-    return TimelineData(_packed(meta), packed(columns), more, len(table), kept, left_out, clock)
-
-
-def _read_later(
-    results: Results, table: pd.DataFrame, kept: list[int], first: list[int], clock: Clock
-) -> dict[str, tuple[str, str]]:
-    """What is read after the first picture; `first` are the ranks in the order in which their lanes are kept."""
     more = {
-        "links": links(table, kept, results),
+        "links": links(operations, kept, results),
         "path": path_line(results, kept, clock),
         "host": host_lanes(results, first, clock),
         "counters": counter_lanes(results, first, clock),
     }
-    return {name: (_packed(about), packed(content)) for name, (about, content) in more.items()}
-
-
-def _of_ranks(
-    operations: Operations, gaps: Mapping[int, pd.DataFrame], clock: Clock, ranks: list[int]
-) -> tuple[list[dict[str, Any]], bytes]:
-    """What is said of each rank, and all ranks' columns: operations, then gaps."""
-    entries, columns = [], []
-    for rank in ranks:
-        entry, made = operations.of_rank(rank, clock)
-        first, idle = _gap_columns(gaps.get(rank), clock, rank)
-        entries.append(entry | first)
-        columns += [*made, *idle]
-    return entries, b"".join(columns)
+    later = {name: (_packed(about), packed(content)) for name, (about, content) in more.items()}
+    ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
+    left_out = sorted(set(map(int, ran)) - set(kept))
+    content = packed(b"".join(map(varints, columns)))
+    return TimelineData(_packed(meta), content, later, len(table), kept, left_out, clock)
 
 
 def _packed(meta: Any) -> str:
@@ -735,56 +628,53 @@ def _called(operator: str, shapes: str) -> str:
     return text if len(text) <= MOST_OF_SHAPES else f"{text[: MOST_OF_SHAPES - 1]}…"
 
 
-def _calls(results: Results) -> tuple[pd.DataFrame | None, list[str], list[str]]:
-    """By rank and call: label, bytes, wait and why there is none; and what each label and reason says."""
-    frame = results["calls"].to_frame() if "calls" in results else pd.DataFrame()
+def _calls(results: Results) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
+    """By rank its calls: label, bytes, wait and why there is none; and what each label and reason says."""
+    frame = _frame(results, "calls")
     if frame.empty:
-        return None, [], []
+        return {}, [], []
     text = frame["collective"].map(collective_words, na_action="ignore").astype("str")
     frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
     if "groups" in results:
         frame = frame.assign(group=group_labels(results["groups"], frame))
     for column in ("dtype", "group", "peers"):
         text += (", " + frame[column].astype("str")).where(frame[column].notna(), "")
-    codes, labels = pd.factorize(text)
-    frame = frame[["rank", "call", "size_bytes"]].assign(label=codes)
+    label, labels = pd.factorize(text)
+    length_ns = frame["end_ns"] - frame["start_ns"]
+    frame = frame[["rank", "call", "size_bytes"]].assign(label=label, length_ns=length_ns)
     if "call_waits" in results:
         waits = results["call_waits"].to_frame()[["rank", "call", "wait_ns", "why_not_split"]]
         frame = frame.merge(waits, on=["rank", "call"], how="left")
     else:
         frame = frame.assign(wait_ns=pd.NA, why_not_split=pd.NA)
     reasons, whys = pd.factorize(frame["why_not_split"])
-    frame = frame.assign(wait_ns=frame["wait_ns"].astype("Int64"), why=pd.array(reasons, "Int64"))
-    frame["why"] = frame["why"].where(reasons >= 0)
-    return frame.set_index(["rank", "call"]), [str(label) for label in labels], [str(why) for why in whys]
+    why = pd.Series(reasons, frame.index, dtype="Int64").mask(reasons < 0)
+    frame = frame.assign(wait_ns=frame["wait_ns"].astype("Int64").clip(upper=frame["length_ns"]), why=why)
+    return _by_call(frame), [str(label) for label in labels], [str(why) for why in whys]
 
 
-def _bands(steps: Result | None, clock: Clock, ranks: list[int]) -> list[list[Any]]:
+def _bands(results: Results, clock: Clock, ranks: list[int]) -> list[list[Any]]:
     """[rank, step, start, end, complete] of each step's GPU window."""
-    if steps is None or not len(steps):
-        return []
-    frame = steps.to_frame()
-    frame = frame[frame["start_ns"].notna() & frame["rank"].isin(ranks)]
+    frame = _frame(results, "steps", ranks)
     return [
         [rank, step, clock.place(rank, start), clock.place(rank, start) + length, bool(complete)]
-        for rank, step, start, length, complete in zip(
-            *(frame[name].tolist() for name in ("rank", "step", "start_ns", "window_ns", "is_complete")), strict=True
-        )
+        for rank, step, start, length, complete in _rows(frame, "step", "start_ns", "window_ns", "is_complete")
+        if is_known(start)
     ]
 
 
-def _ranges(ranges: Result | None, clock: Clock, ranks: list[int]) -> list[list[Any]]:
+def _ranges(results: Results, clock: Clock, ranks: list[int]) -> list[list[Any]]:
     """[rank, name, start, end, depth] of each of the user's ranges on the GPU."""
-    if ranges is None or not len(ranges):
-        return []
-    frame = ranges.to_frame()
-    frame = frame[frame["rank"].isin(ranks)]
+    rows = _rows(_frame(results, "gpu_ranges", ranks), "name", "start_ns", "end_ns", "depth")
     return [
         [rank, name.strip("# "), clock.place(rank, start), clock.place(rank, end), depth]
-        for rank, name, start, end, depth in zip(
-            *(frame[name].tolist() for name in ("rank", "name", "start_ns", "end_ns", "depth")), strict=True
-        )
+        for rank, name, start, end, depth in rows
     ]
+
+
+def _rows(frame: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
+    """The rank and these columns of each row, as plain values."""
+    return zip(*(frame[name].tolist() for name in ("rank", *names)), strict=True) if len(frame) else iter(())
 
 
 def _gaps(gaps: GapTable | None) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
@@ -799,11 +689,11 @@ def _gaps(gaps: GapTable | None) -> tuple[dict[int, pd.DataFrame], list[str], li
     return {int(rank): own for rank, own in numbered.groupby("rank")}, list(map(str, causes)), list(map(str, doings))
 
 
-def _gap_columns(gaps: pd.DataFrame | None, clock: Clock, rank: int) -> tuple[dict[str, int], list[bytes]]:
+def _gap_columns(gaps: pd.DataFrame | None, clock: Clock, rank: int) -> tuple[dict[str, int], list[np.ndarray]]:
     if gaps is None:
         return {"gaps": 0, "first_gap": 0}, []
     gaps = gaps.sort_values("start_ns")
     starts = gaps["start_ns"].to_numpy(dtype=np.int64)
-    columns = (steps_of(starts), gaps["length_ns"], gaps["cause"], gaps["doing"])
+    columns = [steps_of(starts), *(gaps[name].to_numpy(dtype=np.int64) for name in ("length_ns", "cause", "doing"))]
     entry = {"gaps": len(gaps), "first_gap": clock.place(rank, int(starts[0]))}
-    return entry, [varints(np.asarray(column, dtype=np.int64)) for column in columns]
+    return entry, columns
