@@ -17,9 +17,10 @@ from traceanalyzer import __version__
 from traceanalyzer.doctor import Diagnosis, Examination, FlightRecorder, Topology, hang
 from traceanalyzer.doctor.examination import TableName, tables
 from traceanalyzer.doctor.topology import is_nvlink
-from traceanalyzer.meaning.columns import Column, unit_of
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import GRAVE, numbered
-from traceanalyzer.report import assets, words
+from traceanalyzer.report import assets
+from traceanalyzer.report.page.table_view import PLAIN_ROWS, TableView, view_of
 
 # An examination as JSON.
 
@@ -143,9 +144,6 @@ def _filled(states: list[object]) -> tuple[str, ...]:
 # An examination as one HTML page that needs no network, in the report's style.
 
 
-PAGE_MOST_ROWS = 400
-"""Rows of one table on the page; doctor.json has all."""
-
 _TITLES: Mapping[TableName, str] = {
     "communicators": "Ranks and communicators",
     "transports": "Transport between ranks",
@@ -181,7 +179,8 @@ def page(examination: Examination, command: str | None = None) -> str:
         "is_nvlink": is_nvlink,
         "pictures": [] if recorder is None or standing is None else pictures(recorder, standing),
         "states": STATES,
-        "tables": [_table(name, made[name]) for name in _TITLES if name in made],
+        "tables": {name: _table(name, made[name]) for name in _TITLES if name in made},
+        "plain_rows": PLAIN_ROWS,
         "command": command,
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -207,27 +206,13 @@ def _facts(examination: Examination) -> list[str]:
     return facts
 
 
-def _table(name: TableName, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    columns = [column for column in rows[0] if any(row[column] is not None for row in rows)]
-    rows = [{**row, **{name: _moment(row[name]) for name in _MOMENTS if row.get(name) is not None}} for row in rows]
-    if "log" in columns and len({row["log"] for row in rows}) == 1:
-        columns.remove("log")
-    numbers = {column for column in columns if all(_is_number(row[column]) for row in rows if row[column] is not None)}
-    return {
-        "name": name,
-        "title": _TITLES[name],
-        "columns": [
-            {
-                "name": column,
-                "label": words.label(column, Column.named(column)),
-                "unit": "UTC" if column in _MOMENTS else unit_of(column) or "",
-                "is_number": column in numbers,
-            }
-            for column in columns
-        ],
-        "rows": [[row[column] for column in columns] for row in rows[:PAGE_MOST_ROWS]],
-        "total": len(rows),
-    }
+def _table(name: TableName, rows: list[dict[str, Any]]) -> TableView:
+    frame = pd.DataFrame(rows)
+    if "log" in frame and len(set(frame["log"])) == 1:
+        frame = frame.drop(columns="log")
+    moments = frame.columns.intersection(_MOMENTS)
+    frame[moments] = frame[moments].map(_moment, na_action="ignore")
+    return view_of(frame.convert_dtypes(), _TITLES[name], dict.fromkeys(moments, Column.text("UTC.")))
 
 
 def _moment(since_1970_ns: int) -> str:
@@ -236,10 +221,6 @@ def _moment(since_1970_ns: int) -> str:
 
 
 _MOMENTS = ("created_ns", "since_ns")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 # What the doctor prints: diagnoses with what they rest on, and the topology as a matrix.

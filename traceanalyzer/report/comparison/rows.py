@@ -1,7 +1,7 @@
 """Joined tables and figures of a comparison as people read them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,11 @@ import pandas as pd
 from traceanalyzer.analyses import column_named
 from traceanalyzer.diff import Capture, Comparison, TableDiff, metrics
 from traceanalyzer.diff.metrics import BY_NAME
-from traceanalyzer.meaning.columns import ABSENT, Column, Scale, digits, is_known, scale, signed, stem
+from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, digits, is_known, scale, signed, stem
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, OPAQUE, PARTS, UNMATCHED, UNSPLIT
 from traceanalyzer.report.comparison import DiffReport
 from traceanalyzer.report.comparison.sentences import per
-from traceanalyzer.report.page.table_view import Cell
+from traceanalyzer.report.page.table_view import Cell, Heading
 from traceanalyzer.report.words import label, words
 from traceanalyzer.report.writers.tables import write_frame
 from traceanalyzer.snapshots.comparison import CATEGORY, COLUMNS, PEAK, MemoryChange, said
@@ -38,15 +38,7 @@ _OF_CATEGORY = {"communication": "both", "copy": "copy"}
 
 _PLAIN = "change"
 
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A column's name, heading, unit, and whether it holds numbers."""
-
-    name: str
-    label: str
-    unit: str
-    is_number: bool
+POINTS = "pp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +94,8 @@ def _bars(frame: pd.DataFrame, table: TableDiff) -> list[tuple[Piece, ...]]:
         _pieces(row, table.time, "both" if is_comm else look)
         for row, look in zip(frame.to_dict("records"), looks, strict=True)
     ]
-    widest = max((_reach(own) for own in pieces), default=0.0)
+    reaches = (sum(max(sign * change, 0) for _, change in own) for own in pieces for sign in (1, -1))
+    widest = max(reaches, default=0.0)
     return [tuple(_placed(own, widest)) if widest else () for own in pieces]
 
 
@@ -116,19 +109,10 @@ def _looks(frame: pd.DataFrame) -> list[str]:
 
 def _pieces(row: Mapping[Any, Any], time: str, look: str) -> list[tuple[str, float]]:
     """Look and change in ns of each."""
-    split = [(own, _number_of(row.get(f"change_{name}"))) for name, own in _SPLIT]
-    if all(change is not None for _, change in split):
-        return [(own, change) for own, change in split if change]
-    change = _number_of(row[f"change_{time}"])
-    return [(look, change)] if change else []
-
-
-def _number_of(value: object) -> float | None:
-    return float(value) if is_known(value) else None  # type: ignore[arg-type]  # a column of numbers
-
-
-def _reach(pieces: list[tuple[str, float]]) -> float:
-    return max(sum(max(change, 0) for _, change in pieces), sum(max(-change, 0) for _, change in pieces))
+    found = [(own, row.get(f"change_{name}")) for name, own in _SPLIT]
+    if not all(is_known(change) for _, change in found):
+        found = [(look, row[f"change_{time}"])]
+    return [(own, float(change)) for own, change in found if is_known(change) and change]
 
 
 def _placed(pieces: list[tuple[str, float]], widest: float) -> Iterator[Piece]:
@@ -149,12 +133,9 @@ def _key_columns(frame: pd.DataFrame, keys: tuple[str, ...]) -> list[tuple[Headi
         if key == "activity":  # the name tells
             continue
         if frame[key].notna().any():
-            made.append(
-                (
-                    Heading(key, label(key, column_named(key)), "", is_number=False),
-                    [_text(value, column_named(key)) for value in frame[key]],
-                )
-            )
+            column = column_named(key)
+            heading = Heading(key, label(key, column), "", "", is_number=False)
+            made.append((heading, [_text(value, column) for value in frame[key]]))
     if "other_name" in frame and frame["other_name"].notna().any():
         others = (_text(value, column_named("name")) for value in frame["other_name"])
         names = [
@@ -176,69 +157,55 @@ def _text(value: object, column: Column) -> Cell:
 
 def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading, list[Cell]]]:
     made = []
-    is_split = _is_split(frame)
+    # n/a in a table of communication, else where any row tells them.
+    is_split = all(f"base_{name}" in frame for name, _ in _SPLIT) and (
+        "collective" in frame or bool(frame["change_wait_ns"].notna().any())
+    )
     is_mixed = is_split and not frame["change_wait_ns"].notna().all()
     left = set() if is_split and not is_mixed else dict(_SPLIT)
     told: set[str] = {*left} or {"exposed_wait_ns"}  # the wait stands beside it
     shown = [name for name in _SHOWN if f"base_{name}" in frame and name not in told]
     for name in (*shown, *((time,) if time and left else ())):  # transfer and wait add up to the time
-        made += _pair(frame, name)
+        column = column_named(name)
+        heads = {f"{side}_{name}": f"{label(name, column)} {side}" for side in ("base", "other")}
+        made += _numbers(frame, heads, column.unit)
     if is_mixed:
         made += _split_pair(frame)
+    changes = {f"change_{time}": "change", f"change_{time}_pct": "change", "change_share_pct_points": "share"}
+    for name, head in changes.items() if time else ():
+        made += _numbers(frame, {name: head}, Column.named(name).unit, signed=True)
     if time:
-        made.append(_one(frame[f"change_{time}"], f"change_{time}", "change", signed=True))
-        made.append(_one(frame[f"change_{time}_pct"], f"change_{time}_pct", "change", signed=True))
-        made.append(_points(frame))
+        made[-1] = (replace(made[-1][0], unit=POINTS), made[-1][1])
     return made
-
-
-def _is_split(frame: pd.DataFrame) -> bool:
-    """Whether the table tells transfer and wait: n/a in one of communication, else those of any row."""
-    has_both = all(f"base_{name}" in frame for name, _ in _SPLIT)
-    return has_both and ("collective" in frame or bool(frame["change_wait_ns"].notna().any()))
 
 
 def _split_pair(frame: pd.DataFrame) -> list[tuple[Heading, list[Cell]]]:
     """Transfer + wait of each run in a table that is not all communication: nothing in rows of another kind."""
-    names = [f"{side}_{name}" for side in ("base", "other") for name, _ in _SPLIT]
-    known = pd.concat([frame[name] for name in names]).abs().dropna()
-    shared = scale(column_named("wait_ns").unit, known.tolist())
+    names = {f"{side}_{name}": f"transfer + wait {side}" for side in ("base", "other") for name, _ in _SPLIT}
     told = {"kind": "comm", "category": "communication"}
     is_comm = next(
         (frame[key] == value for key, value in told.items() if key in frame), pd.Series(data=True, index=frame.index)
     )
+    columns = _numbers(frame, names, column_named("wait_ns").unit)
     made = []
-    for side in ("base", "other"):
-        parts = [[_number(value, shared, signed=False) for value in frame[f"{side}_{name}"]] for name, _ in _SPLIT]
+    for (_, transfers), (heading, waits) in zip(columns[::2], columns[1::2], strict=True):
         cells = [
             Cell("") if not own else one if one.text == ABSENT else Cell(f"{one.text} + {two.text}", two.full)
-            for own, one, two in zip(is_comm, *parts, strict=True)
+            for own, one, two in zip(is_comm, transfers, waits, strict=True)
         ]
-        made.append((Heading(f"{side}_wait_ns", f"transfer + wait {side}", shared.symbol, is_number=True), cells))
+        made.append((heading, cells))
     return made
 
 
-def _pair(frame: pd.DataFrame, name: str) -> list[tuple[Heading, list[Cell]]]:
-    """Base's and other's column in one unit."""
-    both = pd.concat([frame[f"base_{name}"], frame[f"other_{name}"]]).abs().dropna()
-    shared = scale(column_named(name).unit, both.tolist())
+def _numbers(
+    frame: pd.DataFrame, heads: Mapping[str, str], unit: Unit, *, signed: bool = False
+) -> list[tuple[Heading, list[Cell]]]:
+    """Columns that share their unit, each under its heading."""
+    used = scale(unit, pd.concat([frame[name] for name in heads]).abs().dropna().tolist())
     return [
-        _one(frame[f"{side}_{name}"], f"{side}_{name}", f"{label(name, column_named(name))} {side}", shared)
-        for side in ("base", "other")
+        (Heading(name, head, used.symbol, "", is_number=True), [_number(value, used, signed) for value in frame[name]])
+        for name, head in heads.items()
     ]
-
-
-def _points(frame: pd.DataFrame) -> tuple[Heading, list[Cell]]:
-    column, cells = _one(frame["change_share_pct_points"], "change_share_pct_points", "share", signed=True)
-    return Heading(column.name, column.label, "pp", is_number=True), cells
-
-
-def _one(
-    values: pd.Series, name: str, label: str, own: Scale | None = None, *, signed: bool = False
-) -> tuple[Heading, list[Cell]]:
-    known = values.abs().dropna()
-    used = own or scale(Column.named(name).unit, known.tolist())
-    return Heading(name, label, used.symbol, is_number=True), [_number(value, used, signed) for value in values]
 
 
 def _number(value: object, used: Scale, signed: bool) -> Cell:
@@ -251,8 +218,6 @@ def _number(value: object, used: Scale, signed: bool) -> Cell:
 
 # The figures of a comparison side by side: a row each, a column for each run, as pages and Markdown show them.
 
-
-POINTS = "pp"
 
 _RARE = frozenset(part.column for part in (OPAQUE, UNMATCHED, *IDLE_PARTS))
 
