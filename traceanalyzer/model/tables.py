@@ -56,7 +56,9 @@ def floats(column: Any) -> np.ndarray:
 
 def columns_as_they_are(table: pd.DataFrame) -> dict[str, Any]:
     """The columns for another table, in which objects stay objects: of a plain array of them pandas finds the type."""
-    return {str(name): column.array for name, column in table.items()}
+    return {
+        str(name): column.array if column.dtype == object else array_of_series(column) for name, column in table.items()
+    }
 
 
 def with_columns(table: pd.DataFrame, **columns: Any) -> pd.DataFrame:
