@@ -103,7 +103,6 @@ from traceanalyzer.analyses.streams.streams import StreamPairs as _StreamPairs
 from traceanalyzer.analyses.streams.streams import Streams as _Streams
 from traceanalyzer.analyses.time.breakdown import Breakdown as _Breakdown
 from traceanalyzer.analyses.time.breakdown import Overlap as _Overlap
-from traceanalyzer.analyses.time.gpu_utilization import GpuGaps as _GpuGaps
 from traceanalyzer.analyses.time.gpu_utilization import GpuUtilization as _GpuUtilization
 from traceanalyzer.analyses.time.headline import Balance as _Balance
 from traceanalyzer.analyses.time.headline import Headline as _Headline
@@ -187,7 +186,6 @@ _ResultName: TypeAlias = Literal[
     "sync_copies",
     "cuda_api",
     "nvtx_projection",
-    "gpu_gaps",
     "gpu_utilization",
     "gpu_metrics",
     "categories",
@@ -267,8 +265,6 @@ def analyse(
     stream_role_pct: float = 90,
     memory_points: int = 600,
     trained_model: _Model | None = None,
-    min_gap_ns: int = 100000,
-    most_gaps: int = 50,
     bins: int = 60,
     unprofiled_step_ns: int | None = None,
     stated_work: _StatedWork | None = None,
@@ -300,8 +296,6 @@ def find(
     stream_role_pct: float = 90,
     memory_points: int = 600,
     trained_model: _Model | None = None,
-    min_gap_ns: int = 100000,
-    most_gaps: int = 50,
     bins: int = 60,
     unprofiled_step_ns: int | None = None,
     stated_work: _StatedWork | None = None,
@@ -417,8 +411,6 @@ def report(
     stream_role_pct: float = 90,
     memory_points: int = 600,
     trained_model: _Model | None = None,
-    min_gap_ns: int = 100000,
-    most_gaps: int = 50,
     bins: int = 60,
     unprofiled_step_ns: int | None = None,
     stated_work: _StatedWork | None = None,
@@ -696,7 +688,6 @@ def memory_ops(traces: TraceSet) -> _MemoryOps: ...
 def sync_copies(traces: TraceSet) -> _SyncCopies: ...
 def cuda_api(traces: TraceSet) -> _CudaApi: ...
 def nvtx_projection(traces: TraceSet) -> _NvtxProjection: ...
-def gpu_gaps(traces: TraceSet, *, min_gap_ns: int = 100000, most_gaps: int = 50) -> _GpuGaps: ...
 def gpu_utilization(traces: TraceSet, *, bins: int = 60) -> _GpuUtilization: ...
 def gpu_metrics(traces: TraceSet) -> _GpuMetrics: ...
 def categories(traces: TraceSet) -> _Categories: ...

@@ -44,11 +44,11 @@ def test_writes_page_csv_and_json(tmp_path, capsys):
 
 
 def test_limits_of_rules_and_of_analyses_can_be_set(tmp_path):
-    asked = ["--threshold", "late_gain_pct=1000", "--threshold", "most_gaps=2"]
+    asked = ["--threshold", "late_gain_pct=1000", "--threshold", "bins=2"]
     assert run([str(SAMPLES / "ddp"), "--output", "out", "--format", "json", *asked]) == 0
     made = summary(tmp_path / "out")
     assert "late_ranks" not in {finding["id"] for finding in made["findings"]}
-    assert [row["rank"] for row in made["results"]["gpu_gaps"]] == [0, 0, 1, 1]
+    assert [row["rank"] for row in made["results"]["gpu_utilization"]] == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_limits_of_rules_and_of_analyses_can_be_set(tmp_path):
         ("silent_pc=3", "no threshold is called 'silent_pc'; did you mean silent_pct"),
         ("silent_pct", "write NAME=VALUE, the value a number"),
         ("silent_pct=nan", "write NAME=VALUE, the value a number"),
-        ("most_gaps=2.5", "write NAME=VALUE, the value a whole number"),
+        ("bins=2.5", "write NAME=VALUE, the value a whole number"),
         ("hosts=3", "no threshold is called 'hosts'"),
     ],
 )

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from html import escape
 from operator import index
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import pandas_dtype
 
 from traceanalyzer.analyses.rank_tables import RankTables
 from traceanalyzer.errors import UsageError
@@ -18,6 +16,9 @@ from traceanalyzer.given import shown
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_as_they_are, columns_of, floats, table_of, with_columns, without_rows
+
+RANK = Column.ident("Global rank.")
+"""The key of most tables."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -100,7 +101,7 @@ class Result:
         Raises:
             UsageError: a condition makes no sense, or there is no such column.
         """
-        frame: pd.DataFrame = self.to_frame()
+        frame = self.to_frame()
         rows = chosen(frame, conditions)
         for name, wanted in values.items():
             if name not in frame:
@@ -167,23 +168,18 @@ def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
     return 100.0 * ratio(part, whole)
 
 
-OfAMeanRank = Literal["calls", "total_ns", "mean_ns", "share_pct"]
-
-
-def of_a_mean_rank(table: pd.DataFrame) -> Iterable[tuple[OfAMeanRank, pd.Series]]:
+def of_a_mean_rank(table: pd.DataFrame) -> dict[str, pd.Series]:
     """What a mean rank does of each thing, from `all_calls` and `all_ns` (ns) of all `ranks` together.
 
-    Returns `calls` and `total_ns` on a mean rank, `mean_ns` of a call, and `share_pct` of all things' time. They are
-    pairs: `dict` makes of them a mapping of the Result's own names, and an error where one is none of these.
+    Returns `calls` and `total_ns` on a mean rank, `mean_ns` of a call, and `share_pct` of all things' time.
     """
     calls, total, ranks = table["all_calls"], table["all_ns"], table["ranks"]
-    columns: dict[OfAMeanRank, pd.Series] = {
+    return {
         "calls": ratio(calls, ranks),
         "total_ns": ratio(total, ranks),
         "mean_ns": ratio(total, calls),
         "share_pct": percent(total, pd.Series(total.sum(), total.index)),
     }
-    return columns.items()
 
 
 def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
@@ -202,36 +198,12 @@ def is_true(flags: pd.Series) -> pd.Series:
 
 def typed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> pd.DataFrame:
     """The table with the named columns in those types."""
-    # Not `astype` of the table: it puts every column together anew, two to ten times slower for a small one.
-    columns = columns_of(table)
-    others = {}
-    for name, dtype in dtypes.items():
-        values = columns[name]
-        if values.dtype != (wanted := _dtype(dtype)):
-            others[name] = _cast(values, dtype, wanted)
-    return with_columns(table, **others) if others else table.copy(deep=False)
-
-
-def _cast(values: Any, name: str, dtype: Any) -> Any:
-    if name == "Int64" and values.dtype == np.int64:  # most of them; pandas asks of each value whether it is whole
-        return all_known(values.copy())
-    return (pd.Series(values, dtype=values.dtype).array if isinstance(values, np.ndarray) else values).astype(dtype)
+    return table.astype(dict(dtypes))
 
 
 def all_known(values: np.ndarray) -> pd.arrays.IntegerArray:
     """Integers that are all known, as a column that may have absent ones."""
     return pd.arrays.IntegerArray(values, np.zeros(len(values), dtype=bool))
-
-
-def _dtype(name: str) -> Any:
-    # That of texts depends on where they are stored, which is a setting of the process.
-    return pd.StringDtype(na_value=np.nan) if name == "str" else _plain_dtype(name)
-
-
-@cache
-def _plain_dtype(name: str) -> Any:
-    """The type of this name; pandas looks a name up among all types that it knows, each time anew."""
-    return pandas_dtype(name)
 
 
 def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[str, ...] = ()) -> pd.DataFrame:

@@ -17,8 +17,8 @@ from traceanalyzer.model.tables import columns_of, floats, table_of, under_each_
 # Rows of a table that share their keys, on arrays: pandas' own grouping takes a millisecond for the smallest table.
 
 
-_MOST, _MOST_CODES, _SHORT = 2**62, 2**31, np.dtype(np.uint16)
-"""Of combined keys, and of one key's codes; the type of numbers that sort in one pass."""
+_MOST, _SHORT = 2**62, np.dtype(np.uint16)
+"""Of combined keys; the type of numbers that sort in one pass."""
 
 
 class Groups(Struct, frozen=True):
@@ -64,8 +64,8 @@ class Groups(Struct, frozen=True):
                 size = len(combined)
             combined, size = combined * count + codes, size * max(1, count)
         rows = np.flatnonzero(held)
-        number, distinct = _dense(combined[rows], size, by_appearance=by_appearance)
-        counts = np.bincount(number, minlength=distinct)
+        number, distinct = pd.factorize(combined[rows], sort=not by_appearance)
+        counts = np.bincount(number, minlength=len(distinct))
         order = rows[stable_order(number)]
         starts = np.cumsum(counts) - counts
         of_row = np.full(rows_in_all, NONE, dtype=np.int64)
@@ -172,19 +172,6 @@ class Groups(Struct, frozen=True):
         return ufunc.reduceat(values[self._order], self._starts)
 
 
-def _dense(numbers: np.ndarray, size: int, *, by_appearance: bool) -> tuple[np.ndarray, int]:
-    """Numbers below `size` counted anew without holes, in their own order or that of appearance; how many they are."""
-    if size <= 4 * len(numbers) and not by_appearance:
-        occurs = np.zeros(size, dtype=bool)
-        occurs[numbers] = True
-        place = np.cumsum(occurs) - 1
-        return place[numbers], int(place[-1]) + 1
-    number, distinct = pd.factorize(numbers)
-    if not by_appearance:
-        number = np.argsort(np.argsort(distinct))[number]
-    return number, len(distinct)
-
-
 def sums_at(places: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
     """For each place from 0 to `count` the sum of the integers that are at it; 0 where none is."""
     sums = np.zeros(count, dtype=np.int64)
@@ -272,28 +259,8 @@ def _codes(values: Any) -> tuple[np.ndarray, int]:
     """For each row the position of its value among the column's sorted ones, and how many they are; -1 for absent."""
     if isinstance(values, pd.Categorical):
         return values.codes.astype(np.int64), len(values.categories)
-    if isinstance(values, pd.arrays.IntegerArray):
-        is_absent = values.isna()
-        codes, count = _codes(values.to_numpy(dtype=np.int64, na_value=0))
-        return np.where(is_absent, NONE, codes), count
-    plain = values if isinstance(values, np.ndarray) else values.to_numpy()
-    if plain.dtype.kind in "iub" and len(plain):
-        low, span = int(plain.min()), int(plain.max()) - int(plain.min()) + 1
-        if span <= _MOST_CODES:
-            return plain.astype(np.int64) - low, span
-        distinct, codes = np.unique(plain, return_inverse=True)
-        return codes.astype(np.int64), len(distinct)
-    if isinstance(values.dtype, pd.StringDtype) and len(plain) <= _FEW:
-        return _codes_of(plain.tolist())
-    codes, distinct = pd.factorize(plain, sort=True)
+    codes, distinct = pd.factorize(values, sort=True)
     return codes.astype(np.int64), len(distinct)
-
-
-def _codes_of(texts: Sequence[Any]) -> tuple[np.ndarray, int]:
-    """The same of few texts: pandas takes a tenth of a millisecond to begin."""
-    names = sorted({text for text in texts if type(text) is str})
-    place = {name: code for code, name in enumerate(names)}
-    return np.array([place.get(text, NONE) for text in texts], dtype=np.int64), len(names)
 
 
 _FEW = 1_000
@@ -407,15 +374,6 @@ def _of_keys(columns: Columns, by: Sequence[str]) -> pd.DataFrame:
 def by_step_and_rank(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """The column's values by `step` and `rank`, as floats; NaN where there is none, the mean where there are several.
 
-    Steps and ranks without any value are left out. Pandas' `pivot_table` of a few rows takes twenty times as long.
+    Steps and ranks without any value are left out.
     """
-    columns = columns_of(table)
-    values = floats(columns[name])
-    known = np.flatnonzero(~(np.isnan(values) | pd.isna(columns["step"]) | pd.isna(columns["rank"])))
-    keys = {key: columns[key].take(known) for key in ("step", "rank")}
-    steps, ranks = Groups.of(keys, ["step"]), Groups.of(keys, ["rank"])
-    place, cells = steps.of_row * len(ranks) + ranks.of_row, len(steps) * len(ranks)
-    counts, sums = np.bincount(place, minlength=cells), np.bincount(place, values[known], cells)
-    means = np.divide(sums, counts, out=np.full(cells, np.nan), where=counts > 0)
-    index, across = (pd.Index(own.keys[key], name=key) for own, key in ((steps, "step"), (ranks, "rank")))
-    return pd.DataFrame(means.reshape(len(steps), len(ranks)), index, across)
+    return table.assign(value=floats(table[name])).pivot_table(values="value", index="step", columns="rank")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, is_true, of_a_mean_rank, percent, ratio, typed
+from traceanalyzer.analyses.base import RANK, Result, all_known, is_true, of_a_mean_rank, percent, ratio, typed
 from traceanalyzer.analyses.blame.step_budget import OWN_PARTS, StepNeeds, host_needs_ns
 from traceanalyzer.analyses.communication.waits import ExposedComm
 from traceanalyzer.analyses.grouping import extreme_at, places_of, sums_at
@@ -75,7 +75,7 @@ class EfficiencyOverRanks(Result):
 
 def efficiency_over_ranks_across(_parts: Mapping[int, pd.DataFrame], efficiency: Efficiency) -> EfficiencyOverRanks:
     """Sum the ranks' rows of known FLOPs and bytes."""
-    rows: pd.DataFrame = efficiency.to_frame()
+    rows = efficiency.to_frame()
     if rows.empty:
         return EfficiencyOverRanks(without_rows(EfficiencyOverRanks.columns))
     done = (rows["flops"] - rows["masked_flops"]).astype("Float64")
@@ -200,7 +200,7 @@ class OperatorsOverRanks(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, dict(of_a_mean_rank(table)))
+        return self._with(table, of_a_mean_rank(table))
 
 
 def operators_over_ranks_across(_parts: Mapping[int, pd.DataFrame], operators: Operators) -> OperatorsOverRanks:
@@ -244,7 +244,7 @@ class TimeParts(Result):
     keys = ("rank",)
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "basis": Column.text("What the row is of, as in `headline`.", is_secondary=True),
         "steps": Column.count("Number of its steps; absent for a whole capture.", adds=Adds.NONE),
         "window_ns": Column.time("Length of a mean step, or of the capture.", adds=Adds.DERIVED, better=Better.LESS),
@@ -324,7 +324,7 @@ class StepTimeParts(Result):
     is_of_one_run = True
     is_detail = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Step."),
         "is_complete": Column.flag("Neither open nor partial: counts in means."),
         "window_ns": Column.time("Length of the step's GPU window.", better=Better.LESS),
@@ -350,14 +350,14 @@ def of_steps(_parts: Mapping[int, pd.DataFrame], steps: Steps, exposed_comm: Exp
 
 def _of_ranks(detail: Result, steps: list[int]) -> pd.DataFrame:
     """The rows of these steps; none: that of the whole capture."""
-    table: pd.DataFrame = detail.to_frame()
+    table = detail.to_frame()
     if not len(table):
         return table
     return rows_where(table, table["step"].isin(steps) if steps else table["step"].isna())
 
 
 def _of_each(detail: Result) -> pd.DataFrame:
-    table: pd.DataFrame = detail.to_frame()
+    table = detail.to_frame()
     return rows_where(table, table["step"].notna()) if len(table) else table
 
 
@@ -426,7 +426,7 @@ def over_ranks_across(
     """Compare the ranks, one of them alone as well."""
     if not len(headline):
         return OverRanks(without_rows(OverRanks.columns))
-    parts: pd.DataFrame = time_parts.to_frame().set_index("rank")
+    parts = time_parts.to_frame().set_index("rank")
     heads = headline.to_frame().set_index("rank")
     times: dict[Figure, pd.Series] = {"window_ns": parts["window_ns"], "step_std_ns": heads["step_std_ns"]}
     shares = {name: parts[name] for name in (*(part.share for part in EVERY), "not_computing_pct")}
@@ -561,7 +561,7 @@ class UnlikeRanks(Result):
     keys = ("rank", "part")
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "part": Column.text("A part of its time: a column of `time_parts`.", written=Written.FIGURE),
         "time_ns": Column.time("Its time in a mean step, or the capture.", adds=Adds.DERIVED),
         "median_ns": Column.time("The same, of the median rank.", adds=Adds.DERIVED),

@@ -132,9 +132,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "sync_copies": Analysis(copies.SyncCopies.of_ranks, copies.sync_copies_per_rank, _GPU),
         "cuda_api": Analysis(api_calls.CudaApi.of_ranks, api_calls.cuda_api_per_rank, _CALLS),
         "nvtx_projection": Analysis(api_calls.NvtxProjection.of_ranks, api_calls.nvtx_projection_per_rank, _GPU),
-        "gpu_gaps": Analysis(
-            gpu_utilization.GpuGaps.of_ranks, gpu_utilization.gpu_gaps_per_rank, _GPU, sees_all=_ON_THE_GPU
-        ),
         "gpu_utilization": Analysis(
             gpu_utilization.GpuUtilization.of_ranks, gpu_utilization.gpu_utilization_per_rank, _GPU
         ),

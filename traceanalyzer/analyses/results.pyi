@@ -64,7 +64,7 @@ from traceanalyzer.analyses.streams.blocks import BlockBounds, Blocks
 from traceanalyzer.analyses.streams.copies import Copies, MemoryOps, SyncCopies
 from traceanalyzer.analyses.streams.streams import StreamPairs, Streams
 from traceanalyzer.analyses.time.breakdown import Breakdown, Overlap
-from traceanalyzer.analyses.time.gpu_utilization import GpuGaps, GpuUtilization
+from traceanalyzer.analyses.time.gpu_utilization import GpuUtilization
 from traceanalyzer.analyses.time.headline import Balance, Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.timeline import CounterSeries, HostEvents, Timeline
@@ -175,8 +175,6 @@ class Results(dict[str, Result]):
     def __getitem__(self, name: Literal["cuda_api"]) -> CudaApi: ...
     @overload
     def __getitem__(self, name: Literal["nvtx_projection"]) -> NvtxProjection: ...
-    @overload
-    def __getitem__(self, name: Literal["gpu_gaps"]) -> GpuGaps: ...
     @overload
     def __getitem__(self, name: Literal["gpu_utilization"]) -> GpuUtilization: ...
     @overload
@@ -398,8 +396,6 @@ class Results(dict[str, Result]):
     def get(self, name: Literal["cuda_api"]) -> CudaApi | None: ...
     @overload
     def get(self, name: Literal["nvtx_projection"]) -> NvtxProjection | None: ...
-    @overload
-    def get(self, name: Literal["gpu_gaps"]) -> GpuGaps | None: ...
     @overload
     def get(self, name: Literal["gpu_utilization"]) -> GpuUtilization | None: ...
     @overload

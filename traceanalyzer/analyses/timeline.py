@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import Result, taken
+from traceanalyzer.analyses.base import RANK, Result, taken
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.activity import (
     API_CALL,
@@ -72,7 +72,7 @@ class CounterSeries(Result):
     is_detail = True
     keys = ("rank", "counter", "bin")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "counter": Column.text("What is counted."),
         "source": Column.text("Name as the profiler has it."),
         "bin": Column.ident("Position of the bin in the window."),
@@ -152,7 +152,7 @@ class HostEvents(Result):
     is_event_copy = True
     keys = ("rank", "event")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "event": Column.ident("Position among the rank's recorded host events, thread by thread."),
         "thread": Column.ident("The thread's number in the trace."),
         "role": Column.text("main, autograd, data loader, collectives or other."),
@@ -322,7 +322,7 @@ class Timeline(Result):
     is_event_copy = True
     keys = ("rank", "operation")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "operation": Column.ident("Position among the rank's GPU operations, in order of start."),
         "start_ns": Column.moment("Start on the GPU."),
         "end_ns": Column.moment("End on the GPU."),
@@ -356,7 +356,7 @@ def timeline_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> p
             "step": step_numbers(trace, np.arange(len(ops))),
             "call": _calls(ops),
             "size_bytes": columns["bytes"],
-            "launch": _launch_names(trace),
+            "launch": taken(column_of(trace.api_calls, "name"), array_of(ops, "launch")),
             "launch_start_ns": _at_launch(trace, array_of(trace.api_calls, "start_ns")),
             "launch_thread": _at_launch(trace, array_of(trace.api_calls, "thread")),
             "operator": taken(column_of(trace.host_ops, "name"), tree.owner),
@@ -390,7 +390,3 @@ def _at_launch(trace: RankTrace, values: np.ndarray) -> pd.arrays.IntegerArray:
     if not len(values):
         return pd.arrays.IntegerArray(np.ones(len(launch), dtype=np.int64), np.ones(len(launch), dtype=bool))
     return pd.arrays.IntegerArray(values[np.maximum(launch, 0)].astype(np.int64), launch == NONE)
-
-
-def _launch_names(trace: RankTrace) -> pd.Categorical:
-    return taken(column_of(trace.api_calls, "name"), array_of(trace.gpu_ops, "launch"))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_true, stack
+from traceanalyzer.analyses.base import RANK, Result, is_true, stack
 from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.job.run_info import Placed
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
@@ -41,7 +41,7 @@ class GpuMetrics(Result):
     title = "GPU and network metrics"
     keys = ("rank", "counter")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "counter": Column.text("Name as the profiler has it, with its unit in brackets; clocks in MHz."),
         "samples": Column.count("Samples in the window.", is_compared=False),
         "mean": Column.number("Mean over them."),
@@ -78,7 +78,7 @@ class GpuRanges(Result):
     is_event_copy = True
     keys = ("rank", "range")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "range": Column.ident("Position among the rank's ranges, in order of start on the host."),
         "name": Column.text("Name as the user gave it.", written=Written.KERNEL),
         "depth": Column.number("Ranges around it, steps not counted."),
@@ -151,7 +151,7 @@ class Ranks(Result):
     keys = ("rank",)
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "rank_source": Column.text("Where its number comes from.", is_secondary=True),
         "files": Column.text("Files that its events come from.", is_secondary=True),
         "format": Column.text("Input format.", is_secondary=True),

@@ -31,7 +31,7 @@ SUMS = {
 
 @cache
 def analysed(name, steps):
-    return run(ta.load(SAMPLES / name, steps=steps).ranks, [*SUMS, "gpu_gaps", "steps", "timeline"])
+    return run(ta.load(SAMPLES / name, steps=steps).ranks, [*SUMS, "gaps", "steps", "timeline"])
 
 
 def summed(name, steps, analysis):

@@ -1,7 +1,6 @@
 """What each CPU thread was doing at each time: the innermost recorded call, operator or range."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -308,7 +307,7 @@ def _around(events: pd.DataFrame, *, thread: int) -> Around:
 def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Name of the innermost event of the same thread that holds each time; `None` where none does."""
     row = range_around(events, threads, times)
-    names: Any = column_of(events, "name")
+    names = column_of(events, "name")
     return np.array([*names.categories.tolist(), None], dtype=object)[np.append(names.codes, NONE)[row]]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.base import RANK, Result, percent
 from traceanalyzer.analyses.grouping import Groups, by_letters
 from traceanalyzer.analyses.host import host_names, idle
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
@@ -37,7 +37,7 @@ class CudaApi(Result):
     title = "CUDA API calls"
     keys = ("rank", "name")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "name": Column.text("Function, without the CUDA version that nsys adds (`_v7000`).", written=Written.KERNEL),
         "share_pct": Column.share("100 · total / sum of the durations of all API calls of the rank."),
         "calls": Column.count("Calls of the function.", is_aside=True),
@@ -67,7 +67,7 @@ class SyncCalls(Result):
     title = "Synchronising calls"
     keys = ("rank", "step", "name", "operator", "range")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Step in whose GPU window the calls return; absent for none."),
         "name": Column.text("The call: cudaStreamSynchronize, …, or a copy that blocks.", written=Written.KERNEL),
         "operator": Column.text("The innermost operator around it; absent outside operators."),
@@ -139,7 +139,7 @@ class NvtxProjection(Result):
     title = "Ranges on the GPU"
     keys = ("rank", "domain", "name")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "domain": Column.text("NVTX domain; absent for the default one and for PyTorch's record_function."),
         "name": Column.text("Name of the range.", written=Written.KERNEL),
         "ranges": Column.count("Ranges of that name.", is_compared=False),
@@ -234,7 +234,7 @@ class FirstCalls(Result):
     keys = ("rank", "step", "name", "operator")
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Step in whose GPU window the calls return; absent for none."),
         "name": Column.text("The function: cudaLaunchKernel, hipMemcpyWithStream.", written=Written.KERNEL),
         "operator": Column.text("The innermost operator around it; absent outside operators."),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, ratio
+from traceanalyzer.analyses.base import RANK, Result, ratio
 from traceanalyzer.analyses.grouping import Groups, once_a_trace
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN, thread_roles
@@ -179,7 +179,7 @@ class HostMeetings(Result):
     title = "Waiting in collectives of the CPU"
     keys = ("rank",)
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "calls": Column.count("Collectives, in the complete steps, for which all ranks have to come.", is_aside=True),
         "last": Column.count("How many of them this rank came to last.", is_aside=True),
         "wait_ns": Column.time(

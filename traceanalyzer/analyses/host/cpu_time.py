@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_true, joined, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import RANK, Result, is_true, joined, percent, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN, NOTHING, OTHER, innermost, thread_roles
@@ -165,7 +165,7 @@ class HostWork(Result):
     title = "Work on the CPU"
     keys = ("rank", "role", "what", "name")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "role": Column.text(
             "What the thread is for: main (it runs the steps), autograd, data loader, collectives (gloo's), other."
         ),
@@ -235,7 +235,7 @@ def host_work_across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
 
 def times_to_compare(host_work: HostWork) -> tuple[pd.DataFrame, bool]:
     """The rows with `time_ns`, of a mean step; where not all ranks have steps (false), of the whole capture."""
-    frame: pd.DataFrame = host_work.to_frame()
+    frame = host_work.to_frame()
     is_of_steps = bool(frame["steps"].notna().all())
     return frame.assign(time_ns=frame["host_per_step_ns" if is_of_steps else "host_ns"].astype("float64")), is_of_steps
 
@@ -300,7 +300,7 @@ def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     order = np.lexsort((-ends, starts, threads))
     holds = np.zeros(len(rows), dtype=bool)
     holds[order[:-1]] = (starts[order[1:]] < ends[order[:-1]]) & (threads[order[1:]] == threads[order[:-1]])
-    names: Any = column_of(trace.ranges, "name")
+    names = column_of(trace.ranges, "name")
     groups = Groups.of({"name": names[rows].codes, "thread": threads}, ["name", "thread"])
     is_inside, lengths = row != NONE, np.append(until - begins, 0)[row]
     own_ns, steps_ns = (groups.sums(np.where(is_inside, ns, 0)) for ns in (ends - starts, lengths))
@@ -414,7 +414,7 @@ def _lengths(headline: Headline, steps: Steps) -> pd.DataFrame:
 
 def _by_name(host_work: HostWork, role: str, ranks: pd.Index) -> pd.DataFrame:
     """What threads of a role do in a step: a row for each of the ranks, a column for each name, longest first (ns)."""
-    work: pd.DataFrame = host_work.to_frame()
+    work = host_work.to_frame()
     mine = work[(work["role"] == role) & work["host_per_step_ns"].notna()]
     mine = mine.astype({"host_per_step_ns": "float64"})
     times = mine.pivot_table(values="host_per_step_ns", index="rank", columns="name", aggfunc="sum")
@@ -471,7 +471,7 @@ def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) 
 def _covering(frames: pd.DataFrame, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Row of the innermost frame that covers most of each stretch, -1 where there is none or the thread waits."""
     begins, until = (array_of(frames, name) for name in ("start_ns", "end_ns"))
-    names: Any = column_of(frames, "name")
+    names = column_of(frames, "name")
     is_of_threads = np.array([*(bool(_OF_THREADS.match(name)) for name in names.categories), True])[names.codes]
     long = np.flatnonzero((until - begins >= _COVERED * LEAST_NS) & ~is_of_threads)
     since, ended, row = innermost(begins, until)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, joined, stack
+from traceanalyzer.analyses.base import RANK, Result, joined, stack
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN, range_around, thread_roles, user_ranges
 from traceanalyzer.analyses.host.cpu_collectives import waiting
@@ -34,7 +34,7 @@ class HostSilences(Result):
     title = "Stretches in which nothing of the host is recorded"
     keys = ("rank", "range", "until")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "range": Column.text("The user's innermost range around it; absent outside of all.", written=Written.KERNEL),
         "until": Column.text(
             "What begins first after it: a range, an operator, or the launch of a GPU operation; absent at the end.",
@@ -193,7 +193,7 @@ class Compilations(Result):
     title = "Compiling in what was recorded"
     keys = ("rank", "compiler")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "compiler": Column.text(
             "torch.compile, or XLA; or the capture of CUDA graphs, in which what is launched does not run."
         ),

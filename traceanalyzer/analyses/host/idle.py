@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, all_known, percent
+from traceanalyzer.analyses.base import RANK, Result, all_known, percent
 from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import longest, names_around_launches, thread_activity, user_ranges
@@ -333,7 +333,7 @@ class Idle(Result):
     title = "Why the GPU is idle"
     keys = ("rank", "step")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Step; absent for the whole window."),
         "window_ns": Column.time("Length of the window.", better=Better.LESS),
         "idle_ns": Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
@@ -414,7 +414,7 @@ class GapTable(Result):
     is_detail = True
     keys = ("rank", "gap")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "gap": Column.ident("Position among the rank's gaps."),
         "step": Column.ident("Step whose GPU window it begins in; absent for none."),
         "start_ns": Column.moment("End of the operation before it, or where the window begins."),

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.grouping import once_a_trace
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Better, Column
@@ -103,7 +103,7 @@ class Launches(Result):
     keys = ("rank",)
     stored = ("waiting_ns",)
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "operations": Column.count("GPU operations."),
         "operations_without_launch": Column.count(
             "Those whose host call the capture does not have: in none of the figures below.", is_compared=False
@@ -262,7 +262,7 @@ class QueueDepth(Result):
     keys = ("rank", "bin")
     stored = ("waiting_ns",)
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "bin": Column.ident("Position of the bin in the window."),
         "start_ns": Column.moment("Its start."),
         "length_ns": Column.time("Its length."),

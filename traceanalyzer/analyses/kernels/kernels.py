@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, of_a_mean_rank, percent, ratio, typed
+from traceanalyzer.analyses.base import RANK, Result, of_a_mean_rank, percent, ratio, typed
 from traceanalyzer.analyses.grouping import Groups, by_category, rows_of_each
 from traceanalyzer.analyses.kernels.kernel_names import fusion
 from traceanalyzer.analyses.time import breakdown
@@ -38,7 +37,7 @@ class Kernels(Result):
     keys = ("rank", "name", "activity")
     joined_by = ("name", "kind", "activity")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
         "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
         "activity": Column.text("kernel, memcpy, memset or graph."),
@@ -112,7 +111,7 @@ class KernelsOverRanks(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, dict(of_a_mean_rank(table)))
+        return self._with(table, of_a_mean_rank(table))
 
 
 def kernels_over_ranks_across(_parts: Mapping[int, pd.DataFrame], kernels: Kernels) -> KernelsOverRanks:
@@ -162,7 +161,7 @@ class Fusions(Result):
     title = "Kernels made by the compiler"
     keys = ("rank", "kernel")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "kernel": Column.text("Name of the Triton kernel.", written=Written.KERNEL),
         "fusion": Column.text(
             "pointwise, reduction, persistent reduction, template (a product or attention) or foreach."
@@ -177,7 +176,7 @@ class Fusions(Result):
 
 def fusions_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Add up the rank's counted kernels whose names are Inductor's."""
-    names: Any = column_of(trace.gpu_ops, "name")
+    names = column_of(trace.gpu_ops, "name")
     rows = np.flatnonzero(mask_of(names, fusion) & trace.counted)
     if not len(rows):
         return pd.DataFrame()
@@ -207,7 +206,7 @@ class Graphs(Result):
     title = "CUDA graphs"
     keys = ("rank", "graph")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "graph": Column.ident("Ordinal, in order of first launch: traces do not name graphs."),
         "launches": Column.count("Times that it was launched."),
         "gpu_ops": Column.count("GPU operations of all its launches.", is_compared=False),

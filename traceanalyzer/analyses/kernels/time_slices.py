@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, ratio
+from traceanalyzer.analyses.base import RANK, Result, is_any, ratio
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
@@ -31,7 +31,7 @@ class TimeSlices(Result):
     title = "Times in which another process has the GPU"
     keys = ("rank", "step")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Step that launched them; absent without steps."),
         "slices": Column.count(
             "Compute kernels that take longer than others that do the same work, at least 0.3 ms and half of the "

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.base import RANK, Result, percent, stack, typed
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import names_around
 from traceanalyzer.analyses.host.cpu_time import looked_at
@@ -33,7 +33,7 @@ class Memory(Result):
     title = "Memory"
     keys = ("rank",)
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "source": Column.text(
             "Where the levels come from: the trace's `[memory]` events, one for each allocation and release; without "
             "them what run.json recorded of the whole run."
@@ -149,7 +149,7 @@ class MemorySteps(Result):
     keys = ("rank", "step")
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Number in the step's name, else its position."),
         "events": Column.count("Allocations and releases while the host was in the step.", is_compared=False),
         "start_bytes": Column.size(
@@ -204,7 +204,7 @@ class MemoryPeaks(Result):
     keys = ("rank",)
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "peak_allocated_bytes": Column.size(
             "The most that tensors held after any event of the capture.", adds=Adds.EXTREME, better=Better.LESS
         ),
@@ -250,7 +250,7 @@ class MemoryCalls(Result):
     keys = ("rank", "step", "name")
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Step that the host was in; absent outside any."),
         "name": Column.text("Function.", written=Written.KERNEL),
         "calls": Column.count("Its calls."),

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.base import RANK, Result, percent
 from traceanalyzer.analyses.host.activity import names_around, range_around
 from traceanalyzer.analyses.memory.memory import moments
 from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
@@ -129,7 +129,7 @@ class MemoryCategories(Result):
     keys = ("rank", "category")
     is_of_a_moment = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "category": Column.text("What it is held for, as far as events and operators tell."),
         "blocks": Column.count("Blocks in use at the peak; of unknown those that were given in the capture."),
         "peak_bytes": Column.size(
@@ -177,7 +177,7 @@ class MemoryLevels(Result):
     is_of_one_run = True
     keys = ("rank", "time_ns")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "time_ns": Column.moment("Of the event."),
         "allocated_bytes": Column.size("What tensors held after it.", adds=Adds.EXTREME),
         **{
@@ -222,7 +222,7 @@ class MemorySources(Result):
     title = "Memory by phase and operator"
     keys = ("rank", "phase", "operator")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "phase": Column.text("Phase that the host was in; unattributed when neither ranges nor autograd tell."),
         "operator": Column.text(
             "Innermost operator on the thread at the event; unknown outside any, as when Python frees a tensor.",

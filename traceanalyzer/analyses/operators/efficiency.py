@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.flops import MODEL_FAMILIES, OperatorWork, compiled_recompute
@@ -50,7 +50,7 @@ class Efficiency(Result):
     is_detail = True
     keys = ("rank", "operator", "autograd", "shapes", "dtypes")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         **{name: OperatorShapes.columns[name] for name in ("operator", "autograd", "shapes", "dtypes")},
         "family": Column.text(
             "gemm, attention, convolution, norm, softmax, embedding, element-wise, optimizer, fused (by a "
@@ -233,7 +233,7 @@ class Mfu(Result):
     title = "Model FLOPs utilisation"
     keys = ("rank", "step")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Number of the step."),
         "is_complete": Column.flag("Neither open nor partial: counts in means."),
         "model_flops": Column.flops(
@@ -280,7 +280,7 @@ class Mfu(Result):
 
     def known(self) -> pd.DataFrame:
         """Rows of steps that count in means and whose MFU is known."""
-        frame: pd.DataFrame = self.to_frame()
+        frame = self.to_frame()
         return complete_steps(frame[frame["mfu_pct"].notna()]) if len(frame) else frame
 
     def by_rank(self) -> pd.Series:
@@ -392,7 +392,7 @@ def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> dict[st
 def _is_repeated(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> np.ndarray:
     """Work that autograd records anew in the backward pass, and forward attention in a compiled one."""
     rows = array_of(known, "row")
-    names: Any = column_of(trace.host_ops, "name")[rows]
+    names = column_of(trace.host_ops, "name")[rows]
     is_forward = ~mask_of(names, lambda name: name.endswith("_backward"))
     is_attention = rows_named(known, "family", "attention")
     in_backward = tree.autograd[rows] == PASSES.index("backward")

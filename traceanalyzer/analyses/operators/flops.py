@@ -518,12 +518,12 @@ def _launches_elsewhere(trace: RankTrace) -> bool:
 
 def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -> pd.DataFrame:
     """Bytes and element type of calls on lists of tensors, by the first of their kernels whose name has types."""
-    dtypes: Any = column_of(calls, "dtype")
+    dtypes = column_of(calls, "dtype")
     texts = dtypes.categories.tolist()
     has_list = ~column_of(calls, "list_elements").isna()
     if not has_list.any():
         return with_columns(calls, dtype=named(texts, dtypes.codes))
-    names: Any = column_of(trace.gpu_ops, "name")
+    names = column_of(trace.gpu_ops, "name")
     types = [_list_type(name) for name in names.categories.tolist()]
     is_told = np.array([*(size is not None for _, size in types), False])[names.codes]
     told = np.flatnonzero((of_op != NONE) & is_told)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, taken
+from traceanalyzer.analyses.base import RANK, Result, taken
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.cpu_time import looked_at
 from traceanalyzer.analyses.host.idle import blocking
@@ -97,7 +97,7 @@ class LaunchLoops(Result):
     is_detail = True
     keys = ("rank", "loop")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "loop": Column.text(
             "The operators (without them, the kernels) of one turn, behind the module or range that it begins in.",
             written=Written.KERNEL,
@@ -248,7 +248,7 @@ def _outer(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
 def _names_of_ops(trace: RankTrace, around: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """A number for each GPU operation, and the operator, or the kernel outside of any, that the number stands for."""
     operators: Any = taken(column_of(trace.host_ops, "name"), around)
-    kernels: Any = column_of(trace.gpu_ops, "name")
+    kernels = column_of(trace.gpu_ops, "name")
     texts = [*operators.categories.tolist(), *kernels.categories.tolist()]
     codes = operators.codes.astype(np.int64)
     return np.where(codes == NONE, kernels.codes.astype(np.int64) + len(operators.categories), codes), texts
@@ -272,7 +272,7 @@ def _name_of_scope(scopes: Scopes, row: int) -> str:
 
 def _sizes(trace: RankTrace) -> np.ndarray:
     """A number for each GPU operation by its grid; of copies by their bytes."""
-    grids: Any = column_of(trace.gpu_ops, "grid")
+    grids = column_of(trace.gpu_ops, "grid")
     bytes_ = whole(column_of(trace.gpu_ops, "bytes"), 0)
     return np.where(grids.codes == NONE, bytes_, NONE - 1 - grids.codes.astype(np.int64))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, joined, named
+from traceanalyzer.analyses.base import RANK, Result, joined, named
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.operators.operator_tree import PASSES, Nesting, OperatorTree
 from traceanalyzer.analyses.time import breakdown
@@ -143,7 +143,7 @@ class Modules(Result):
     title = "Modules and ranges"
     keys = ("rank", "path", "autograd")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "path": Column.text("nn.Module calls and user ranges from the outermost down, parted by /."),
         "name": Column.text("Last part of the path.", written=Written.KERNEL),
         "depth": Column.number("Parts before it."),

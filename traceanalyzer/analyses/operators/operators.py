@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, percent, taken
+from traceanalyzer.analyses.base import RANK, Result, percent, taken
 from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.launches import into_full_queue
@@ -72,7 +72,7 @@ class OperatorShapes(Result):
     is_detail = True
     keys = ("rank", "operator", "autograd", "shapes", "strides", "dtypes")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "operator": Column.text("Name; in brackets what GPU operations have instead of one."),
         "autograd": Column.text(
             "forward (recorded by autograd), backward (run by it) or recompute (forward work inside the "
@@ -235,7 +235,7 @@ class Operators(Result):
     title = "Operators"
     keys = ("rank", "operator", "autograd")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "operator": OperatorShapes.columns["operator"],
         "autograd": OperatorShapes.columns["autograd"],
         **COSTS,
@@ -279,7 +279,7 @@ def source_lines(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     """
     frames, ops = trace.frames, trace.host_ops
     own = picked(frames, mask_of(column_of(frames, "name"), _is_own))
-    names: Any = column_of(own, "name")
+    names = column_of(own, "name")
     if not len(own):
         return pd.Categorical.from_codes(np.full(len(ops), NONE), dtype=names.dtype)
     around = Nesting.of(own).innermost_at(array_of(ops, "start_ns"), array_of(ops, "thread"))
@@ -303,7 +303,7 @@ class OperatorKernels(Result):
     is_detail = True
     keys = ("rank", *_OPERATOR_KERNELS_KEYS)
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "path": Column.text("Modules and ranges around the operator, from the outermost down; absent for none."),
         "operator": OperatorShapes.columns["operator"],
         "autograd": OperatorShapes.columns["autograd"],
@@ -369,7 +369,7 @@ class OperatorLaunches(Result):
     is_detail = True
     keys = ("rank", "operator")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "operator": Column.text("Innermost operator around the launching call; in brackets where there is none."),
         "launches": Column.count("Calls that launched a GPU operation, or several as a graph."),
         "gpu_ops": Column.count("GPU operations that they launched."),
@@ -396,7 +396,7 @@ def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataF
     launch, starts, ends = (array_of(trace.gpu_ops, name)[held] for name in ("launch", "start_ns", "end_ns"))
     begun, done = (array_of(trace.api_calls, name) for name in ("start_ns", "end_ns"))
     call_ns, lengths, delay = done - begun, ends - starts, starts - begun[launch]
-    operators: Any = column_of(trace.host_ops, "name")
+    operators = column_of(trace.host_ops, "name")
     owner = np.maximum(_around_call(trace, tree, held), NONE)
     name_of = np.append(operators.codes.astype(np.int64), NONE)[owner]
     by_op = Groups.of_numbers(name_of)
@@ -497,7 +497,7 @@ class Categories(Result):
     title = "GPU time by category"
     keys = ("rank", "category")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "category": Column.text(f"By the operator, else by the kernel's name: {', '.join(CATEGORIES)}."),
         "gpu_ops": Column.count("GPU operations.", is_compared=False),
         "gpu_ns": Column.time("Sum of their durations.", leads=True),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, percent, ratio
+from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import summed
 from traceanalyzer.analyses.communication.groups import Groups, labels
@@ -33,7 +33,7 @@ class CallPhases(Result):
     is_detail = True
     keys = ("rank", "call")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "call": Column.ident("Position among the rank's communication operations."),
         "phase": Column.text("Phase in which the host launched it."),
         "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
@@ -77,7 +77,7 @@ class CommPhases(Result):
     keys = _KEYS
     joined_by = ("phase", "collective")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "phase": Column.text("Phase in which the host launched it."),
         "range": Column.text(
             "The user's innermost range around the launch; numbers in it are left out (`blocks.#`).",

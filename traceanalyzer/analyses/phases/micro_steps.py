@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, typed
+from traceanalyzer.analyses.base import RANK, Result, percent, ratio, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import held_up
@@ -47,7 +47,7 @@ class MicroSteps(Result):
     keys = ("rank", "step")
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Step's number."),
         "micro_steps": Column.count(
             "Ranges called backward (else forward) on the host in the step; n/a when nothing marks them.",
@@ -182,7 +182,7 @@ class Iterations(Result):
     title = "Inference iterations"
     keys = ("rank", "step")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("The iteration's place in the capture."),
         "name": Column.text("Its annotation.", written=Written.KERNEL),
         "phase": Column.text("prefill, decode, or mixed: requests of both in one batch."),
@@ -329,7 +329,7 @@ class MatrixProducts(Result):
     title = "Matrix products"
     keys = ("rank", "phase", "product", "dtype")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "phase": Column.text("Phase of training that launched it."),
         "product": Column.text(
             "Sizes of its factors: `[8192, 1024] × [1024, 4096]`; batched ones begin with the batch."

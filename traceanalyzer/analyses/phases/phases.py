@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.base import RANK, Result, percent, stack, typed
 from traceanalyzer.analyses.communication.waits import PARTS as EXPOSED_PARTS
 from traceanalyzer.analyses.communication.waits import CallWaits, transfer_and_wait
 from traceanalyzer.analyses.host import host_names, idle
@@ -151,7 +151,7 @@ def _phase_ranges(trace: RankTrace) -> pd.DataFrame:
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
-    names: Any = column_of(frame, "name")
+    names = column_of(frame, "name")
     known = [_code(name) if "::" not in name or name.startswith("FSDP") else OP_PHASES_UNKNOWN
              for name in names.categories.tolist()]  # fmt: skip
     phase = np.array([*known, OP_PHASES_UNKNOWN], dtype=np.int64)[names.codes]
@@ -208,7 +208,7 @@ class ExposedCalls(Result):
     is_detail = True
     keys = ("rank", "stretch")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "stretch": Column.ident("Position among the rank's stretches."),
         "call": Column.ident(
             "The call that it belongs to: of those that run, the one that started first. Absent for one that was "
@@ -229,24 +229,29 @@ class ExposedCalls(Result):
 
 
 def exposed_calls_per_rank(
-    trace: RankTrace, calls: pd.DataFrame, steps: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
+    trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
 ) -> pd.DataFrame:
     """The rank's exposed communication inside its window."""
     share = shares["exposed_comm_ns"]
     if not len(share.row):
         return pd.DataFrame()
-    cuts = _cuts(trace, steps)
+    has_window = known_of(trace.steps, "start_ns")
+    limits = [whole_of(trace.steps, name)[has_window] for name in ("start_ns", "end_ns")]
     owned = Intervals(share.starts, share.ends)
     exposed = Intervals.of(share.starts, share.ends) - share.hidden
     # Between two neighbouring edges nothing changes: neither call, nor step, nor whether it is exposed.
-    edges = np.unique(np.concatenate([owned.starts, owned.ends, exposed.starts, exposed.ends, cuts]))
+    edges = np.unique(
+        np.concatenate(
+            [owned.starts, owned.ends, exposed.starts, exposed.ends, trace.window.starts, trace.window.ends, *limits]
+        )
+    )
     starts, ends = edges[:-1], edges[1:]
     held = (exposed.covered_ns(starts, ends) > 0) & trace.window.holds(starts)
     starts, ends = starts[held], ends[held]
     row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
     phase = np.array(NAMES, dtype=object)[phase_of_op[row]]
     told = {"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends}
-    return table_of(told | {"stretch": np.arange(len(starts)), "step": _step_of(steps, starts)})
+    return table_of(told | {"stretch": np.arange(len(starts)), "step": idle.step_of_time(trace, starts)})
 
 
 def exposed_calls_across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedCalls:
@@ -261,31 +266,6 @@ def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.api.e
     if not calls.empty:
         numbers[array_of(calls, "gpu_op")] = array_of(calls, "call")
     return pd.arrays.IntegerArray(numbers[row], numbers[row] == NONE)
-
-
-def _cuts(trace: RankTrace, steps: pd.DataFrame) -> np.ndarray:
-    """Limits of the window and of the steps' windows."""
-    starts, ends = _step_windows(steps)
-    return np.concatenate([trace.window.starts, trace.window.ends, starts, ends])
-
-
-def _step_windows(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    if steps.empty:
-        empty = np.empty(0, dtype=np.int64)
-        return empty, empty
-    has_window = known_of(steps, "start_ns")
-    starts, lengths = (whole_of(steps, name)[has_window] for name in ("start_ns", "window_ns"))
-    return starts, starts + lengths
-
-
-def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.api.extensions.ExtensionArray:
-    starts, ends = _step_windows(steps)
-    if not len(starts):
-        return pd.array([pd.NA] * len(times), dtype="Int64")
-    row = np.searchsorted(starts, times, side="right") - 1
-    is_inside = (row >= 0) & (times < ends[row])
-    numbers = whole_of(steps, "step")[known_of(steps, "start_ns")]
-    return pd.arrays.IntegerArray(numbers[row], ~is_inside)
 
 
 def _split(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
@@ -305,7 +285,7 @@ class Phases(Result):
     title = "Phases"
     keys = ("rank", "step", "phase")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Step; absent for the whole window."),
         "phase": Column.text(
             "Phase in which the host launched the operation that the time belongs to; unattributed when neither "

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, typed
+from traceanalyzer.analyses.base import RANK, Result, typed
 from traceanalyzer.analyses.grouping import extreme_at, sums_at
 from traceanalyzer.analyses.host.activity import range_around
 from traceanalyzer.analyses.streams import streams
@@ -199,7 +199,7 @@ class Blocks(Result):
     is_detail = True
     keys = ("rank", "block")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "block": Column.ident("Position among the rank's blocks."),
         "name": Column.text("The range; absent when the block was found by its kernels.", written=Written.KERNEL),
         "source": Column.text("`range` or `kernel sequence`."),
@@ -380,7 +380,7 @@ class BlockBounds(Result):
     title = "What bounds the repeated blocks"
     keys = ("rank",)
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "source": Column.text("How blocks were found: `range` or `kernel sequence`."),
         "blocks": Column.count("Number of blocks.", is_compared=False),
         "bound": Column.text(

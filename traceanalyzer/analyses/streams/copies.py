@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.host.activity import innermost_at, outermost
 from traceanalyzer.analyses.host.cpu_time import launches_inside, looked_at
@@ -30,7 +30,7 @@ class MemoryOps(Result):
     title = "Copies and memsets"
     keys = ("rank", "operation")
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "operation": Column.text(
             "Direction of the copies (HtoD, DtoH, DtoD, PtoP, …), or memset.", written=Written.KERNEL
         ),
@@ -71,7 +71,7 @@ def is_copy(ops: pd.DataFrame) -> np.ndarray:
 
 def operations(ops: pd.DataFrame) -> np.ndarray:
     """Direction of each copy, `memset` for a memset, `unknown` for a copy that does not say."""
-    direction: Any = column_of(ops, "direction")
+    direction = column_of(ops, "direction")
     names: np.ndarray = np.array([*direction.categories.tolist(), "unknown"], dtype=object)[direction.codes]
     names[rows_named(ops, "activity", "memset")] = "memset"
     return names
@@ -122,7 +122,7 @@ class Copies(Result):
     title = "Copies"
     keys = ("rank", *_KEYS)
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "direction": Column.text(
             "HtoD, DtoH, DtoD, PtoP (between GPUs), HtoH; memset; absent when the trace does not say."
         ),
@@ -179,7 +179,7 @@ def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
 
 def _directions(ops: pd.DataFrame) -> pd.Categorical:
     """Direction of every operation, `memset` for a memset."""
-    direction: Any = column_of(ops, "direction")
+    direction = column_of(ops, "direction")
     codes = np.where(rows_named(ops, "activity", "memset"), len(direction.categories), direction.codes)
     return pd.Categorical.from_codes(codes, categories=[*direction.categories, "memset"])
 
@@ -227,7 +227,7 @@ class SyncCopies(Result):
     title = "Copies that block the host"
     keys = ("rank", *_SYNC_COPIES_KEYS)
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "problem": Column.text(
             "`synchronous`: the call returns when the copy is done. `pageable`: an asynchronous copy from or "
             "to pageable memory, which CUDA stages through a buffer and may make the host wait for."

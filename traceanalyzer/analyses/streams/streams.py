@@ -10,7 +10,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.base import RANK, Result, percent
 from traceanalyzer.analyses.grouping import once_a_trace
 from traceanalyzer.analyses.streams.copies import is_copy
 from traceanalyzer.analyses.time.breakdown import known_only
@@ -243,7 +243,7 @@ class Streams(Result):
     stored = ("window_ns",)
     joined_by = ("role",)
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "stream": Column.ident("Number in the trace."),
         "role": Column.text(
             "The class that makes up 90 % or more of its operations' time (`mixed` when none does): compute, "
@@ -331,7 +331,7 @@ class StreamPairs(Result):
     keys = ("rank", "of", "first", "second")
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "of": Column.text("`stream` or `class`."),
         "first": Column.text(
             "Stream number, or class: compute, communication, upload, download, exchange, device memory. No classes "

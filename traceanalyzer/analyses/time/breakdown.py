@@ -1,13 +1,12 @@
 """Each rank's GPU time: compute, exposed communication, exposed copies, idle; overlap."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, is_true, percent
+from traceanalyzer.analyses.base import RANK, Result, is_true, percent
 from traceanalyzer.analyses.grouping import once_a_trace
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, union, unions
 from traceanalyzer.kinds import KINDS
@@ -74,7 +73,7 @@ class Breakdown(Result):
     title = "GPU time of each rank's window by kind"
     keys = ("rank",)
     is_of_one_run = True
-    columns = {"rank": Column.ident("Global rank."), **DEFINITIONS}
+    columns = {"rank": RANK, **DEFINITIONS}
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return with_overlap(table)
@@ -143,7 +142,7 @@ def known_only(
 
 def fused(ops: pd.DataFrame) -> Intervals:
     """Union of the compute kernels that communicate too."""
-    names: Any = column_of(ops, "name")
+    names = column_of(ops, "name")
     is_fused = [*(kinds.is_fused(str(name)) for name in names.categories.tolist()), False]
     if not any(is_fused):
         return EMPTY
@@ -180,7 +179,7 @@ class Overlap(Result):
     stored = ("hidden_copy_ns", "opaque_ns")
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "comm_ns": Column.time("Time in which communication runs: |∪comm|.", is_secondary=True, better=Better.LESS),
         "comm_with_compute_ns": Column.time("Time in which communication and compute both run."),
         "fused_ns": Column.time(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import RANK, Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.time import breakdown as time_breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
@@ -29,7 +29,7 @@ class Headline(Result):
     keys = ("rank",)
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "basis": Column.text(
             "What the row is of: complete steps that all ranks share; without any, what is looked at.",
             is_secondary=True,

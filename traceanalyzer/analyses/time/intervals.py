@@ -1,7 +1,6 @@
 """Exact arithmetic on unions of time intervals, vectorised, in integer nanoseconds."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -130,7 +129,7 @@ def union(trace: RankTrace, kind: str, window: Window | None = None) -> Interval
 def unions(trace: RankTrace) -> Mapping[str, Intervals]:
     """By kind the union of all the rank's GPU operations of it."""
     starts, ends = (array_of(trace.gpu_ops, name) for name in ("start_ns", "end_ns"))
-    kind: Any = column_of(trace.gpu_ops, "kind")
+    kind = column_of(trace.gpu_ops, "kind")
     places = kind.categories.tolist()
     return {name: Intervals.of_rows(starts, ends, kind.codes == places.index(name)) for name in kinds.KINDS}
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, is_true
+from traceanalyzer.analyses.base import RANK, Result, all_known, is_true
 from traceanalyzer.analyses.grouping import once_of_tables
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -22,7 +22,7 @@ class Steps(Result):
     keys = ("rank", "step")
     is_of_one_run = True
     columns = {
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "step": Column.ident("Number in the step's name, else its position; absent for operations of no step."),
         "name": Column.text("The range that marks the step on the host.", written=Written.KERNEL),
         "is_complete": Column.flag(

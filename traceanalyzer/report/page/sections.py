@@ -100,7 +100,6 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "sync_calls",
             "sync_copies",
             "cuda_api",
-            "gpu_gaps",
             "gaps",
         ),
         "kernels": (
