@@ -657,59 +657,46 @@ def possible_groups(
 
     Those are the whole job, and the groups that the ranks' files list or their other calls name.
     """
-    if not len(rows):
-        return
+    held = calls.iloc[rows].reset_index(drop=True)
     world = calls["world_size"].max() if "world_size" in calls else pd.NA
     job = present if pd.isna(world) else frozenset(range(int(world)))
-    names = calls["name"].iloc[rows].astype("object")
-    libraries = {name: kernel.library for name in names.unique() if (kernel := kinds.comm_kernel(str(name)))}
-    families = pd.factorize(names.map(libraries))[0]
-    sizes = calls["group_size"].iloc[rows].fillna(0).to_numpy(dtype=np.int64)
-    ranks = array_of(calls, "rank")[rows]
-    listed = _partitions(calls)
-    for family, size in sorted(set(zip(families.tolist(), sizes.tolist(), strict=True))):
-        held = (families == family) & (sizes == size)
-        users = frozenset(ranks[held].tolist())
+    library = pd.factorize(told_of_kernels(held, lambda kernel: kernel and kernel.library))[0]
+    listed = _partitions(calls) if len(rows) else []
+    for (_, size), own in held.groupby([library, held["group_size"].fillna(0)]).indices.items():
+        users = frozenset(held["rank"].iloc[own])
         fitting = [groups for groups in listed if not size or len(groups[0]) == size]
         covering = [groups for groups in fitting if users <= frozenset().union(*groups)]
         whole = [(job,)] if size in (0, len(job)) else []
         choices = list(dict.fromkeys([*whole, *(covering or ([] if whole else fitting))]))
-        yield rows[held], choices or [()]
+        yield rows[own], choices or [()]
 
 
 def _partitions(calls: pd.DataFrame) -> list[Partition]:
-    """Groups of two ranks and more, put together by size and by what the ranks' files call them, or by their shape."""
+    """Groups of two ranks and more, put together by size and by what the ranks' files call them, or by their shape.
+
+    A list that is cut, or damaged, tells no group; of one size no rank is in two.
+    """
     named = calls[["group_description", "group_ranks"]] if "group_description" in calls else calls[["group_ranks"]]
     texts = [tuple(row) for row in named.dropna(subset="group_ranks").drop_duplicates().itertuples(index=False)]
     for text in calls["listed_groups"].dropna().unique() if "listed_groups" in calls else ():
         texts += [tuple(part.split("=", 1)) for part in text.split(";") if part]
     families: dict[tuple[object, int], set[frozenset[int]]] = {}
     for *description, ranks in texts:
-        if group := frozenset(numbers(ranks)):
+        if len(group := frozenset(numbers(ranks))) > 1:
             shape = tuple(rank - min(group) for rank in sorted(group))
             for name in dict.fromkeys([None, shape, *description]):
                 families.setdefault((name, len(group)), set()).add(group)
-    found = [tuple(sorted(groups, key=sorted)) for (_, size), groups in families.items() if size > 1]
-    return list(dict.fromkeys(groups for groups in found if _is_disjoint(groups)))
-
-
-def _is_disjoint(groups: Iterable[frozenset[int]]) -> bool:
-    members = [rank for group in groups for rank in group]
-    return len(members) == len(set(members))
+    found = dict.fromkeys(tuple(sorted(groups, key=sorted)) for groups in families.values())
+    return [groups for groups in found if sum(map(len, groups)) == len(frozenset().union(*groups))]
 
 
 class Attempt(Struct, frozen=True):
-    """What comes of taking calls for those of some groups: how many match, and how far their ends scatter."""
+    """What comes of taking calls for those of groups of some size: how many match, and how far their ends scatter."""
 
-    partition: Partition
+    size: int
     members: pd.DataFrame
     why: np.ndarray
     scatter_ns: float
-
-    @property
-    def size(self) -> int:
-        """Ranks of each group."""
-        return len(self.partition[0]) if self.partition else 0
 
 
 def decided(attempts: list[Attempt]) -> Attempt | None:
@@ -860,13 +847,14 @@ def _attempt(lists: CallLists, rows: np.ndarray, partition: Partition, present: 
     """The calls in `rows` matched within the groups; those of no group have no partner."""
     why = np.full(len(lists.rank), GROUP_UNKNOWN, dtype=object)
     tables: list[pd.DataFrame] = []
+    count = 0
     for group in partition:
-        held = rows[np.isin(lists.rank[rows], list(group))]
-        table = _aligned(lists, held, group, present, why)
-        base = sum(len(earlier) for earlier in tables)
-        tables.append(table.assign(instance=table["instance"] + base))
+        table = _aligned(lists, rows[np.isin(lists.rank[rows], list(group))], group, present, why)
+        tables.append(table.assign(instance=table["instance"] + count))
+        count += len(table)
     members = under_each_other(tables) if tables else no_members()
-    return Attempt(partition, members, why[rows], scatter_ns(members, lists.rank, lists.end_ns))
+    size = len(partition[0]) if partition else 0
+    return Attempt(size, members, why[rows], scatter_ns(members, lists.rank, lists.end_ns))
 
 
 def _aligned(

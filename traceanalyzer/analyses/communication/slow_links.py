@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.communication.collectives import transfer_kinds
 from traceanalyzer.analyses.communication.jobs import hosts_of
-from traceanalyzer.analyses.grouping import Groups, rows_of_each
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, only, table_of
@@ -140,7 +140,7 @@ def usual_ns(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     beside_ns = _median_of_others(alike.of_row, own_ns)
     lone = np.isnan(beside_ns)
     if lone.any():
-        beside_ns[lone] = _of_other_sizes(cells.keys, own_ns, np.flatnonzero(lone))
+        beside_ns[lone] = _of_other_sizes(cells, own_ns, np.flatnonzero(lone))
     return own_ns[cells.of_row], beside_ns[cells.of_row]
 
 
@@ -167,18 +167,15 @@ def is_beyond_chance(instances: pd.DataFrame, own_ns: np.ndarray, beside_ns: np.
 
 
 def _deviation(pool: np.ndarray, group: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each value whether three of its pool or more are quicker than their group's usual one, and by how much."""
-    under = np.log(np.maximum(_usual(group, values) / values, 1.0))
+    """For each value whether three of its pool or more are quicker than their group's usual one, and by how much.
+
+    The usual one is what the group's longest is held against: the median without it, of two the lesser.
+    """
+    order, sizes = np.lexsort((values, group)), np.bincount(group)
+    usual = values[order][np.cumsum(sizes) - sizes + np.maximum(sizes - 2, 0) // 2][group]
+    under = np.log(np.maximum(usual / values, 1.0))
     count = np.bincount(pool, under > 0)
     return (count >= _LEAST_KNOWN)[pool], np.sqrt(np.bincount(pool, under**2) / np.maximum(count, 1))[pool]
-
-
-def _usual(group: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """For each value what its group's longest one is held against: the median without it, of two the lesser."""
-    order = np.lexsort((values, group))
-    sizes = np.bincount(group)
-    usual: np.ndarray = values[order][np.cumsum(sizes) - sizes + np.maximum(sizes - 2, 0) // 2][group]
-    return usual
 
 
 def is_extra(
@@ -214,23 +211,18 @@ def _median_of_others(group: np.ndarray, values: np.ndarray) -> np.ndarray:
     return found
 
 
-def _of_other_sizes(keys: Mapping[str, np.ndarray], own_ns: np.ndarray, lone: np.ndarray) -> np.ndarray:
+def _of_other_sizes(cells: Groups, own_ns: np.ndarray, lone: np.ndarray) -> np.ndarray:
     """What sister groups take at most for as many bytes as each of these cells moves; messages are not scaled."""
-    columns = {name: np.asarray(keys[name]) for name in (*_ALIKE, "size_bytes", "among")}
-    alike = Groups.of(columns, list(_ALIKE)).of_row
-    rows_of = {int(alike[rows[0]]): rows for rows in rows_of_each(alike)}
-    size, among = columns["size_bytes"].astype(float), pd.factorize(columns["among"])[0]
-    found = np.full(len(lone), np.nan)
-    for place, cell in enumerate(lone):
-        if columns["kind"][cell] == MESSAGES:
-            continue
-        rows = rows_of[int(alike[cell])]
-        rows = rows[among[rows] != among[cell]]
-        if len(rows):
-            most_ns = at_most_ns(size[cell], size[rows], own_ns[rows])
-            each = np.sort(pd.Series(most_ns).groupby(among[rows]).min().to_numpy())
-            found[place] = each[(len(each) - 1) // 2]
-    return found
+    table = cells.table(own_ns=own_ns)
+    table = table[table["kind"] != MESSAGES]
+    found = pd.Series(np.nan, index=lone)
+    for _, alike in table.groupby(list(_ALIKE)):
+        for row in alike[alike.index.isin(lone)].itertuples():
+            others = alike[alike["among"] != row.among]
+            most_ns = at_most_ns(row.size_bytes, others["size_bytes"].to_numpy(), others["own_ns"].to_numpy())
+            each = np.sort(pd.Series(most_ns).groupby(others["among"].to_numpy()).min().to_numpy())
+            found[row.Index] = each[(len(each) - 1) // 2] if len(each) else np.nan
+    return found.to_numpy()
 
 
 def at_most_ns(size_bytes: float, sizes: np.ndarray, times_ns: np.ndarray) -> np.ndarray:

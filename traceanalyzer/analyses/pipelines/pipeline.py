@@ -9,7 +9,7 @@ from traceanalyzer.analyses.base import Result, percent, ratio, typed
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.pipelines import shape
-from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule, Schedule, expected_pct, schedule_of
+from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule, expected_pct, schedule_of
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import shared_steps
@@ -17,8 +17,6 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Adds, Better, Column, numbers
 from traceanalyzer.model.tables import rows_where, table_of, without_rows
-
-# How long each stage of a pipeline waits: the bubble as measured.
 
 
 class Pipeline(Result):
@@ -91,7 +89,7 @@ def pipeline_across(
     every = shape.stages(moves)
     table = rows_where(every, every["rank"].isin(here))
     if table.empty:
-        return Pipeline(_EMPTY)
+        return Pipeline(table_of({name: pd.Series(dtype="Int64") for name in Pipeline.columns}))
     complete = complete_steps(steps.table)
     shared = shared_steps(
         complete[complete["rank"].isin(table["rank"])] if len(steps) else complete, set(table["rank"])
@@ -109,9 +107,6 @@ def has_known_stages(table: pd.DataFrame) -> pd.Series:
     Of neighbours that both have no trace nobody tells that they send to each other: a pipeline falls in two there.
     """
     return table["absent_ranks"].isna() | (table["ranks"] == table["ranks"].max())
-
-
-_EMPTY = table_of({name: pd.Series(dtype="Int64") for name in Pipeline.columns})
 
 
 def _windows(steps: pd.DataFrame, breakdown: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
@@ -163,28 +158,22 @@ def _schedules(
     every: pd.DataFrame, here: list[int], moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]
 ) -> pd.DataFrame:
     """What is known of each pipeline's schedule, by pipeline."""
-    orders = {number: own.sort_values("stage")["rank"].tolist() for number, own in every.groupby("pipeline")}
-    absent = {number: [rank for rank in order if rank not in here] for number, order in orders.items()}
-    found = {number: schedule_of(moves, stretches, order, shared, absent[number]) for number, order in orders.items()}
-    rows = {number: _row(schedule, orders[number], absent[number]) for number, schedule in found.items()}
-    made = pd.DataFrame.from_dict(rows, orient="index")
+    rows = {}
+    for number, own in every.groupby("pipeline"):
+        order = own.sort_values("stage")["rank"].tolist()
+        absent = [rank for rank in order if rank not in here]
+        schedule = schedule_of(moves, stretches, order, shared, absent)
+        rows[number] = {
+            "ranks": len(order),
+            "absent_ranks": ",".join(map(str, absent)) or None,
+            "schedule": schedule.name,
+            "stages_per_rank": schedule.stages_per_rank,
+            "microbatches": schedule.microbatches,
+            "expected_bubble_pct": expected_pct(schedule, len(order)),
+            "why_unknown": schedule.why_unknown,
+        }
     types = {"ranks": "Int64", "stages_per_rank": "Int64", "microbatches": "Int64", "expected_bubble_pct": "Float64"}
-    return typed(made, types)
-
-
-def _row(schedule: Schedule, order: list[int], absent: list[int]) -> dict[str, object]:
-    return {
-        "ranks": len(order),
-        "absent_ranks": ",".join(map(str, absent)) or None,
-        "schedule": schedule.name,
-        "stages_per_rank": schedule.stages_per_rank,
-        "microbatches": schedule.microbatches,
-        "expected_bubble_pct": expected_pct(schedule, len(order)),
-        "why_unknown": schedule.why_unknown,
-    }
-
-
-# Each pipeline as a whole: how even its stages are, and which one the others wait for.
+    return typed(pd.DataFrame.from_dict(rows, orient="index"), types)
 
 
 class Pipelines(Result):
@@ -249,31 +238,22 @@ def pipelines_across(_parts: Mapping[int, pd.DataFrame], pipeline: Pipeline) -> 
     if not len(pipeline):
         return Pipelines(without_rows([*Pipelines.columns, *_STORED]))
     frame = pipeline.to_frame()
-    return Pipelines(pd.DataFrame([_pipelines_row(int(number), own) for number, own in frame.groupby("pipeline")]))
-
-
-def _pipelines_row(number: int, stages: pd.DataFrame) -> dict[str, object]:
-    compute = stages["compute_ns"].astype("int64")
-    per_rank = stages["stages_per_rank"].iloc[0]
-    slowest = stages.loc[compute.idxmax()]
-    return {
-        "pipeline": number,
-        "ranks": ",".join(map(str, stages["rank"])),
-        "stages": int(stages["ranks"].iloc[0]) * (1 if pd.isna(per_rank) else int(per_rank)),
+    stages = frame.groupby("pipeline")
+    compute = frame["compute_ns"].astype("int64").groupby(frame["pipeline"])
+    slowest = frame.loc[compute.idxmax()].set_index("pipeline")
+    names = ["absent_ranks", "schedule", "stages_per_rank", "microbatches", "why_unknown", "basis"]
+    table = stages[[*names, "expected_bubble_pct"]].first().assign(
+        ranks=stages["rank"].agg(lambda own: ",".join(map(str, own))),
+        stages=stages["ranks"].first() * stages["stages_per_rank"].first().fillna(1),
+        bottleneck_stage=slowest["stage"],
+        bottleneck_rank=slowest["rank"],
+        window_ns=stages["window_ns"].sum(),
+        compute_std_ns=compute.std(ddof=0),
+        compute_mean_ns=compute.mean(),
+        compute_max_ns=compute.max(),
         **{
-            name: stages[name].iloc[0]
-            for name in ("absent_ranks", "schedule", "stages_per_rank", "microbatches", "why_unknown")
-        },
-        "basis": stages["basis"].iloc[0],
-        "expected_bubble_pct": stages["expected_bubble_pct"].iloc[0],
-        "bottleneck_stage": int(slowest["stage"]),
-        "bottleneck_rank": int(slowest["rank"]),
-        **{
-            name: stages[name].sum() if stages[name].notna().all() else pd.NA
+            name: stages[name].agg(lambda own: own.sum(skipna=False))
             for name in ("bubble_ns", "collective_wait_ns")
         },
-        "window_ns": int(stages["window_ns"].sum()),
-        "compute_std_ns": float(compute.std(ddof=0)),
-        "compute_mean_ns": float(compute.mean()),
-        "compute_max_ns": int(compute.max()),
-    }
+    )  # fmt: skip
+    return Pipelines(table.reset_index())
