@@ -3,8 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
-from operator import itemgetter, mul
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -477,9 +477,8 @@ def _families(table: pd.DataFrame) -> np.ndarray:
     """Number of each group's make: groups of one description, size and stride are axes of one mesh."""
     keys = only(table, ["group_description", "group_size", "stride"]).astype("object").fillna("")
     # Groups whose ranks lie anyhow are alike only to themselves.
-    own = table["code"].where(table["stride"].isna(), -1)
-    codes: np.ndarray = keys.assign(own=own).groupby([*keys, "own"], dropna=False).ngroup().to_numpy()
-    return codes
+    keys = keys.assign(own=table["code"].where(table["stride"].isna(), -1))
+    return np.asarray(keys.groupby([*keys], dropna=False).ngroup())
 
 
 def _role(uses: pd.DataFrame) -> tuple[str | None, str]:
@@ -534,10 +533,6 @@ def _label(row: Mapping[str, object]) -> str:
     return text if text.startswith("all ") else f"group of {size} ranks ({text.removeprefix('ranks ')})"
 
 
-Axis = tuple[int, int, tuple[str, ...]]
-"""Stride, size and roles."""
-
-
 def mesh(groups: Result, world_size: int | None) -> str | None:
     """As `mesh_of`, of a Result."""
     return mesh_of(groups.table, world_size)
@@ -555,15 +550,11 @@ def mesh_of(groups: pd.DataFrame, world_size: int | None) -> str | None:
         held = found.setdefault((int(stride), int(size)), [])
         if isinstance(role, str) and role not in held:
             held.append(role)
-    axes = [(stride, size, tuple(roles)) for (stride, size), roles in found.items()]
-    inner = [axis for axis in axes if axis[1] != world_size] or axes
-    inner.sort(key=lambda axis: axis[0], reverse=True)
-    if not world_size or not _spans(inner, world_size) or not any(roles for _, _, roles in inner):
-        return None
-    return " × ".join(f"{' and '.join(roles) or 'axis'} {size}" for _, size, roles in inner)
-
-
-def _spans(axes: Sequence[Axis], world_size: int) -> bool:
-    sizes = [size for _, size, _ in reversed(axes)]
-    products = [1, *accumulate(sizes, mul)]
-    return [stride for stride, _, _ in reversed(axes)] == products[:-1] and products[-1] == world_size
+    inner = {axis: roles for axis, roles in found.items() if axis[1] != world_size} or found
+    reach, texts = 1, []
+    for stride, size in sorted(inner):
+        if stride != reach:
+            return None
+        reach *= size
+        texts.insert(0, f"{' and '.join(inner[stride, size]) or 'axis'} {size}")
+    return " × ".join(texts) if reach == world_size and any(inner.values()) else None
