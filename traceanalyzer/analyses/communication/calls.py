@@ -22,7 +22,6 @@ from traceanalyzer.model.tables import (
     known_of,
     mask_of,
     outer_first,
-    plain_texts,
     rows_named,
     rows_where,
     table_of,
@@ -242,11 +241,17 @@ def _taken(values: Any, place: np.ndarray) -> Any:
 
 def _size(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
     """Size in bytes of the full arrays of each call; NA when elements or dtype of one are unknown."""
-    held = args[["size_bytes", "out_elements", "in_elements", "collective", "dtype"]].take(rows)
-    element = held["dtype"].map(kinds.dtype_bytes, na_action="ignore").astype("Int64")
-    gathers = (held["collective"] == "all_gather").to_numpy(dtype=bool)
-    sizes = held["size_bytes"].fillna(held["in_elements"].mask(gathers, held["out_elements"]) * element)
-    return pd.arrays.IntegerArray(groups.sums(whole(sizes.array, 0)), groups.any(sizes.isna().to_numpy()))
+    said, gathered, given = (column_of(args, name)[rows] for name in ("size_bytes", "out_elements", "in_elements"))
+    collective: Any = column_of(args, "collective")[rows]
+    of_dtype = by_category(column_of(args, "dtype")[rows], kinds.dtype_bytes)
+    is_told = np.array([own is not None for own in of_dtype], dtype=bool)
+    element = np.where(is_told, of_dtype, 0).astype(np.int64)
+    gathers = by_category(collective, lambda name: name == "all_gather") == True  # noqa: E712 - element by element
+    elements = np.where(gathers, whole(gathered, 0), whole(given, 0))
+    is_known = is_told & ~np.where(gathers, gathered.isna(), given.isna())
+    has_said = ~said.isna()
+    sizes = np.where(has_said, whole(said, 0), np.where(is_known, elements * element, 0))
+    return pd.arrays.IntegerArray(groups.sums(sizes), groups.any(~(has_said | is_known)))
 
 
 def _is_uneven(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
@@ -265,10 +270,14 @@ def _differ(split: str) -> str:
 
 def _peers(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> np.ndarray:
     """`send 1, recv 1` of each call that has peers."""
-    held = args[["collective", "peer"]].take(rows).reset_index(drop=True).dropna()
-    texts = held["collective"].astype("object") + " " + held["peer"].astype("str")
-    found = texts.groupby(groups.of_row[held.index]).agg(", ".join).reindex(range(len(groups)))
-    return plain_texts(found.array)
+    peer = column_of(args, "peer")[rows]
+    collective: Any = column_of(args, "collective")[rows]
+    found = np.full(len(groups), None, dtype=object)
+    is_named = np.flatnonzero(~peer.isna() & (collective.codes != NONE))
+    for row in is_named[np.argsort(groups.of_row[is_named], kind="stable")].tolist():
+        group, text = groups.of_row[row], f"{collective[row]} {peer[row]}"
+        found[group] = text if found[group] is None else f"{found[group]}, {text}"
+    return found
 
 
 def _collective(collective: Any, groups: Groups) -> np.ndarray:

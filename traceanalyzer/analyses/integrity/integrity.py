@@ -87,10 +87,10 @@ def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
     found = []
     if _share_no_time(ranks):
         # Matched calls may as well be others: alike at like distances, as in decoding.
-        ambiguous = is_true(call_waits["is_matched"]) & is_true(call_waits["is_ambiguous"]) if calls else []
+        ambiguous = int((is_true(call_waits["is_matched"]) & is_true(call_waits["is_ambiguous"])).sum()) if calls else 0
         why = (
             "their calls do match, so that the clocks of the hosts are wrong by more than the captures are long."
-            if calls and matched - sum(ambiguous) > _FEW * calls
+            if calls and matched - ambiguous > _FEW * calls
             else "unless the hosts' clocks are wrong, these are not ranks of one capture."
         )
         text = f"The ranks' captures share no time: {why}"
