@@ -34,10 +34,6 @@ def test_reads(text, metric, op, number, unit, scope):
     assert not gate.is_optional
 
 
-def test_a_question_mark_makes_it_optional():
-    assert parse("overlap_pct? < 50").is_optional
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -52,12 +48,6 @@ def test_a_question_mark_makes_it_optional():
 def test_refuses(text, message):
     with pytest.raises(UsageError, match=message):
         parse(text)
-
-
-def test_significance_is_asked_for_by_a_word():
-    assert parse("step_ms +3% significant @ any rank").is_significant
-    assert parse("comm_calls +1 significant").unit == ""
-    assert not parse("step_ms +3%").is_significant
 
 
 def test_gates_of_a_file(tmp_path):

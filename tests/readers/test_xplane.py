@@ -2,16 +2,12 @@
 
 import sys
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from tests import xplane_builders as build
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.blame import step_budget
 from traceanalyzer.analyses.communication import calls as communication_calls
-from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.analyses.replay.replay import gain_of
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
@@ -19,7 +15,7 @@ from traceanalyzer.loading import load
 from traceanalyzer.readers import RankHint, reader_of, xplane
 from traceanalyzer.readers.xplane import device as xplane_device
 from traceanalyzer.readers.xplane import messages
-from traceanalyzer.readers.xplane.messages import collectives, looped, operation
+from traceanalyzer.readers.xplane.messages import collectives, looped
 
 START = build.EPOCH_NS + 100
 
@@ -65,12 +61,6 @@ def test_hlo_operations_are_operators_of_the_thread_that_launches_for_the_gpu(tr
 def test_api_calls_may_have_a_plane_of_their_own(tmp_path, plane):
     trace = read(build.write(tmp_path / "a.xplane.pb", api_plane=plane))[0]
     assert trace.gpu_ops["launch"].tolist() == [0, 1, 2, 3, -1]
-
-
-def test_a_module_that_begins_again_is_another_run(traces):
-    ranges = traces[0].ranges
-    assert ranges["name"].tolist() == ["jit_train_step"] * 2
-    assert (ranges["start_ns"] - START).tolist() == [50, 150]
 
 
 @pytest.mark.parametrize(
@@ -144,16 +134,6 @@ def test_where_jax_traced_a_collective_tells_its_phase_and_what_its_group_is_for
     assert results["groups"].to_frame()["role"].fillna("").tolist() == [role or ""]
 
 
-def test_phases_of_xla_s_launches_are_no_micro_steps(tmp_path):
-    """XLA begins forward work again amid the backward pass: every all-reduce is of other gradients."""
-    step = ("train", 0, 255_000, {"step_num": 0})
-    paths = {"dot.1": "jit(step)/jvp(A)/dot_general", "all-reduce-start.2": "jit(step)/transpose(jvp(A))/dot_general"}
-    build.write(tmp_path / "a.xplane.pb", steps=[step], paths=paths, rows=1 << 14)
-    trace = load(tmp_path).ranks[0]
-    assert trace.ranges["name"].isin(["backward"]).sum() == 2
-    assert run([trace], ["micro_steps"])["micro_steps"].table["micro_steps"].isna().all()
-
-
 def test_a_loader_on_the_program_s_thread_is_what_the_gpus_wait_for(tmp_path):
     """JAX's runtime launches on threads of its own, which record nothing meanwhile."""
     far = 10_000_000
@@ -167,40 +147,11 @@ def test_a_loader_on_the_program_s_thread_is_what_the_gpus_wait_for(tmp_path):
     assert idle["data_ns"].max() == far // 1000 - 700  # of the whole 9,550 ns until the next launch
 
 
-def test_what_the_hosts_need_cannot_be_told_and_the_program_s_thread_says_what_they_do(tmp_path):
-    """JAX's waits for the GPU leave no events, and its runtime launches on threads of its own."""
-    steps = [("train", begin, 170_000, {"step_num": number}) for number, begin in enumerate((0, 180_000))]
-    build.write(tmp_path / "a.xplane.pb", steps=[*steps, ("load_batch", 5_000, 60_000, {})])
-    ranks = load(tmp_path).ranks
-    results = run(ranks, ["replay", "step_needs"])
-    assert results["step_needs"].to_frame()["needed_host_ns"].isna().all()
-    pieces = [nodes.piece for nodes in results["replay"].engine.job.nodes.values()]
-    assert [len(piece.host) for piece in pieces] == [0, 0]
-    assert gain_of(results["replay"], Change("host")) is None
-    assert {piece.why_no_host for piece in pieces} == {"waits of JAX's hosts for their GPUs leave no events"}
-    since, until = np.array([START]), np.array([START + 100_000])
-    told = {one: (begin - START).tolist() for one, begin, _, _ in step_budget.who_tells(ranks[1], 2, since, until)}
-    assert set(told) == {1, 2}  # the program's thread, where the one that launches records nothing
-    assert 0 in told[1]
-    assert min(told[2]) == 50
-
-
 def test_a_collective_is_told_by_its_instruction(traces):
     table = communication_calls.per_rank(traces[1])
     assert table["collective"].tolist() == ["all_reduce"] * 2
     assert table["size_bytes"].tolist() == [1024 * 8 * 2] * 2
     assert table[["dtype", "group_ranks", "group_size"]].iloc[0].tolist() == ["bfloat16", "0,1", 2]
-
-
-@pytest.mark.parametrize(
-    ("instruction", "expected"),
-    [
-        ("all-gather.3", "all_gather"), ("reduce-scatter-start", "reduce_scatter"), ("all-to-all.1", "all_to_all"),
-        ("collective-permute-start.9", "send_recv"), ("ragged-all-to-all", "all_to_all"), ("fusion.12", None),
-    ],
-)  # fmt: skip
-def test_operation(instruction, expected):
-    assert operation(instruction) == expected
 
 
 def test_groups_in_their_short_form():
@@ -312,13 +263,6 @@ def test_a_mesh_s_axis_names_its_groups(tmp_path, monkeypatch, names, axis, role
     groups = run(load(tmp_path).ranks, ["groups"])["groups"].to_frame()
     assert sorted(groups["group_ranks"]) == ["0,1", "2,3"]
     assert groups["role"].fillna("").tolist() == [role or ""] * 2
-
-
-def test_a_module_s_broadcast_of_an_array_is_no_collective():
-    proto = messages.hlo()
-    for opcode in (b"broadcast", b"reduce", b"gather"):
-        proto.module.computations.add().instructions.add(name=opcode, opcode=opcode)
-    assert not list(collectives(proto))
 
 
 def test_two_processes_of_one_job_say_which_gpus_are_theirs(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from tests.snapshots.builders import STATE, History, frames, write
 from traceanalyzer.cli import run
 from traceanalyzer.errors import InputError
-from traceanalyzer.report.snapshots import page
 from traceanalyzer.snapshots import examine_snapshot, read_snapshot, sentences
 
 MB = 1 << 20
@@ -129,15 +128,6 @@ def test_figures_that_cannot_be_are_refused(tmp_path, where, value, said):
     holder[key] = value
     with pytest.raises(InputError, match=said):
         read_snapshot(write(tmp_path / "rank0.pickle", snapshot))
-
-
-def test_a_clock_that_was_set_back(tmp_path):
-    snapshot = grown()
-    for place, event in enumerate(snapshot["device_traces"][0]):
-        event["time_us"] = 10**15 - place
-    one = examine_snapshot(read_snapshot(write(tmp_path / "rank0.pickle", snapshot)))
-    assert one.peak_bytes == 36 * MB
-    assert 'class="levels"' in page([one], "job")
 
 
 def test_names_of_frames_are_text_in_every_output(tmp_path, monkeypatch, capsys):

@@ -56,29 +56,6 @@ class Table:
         return self.table
 
 
-def bounded(rows, offsets=(0, 0), uncertainty=30, both=None):
-    parts = {each["rank"]: pd.DataFrame([each]).drop(columns="rank") for each in rows}
-    ranks = sorted(parts)
-    members = Table(
-        rank=ranks, group="0", group_ranks="0,1", call=0, instance=pd.array([7] * len(ranks), "Int64"), is_whole=True
-    )
-    if both is not None:
-        members.table = members.table.merge(both, on="rank")
-    clocks = Table(
-        rank=ranks, offset_ns=pd.array(offsets, "Int64"), uncertainty_ns=pd.array([uncertainty] * len(ranks))
-    )
-    return experts.exchanges_across(parts, members, clocks).to_frame()
-
-
-def test_transfer_and_wait_lie_between_bounds():
-    # Rank 1 comes 600 later and moves 2,000 bytes in 100: 20 bytes/ns is the best rate of the group.
-    frame = bounded([row(0, 0, 700, 1_000, 2_000), row(1, 600, 700, 2_000, 1_000)])
-    assert frame["least_transfer_ns"].tolist() == [100, 100]
-    assert frame["least_wait_ns"].tolist() == [570, 0]
-    assert frame["most_wait_ns"].tolist() == [600, 0]
-    assert frame["gbps"].tolist() == [2_000 / 700, 20.0]
-
-
 _OF_RULE = ("expert_layers", "exchanges", "even_experts", "headline", "steps", "episodes", "groups")
 
 
