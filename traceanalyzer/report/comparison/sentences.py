@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -11,7 +12,6 @@ from traceanalyzer.analyses.grouping import once_of_tables
 from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
 from traceanalyzer.diff import Comparison, TableDiff, joins, metrics
 from traceanalyzer.diff.captures import CAPTURE, Capture, Side, world_size
-from traceanalyzer.diff.fairness import Fact
 from traceanalyzer.findings.basis import is_another
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit, digits, per_cent, signed, text
@@ -19,6 +19,9 @@ from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.vocabulary import in_a_sentence, named
 from traceanalyzer.report.comparison import step_parts
 from traceanalyzer.report.comparison.step_parts import WaterfallPart, has_open_waits, parts
+
+_ns, _size = partial(text, unit=Unit.NS), partial(text, unit=Unit.BYTES)
+
 
 # What a comparison says of communication: collectives that came, went or changed, and their overlap.
 
@@ -73,9 +76,9 @@ def _collective(name: str, row: dict[str, object], unit: str, phases: dict[str, 
 
 def _sums(row: dict[str, object], side: str) -> str:
     calls, size = row[f"{side}_calls"], row.get(f"{side}_size_bytes")
-    sized = f", {text(size, Unit.BYTES)}" if size is not None and not pd.isna(size) else ""
+    sized = f", {_size(size)}" if size is not None and not pd.isna(size) else ""
     number = f"{digits(float(calls))} {'call' if calls == 1 else 'calls'}"  # type: ignore[arg-type]
-    return f"{number}{sized}, {text(row[f'{side}_total_ns'], Unit.NS)}"
+    return f"{number}{sized}, {_ns(row[f'{side}_total_ns'])}"
 
 
 def _bytes(row: dict[str, object]) -> str:
@@ -83,11 +86,11 @@ def _bytes(row: dict[str, object]) -> str:
     if base is None or other is None or pd.isna(base) or pd.isna(other):
         return "of bytes that a capture does not tell"
     if base != other:
-        return f"{text(base, Unit.BYTES)} → {text(other, Unit.BYTES)}"
+        return f"{_size(base)} → {_size(other)}"
     calls = row["base_calls"], row["other_calls"]
-    each = " → ".join(text(float(base) / float(count), Unit.BYTES) for count in calls)  # type: ignore[arg-type]
+    each = " → ".join(_size(float(base) / float(count)) for count in calls)  # type: ignore[arg-type]
     what = "larger" if float(calls[1]) < float(calls[0]) else "smaller"  # type: ignore[arg-type]
-    return f"the same {text(base, Unit.BYTES)} in {'fewer' if what == 'larger' else 'more'}, {what} calls ({each} each)"
+    return f"the same {_size(base)} in {'fewer' if what == 'larger' else 'more'}, {what} calls ({each} each)"
 
 
 def _overlap(comparison: Comparison, run: str) -> Iterator[str]:
@@ -132,7 +135,7 @@ def phases(table: TableDiff | None, unit: str) -> Iterator[str]:
         return
     rows = table.frame.set_index("phase")
     told = [
-        f"{name} {text(row['base_total_ns'], Unit.NS)} → {text(row['other_total_ns'], Unit.NS)}"
+        f"{name} {_ns(row['base_total_ns'])} → {_ns(row['other_total_ns'])}"
         for name, row in rows.iterrows()
         if row["status"] in (joins.CHANGED, joins.SAME) and name in _NAMED
     ]
@@ -170,7 +173,7 @@ def _of_one_run(frame: pd.DataFrame, by_rank: pd.DataFrame | None, least_ns: flo
         for row in own.head(MOST_PRODUCTS - 1).to_dict("records"):
             alone = _on_one_rank(by_rank, row, side)
             held, of_ranks = (row, "; means over ranks") if alone is None else (alone, "")
-            time, mean = text(held[f"{side}_gpu_ns"], Unit.NS), text(_mean(held, side, "gpu_ns", "calls"), Unit.NS)
+            time, mean = _ns(held[f"{side}_gpu_ns"]), _ns(_mean(held, side, "gpu_ns", "calls"))
             on = "" if alone is None else f" on rank {int(alone['rank'])}"
             yield f"{_what(row)} is {status}: {_number(held, side)} calls{on}, {time} ({mean} a call{of_ranks})."
 
@@ -194,7 +197,7 @@ def _product(row: dict[str, Any]) -> str:
     base, other = (_mean(row, side, "gpu_ns", "calls") for side in ("base", "other"))
     calls = {digits(float(row[f"{side}_calls"])) for side in ("base", "other")}
     number = " → ".join(sorted(calls)) if len(calls) == 1 else f"{_number(row, 'base')} → {_number(row, 'other')}"
-    head = f"{_what(row)[:-1]}: {text(base, Unit.NS)} → {text(other, Unit.NS)} a call, {number} calls"
+    head = f"{_what(row)[:-1]}: {_ns(base)} → {_ns(other)} a call, {number} calls"
     return head + _contention(row, float(other or 0) - float(base or 0)) + "."
 
 
@@ -208,7 +211,7 @@ def _contention(row: dict[str, Any], change_ns: float) -> str:
     if None in alone:
         return f", {counted}"
     own = float(alone[1] or 0) - float(alone[0] or 0)
-    times = f"alone {text(alone[0], Unit.NS)} → {text(alone[1], Unit.NS)}"
+    times = f"alone {_ns(alone[0])} → {_ns(alone[1])}"
     if abs(own) <= (1 - _SLOWED) * abs(change_ns):
         verb = "slows" if change_ns > 0 else "slowed"
         return f", {counted}: {times}, so it is communication that {verb} it"
@@ -244,7 +247,9 @@ _FACTS = ("profiler", "profiler's options")
 def recorded_otherwise_sentences(comparison: Comparison, run: str, unit: str) -> list[str]:
     """Both times with what recorded them, and what may be compared all the same; nothing where that is the same."""
     number = comparison.runs.index(run)
-    differing = [fact for fact in comparison.fairness.facts if fact.name in _FACTS and _differs(fact, number)]
+    told = [fact for fact in comparison.fairness.facts if fact.name in _FACTS]
+    differing = [fact for fact in told if None not in (fact.told[0], fact.told[number])]
+    differing = [fact for fact in differing if fact.told[0] != fact.told[number]]
     if not differing:
         return []
     base = comparison.base.label
@@ -265,15 +270,14 @@ def unprofiled(comparison: Comparison, run: str) -> list[str]:
 def estimated(comparison: Comparison, run: str) -> list[str]:
     """Both steps without what recording takes the hosts, where that is another change; none where runs tell theirs."""
     row = metrics.row(comparison.metrics, "step_ns", run)
-    other = next(side for side in comparison.sides if side.label == run)
-    before, after = _estimate_ns(comparison.base), _estimate_ns(other)
+    before, after = _estimate_ns(comparison.base), _estimate_ns(step_parts.side_of(comparison, run))
     if row is None or before is None or after is None or unprofiled(comparison, run):
         return []
     change, is_longer = after - before, after > before
     if comparison.fairness.scale.per_token or not is_another(float(row["change"]), change, float(row["value"])):
         return []
     share = f"{per_cent(100 * abs(change) / before)} % {'longer' if is_longer else 'shorter'}"
-    times = f"{text(after, Unit.NS)}, {comparison.base.label} {text(before, Unit.NS)}"
+    times = f"{_ns(after)}, {comparison.base.label} {_ns(before)}"
     return [f"Recording slows hosts: without it {run} would take an estimated {times}: {share}."]
 
 
@@ -296,19 +300,15 @@ def of_a_step(comparison: Comparison) -> str:
 
 
 def _change(comparison: Comparison, run: str, metric: str, what: str, unit: str) -> list[str]:
-    before, after = (metrics.value(comparison.metrics, metric, name) for name in (comparison.base.label, run))
+    before, after = step_parts.values_of(comparison, metric, run)
     if not before or not after:
         return []
     change = 100 * (float(after) / float(before) - 1)
-    return [f"{what}: {text(before, Unit.NS)} → {text(after, Unit.NS)} {unit} ({signed(change)} %)."]
-
-
-def _differs(fact: Fact, number: int) -> bool:
-    return None not in (fact.told[0], fact.told[number]) and fact.told[0] != fact.told[number]
+    return [f"{what}: {_ns(before)} → {_ns(after)} {unit} ({signed(change)} %)."]
 
 
 def _time_of(comparison: Comparison, run: str) -> str:
-    return text(metrics.value(comparison.metrics, "step_ns", run), Unit.NS)
+    return _ns(metrics.value(comparison.metrics, "step_ns", run))
 
 
 # What a comparison says, in sentences: which run is faster, what explains it, and what contradicts it.
@@ -377,7 +377,7 @@ def per(comparison: Comparison) -> str:
 
 
 def _ranking(comparison: Comparison) -> str:
-    times = [f"{run} {text(_value(comparison, 'step_ns', run), Unit.NS)}" for run in comparison.ranking]
+    times = [f"{run} {_time_of(comparison, run)}" for run in comparison.ranking]
     first = "Shortest" if comparison.fairness.scale.per_token else "Fastest"
     return f"{first} first, by time {per(comparison)}: {', '.join(times)}."
 
@@ -405,7 +405,7 @@ def _of_run(comparison: Comparison, run: str) -> OfRun | None:
         *_without_profiler(comparison, run, change),
         *_contradictions(comparison, run, change),
     )
-    other = next(side.first for side in comparison.sides if side.label == run)
+    other = step_parts.side_of(comparison, run).first
     return OfRun(run, _verdict_time(comparison, run, row), step_parts.path_sentence(comparison.base.first, other), rest)
 
 
@@ -419,13 +419,11 @@ def _work(comparison: Comparison, run: str, row: pd.Series) -> Iterator[str]:
 def _verdict_time(comparison: Comparison, run: str, row: pd.Series) -> str:
     base = comparison.base.label
     change = float(row["change"])
-    times = (
-        f"{run} takes {text(row['value'], Unit.NS)} {per(comparison)}, {base} {text(row['value'] - change, Unit.NS)}"
-    )
+    times = f"{run} takes {_ns(row['value'])} {per(comparison)}, {base} {_ns(row['value'] - change)}"
     if change == 0:
         return f"{_throughput(comparison, run, row)}{times}: the same."
     share = per_cent(abs(float(row["change_pct"])))
-    how = f"{text(abs(change), Unit.NS)} ({share} %) {'longer' if change > 0 else 'shorter'}"
+    how = f"{_ns(abs(change))} ({share} %) {'longer' if change > 0 else 'shorter'}"
     return f"{_throughput(comparison, run, row)}{times}: {how}. {_noise(comparison, run, row)}"
 
 
@@ -457,7 +455,7 @@ def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
         who = "One capture of each" if max(numbers) == 1 else f"n = {counts}: one capture"
         spread = _spread_ns(comparison, run)
         if spread and abs(float(row["change"])) >= _FAR * spread:
-            far = f"That is far beyond what steps inside a capture vary by (± {text(spread, Unit.NS)})"
+            far = f"That is far beyond what steps inside a capture vary by (± {_ns(spread)})"
             return f"{far}. {who} does not tell how runs vary."
         return f"{who} cannot tell a difference from noise{_inside(comparison, run, float(row['change']))}."
     p = row["p_value"]
@@ -474,14 +472,14 @@ def _inside(comparison: Comparison, run: str, change: float) -> str:
     spread = _spread_ns(comparison, run)
     if spread is None:
         return ""
-    steps = f"steps inside a capture vary by ± {text(spread, Unit.NS)}"
+    steps = f"steps inside a capture vary by ± {_ns(spread)}"
     return f", and {steps}, which is as much" if abs(change) <= spread else f" ({steps})"
 
 
 def _spread_ns(comparison: Comparison, run: str) -> float | None:
     """By how much steps vary inside the capture in which they vary more."""
-    known = [_value(comparison, "step_std_ns", one) for one in (comparison.base.label, run)]
-    return max((float(spread) for spread in known if spread is not None), default=None)  # type: ignore[arg-type]  # a number
+    known = step_parts.values_of(comparison, "step_std_ns", run)
+    return max((float(spread) for spread in known if spread is not None), default=None)
 
 
 def _explained(comparison: Comparison, run: str, change: float) -> Iterator[str]:
@@ -502,7 +500,7 @@ def _of_means(found: list[WaterfallPart], change: float, unit: str, names: Mappi
     ordered = sorted(found, key=lambda part: -sign * part.change_ns)
     main = ordered[0]
     against = ordered[-1]
-    both = f"{text(main.base_ns, Unit.NS)} → {text(main.other_ns, Unit.NS)}"
+    both = f"{_ns(main.base_ns)} → {_ns(main.other_ns)}"
     longest, shorter = (names.get(part.label, in_a_sentence(part.label)) for part in (main, against))
     made = f"Most of the difference is {longest}, {signed(main.change_ns, Unit.NS)} {unit} ({both})"
     if -sign * against.change_ns > step_parts.LEAST_AGAINST * abs(change) and against is not main:
@@ -524,7 +522,7 @@ def _without_profiler(comparison: Comparison, run: str, change: float) -> Iterat
     if row is None or pd.isna(row["change"]) or row["change"] * change >= 0 or not comparison.fairness.is_fair:
         return
     own, its_change = float(row["value"]), float(row["change"])
-    times = f"{run} {text(own, Unit.NS)}, {comparison.base.label} {text(own - its_change, Unit.NS)}"
+    times = f"{run} {_ns(own)}, {comparison.base.label} {_ns(own - its_change)}"
     unit = of_a_step(comparison)
     yield f"Contradiction: without the profiler it is the other way round ({times} {unit}). Trust those times."
 
@@ -546,7 +544,3 @@ def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator
         what = f"time {per(comparison)}" if comparison.fairness.scale.per_token else "step"
         decides = "Step time" if what == "step" else "That time"
         yield f"Contradiction: in {run} {looks}, and yet its {what} is {but}. {decides} decides."
-
-
-def _value(comparison: Comparison, metric: str, run: str) -> object:
-    return metrics.value(comparison.metrics, metric, run)

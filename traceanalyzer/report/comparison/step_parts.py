@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
 
@@ -254,8 +255,7 @@ class _Rank:
 
 def awaited_sentence(comparison: Comparison, run: str, change: float, unit: str) -> str | None:
     """`Most of the difference is idle (host), +3 ms …`; `None` where a run tells no waits, or its ranks wait alike."""
-    other = next(side for side in comparison.sides if side.label == run)
-    pair = _awaited_ranks(comparison, comparison.base, other)
+    pair = _awaited_ranks(comparison, comparison.base, side_of(comparison, run))
     if pair is None:
         return None
     before, after = (rank.parts for rank in pair)
@@ -343,6 +343,16 @@ class WaterfallPart:
         return self.other_ns - self.base_ns
 
 
+def side_of(comparison: Comparison, run: str) -> Side:
+    """The run of that label."""
+    return next(side for side in comparison.sides if side.label == run)
+
+
+def values_of(comparison: Comparison, metric: str, run: str) -> list[Any]:
+    """A figure's value in the base and in the run; `None` where it is not known."""
+    return [metrics.value(comparison.metrics, metric, one) for one in (comparison.base.label, run)]
+
+
 def path_parts(comparison: Comparison, run: str) -> list[WaterfallPart]:
     """The critical paths of the base and the run by category: what each waits for is not in it, only what it did.
 
@@ -377,10 +387,10 @@ def parts(comparison: Comparison, run: str) -> list[WaterfallPart]:
     names = [metric.name for metric in metrics.METRICS if metric.part]
     found = {}
     for name in names:
-        base, other = (metrics.value(comparison.metrics, name, one) for one in (comparison.base.label, run))
+        base, other = values_of(comparison, name, run)
         if base is not None and other is not None:
             found[name] = WaterfallPart(name, _LOOKS[name].label, _LOOKS[name].kind, float(base), float(other))
-    steps = [metrics.value(comparison.metrics, "step_ns", one) for one in (comparison.base.label, run)]
+    steps = values_of(comparison, "step_ns", run)
     wholes = (SPLIT,) if _one_splits_none(found) else ((COMM.column,), SPLIT)
     for left_out in wholes:
         chosen = [part for name, part in found.items() if name not in left_out]

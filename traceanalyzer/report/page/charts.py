@@ -95,15 +95,17 @@ def breakdown_bars(result: Result) -> dict[str, Any] | None:
         for part in PARTS
         if part is not OPAQUE or any(row[part.column] for row in rows)
     ]
-    layout = {
-        "barmode": "stack",
-        "xaxis": {"title": {"text": "time (ms)"}, "rangemode": "tozero"},
-        "yaxis": {"autorange": "reversed", "type": "category"},
-        "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
-        "height": 120 + 24 * len(ranks),
-        **LEGEND,
-    }
-    return {"data": bars, "layout": layout}
+    across = {"title": {"text": "time (ms)"}, "rangemode": "tozero"}
+    down = {"autorange": "reversed", "type": "category"}
+    return _figure(bars, across, down, 120 + 24 * len(ranks), barmode="stack")
+
+
+def _figure(
+    data: list[dict[str, Any]], x: Mapping[str, Any], y: Mapping[str, Any], height: int, **more: Any
+) -> dict[str, Any]:
+    """Series over two axes, the legend above them."""
+    margin = {"l": 70, "r": 10, "t": 10, "b": 50}
+    return {"data": data, "layout": {"xaxis": x, "yaxis": y, "margin": margin, "height": height, **LEGEND, **more}}
 
 
 # Ticks of a logarithmic axis with their unit written out: 100 µs, 1 ms, 10 ms.
@@ -156,16 +158,11 @@ def call_scatter(result: Result) -> dict[str, Any] | None:
     colours = {label: SERIES[place % len(SERIES)] for place, label in enumerate(sorted({t["meta"] for t in traces}))}
     for trace in traces:
         trace["marker"]["color"] = colours[trace["meta"]]
-    layout = {
-        "xaxis": log_axis(drawn["size_bytes"].tolist(), Unit.BYTES, "size"),
-        "yaxis": log_axis((drawn["end_ns"] - drawn["start_ns"]).clip(lower=1).tolist(), Unit.NS, "duration"),
-        "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
-        "height": 360,
-        **LEGEND,
-    }
-    if every > 1:
-        layout["annotations"] = [_remark(f"one in {every} of {len(frame):,} calls")]
-    return {"data": traces, "layout": layout}
+    across = log_axis(drawn["size_bytes"].tolist(), Unit.BYTES, "size")
+    up = log_axis((drawn["end_ns"] - drawn["start_ns"]).clip(lower=1).tolist(), Unit.NS, "duration")
+    remark = f"one in {every} of {len(frame):,} calls"
+    more = {"annotations": [{"text": remark, "showarrow": False, **_REMARK_PLACE}]} if every > 1 else {}
+    return _figure(traces, across, up, 360, **more)
 
 
 def _call_scatter_series(name: Any, own: pd.DataFrame, mark: int, *, by_rank: bool) -> dict[str, Any]:
@@ -188,9 +185,7 @@ def _call_scatter_series(name: Any, own: pd.DataFrame, mark: int, *, by_rank: bo
     }
 
 
-def _remark(words: str) -> dict[str, Any]:
-    place = {"xref": "paper", "yref": "paper", "x": 1, "y": 0.99, "xanchor": "right", "yanchor": "top"}
-    return {"text": words, "showarrow": False, **place}
+_REMARK_PLACE = {"xref": "paper", "yref": "paper", "x": 1, "y": 0.99, "xanchor": "right", "yanchor": "top"}
 
 
 # How many operations are launched and not yet started, over time: who waits for whom, host or GPU.
@@ -221,14 +216,8 @@ def queue_lines(result: Result) -> dict[str, Any] | None:
                 "hovertemplate": "%{y:.3~r} waiting at %{x:.1f} ms<extra>%{fullData.name}</extra>",
             }
         )
-    layout = {
-        "xaxis": {"title": {"text": "time (ms)"}},
-        "yaxis": {"title": {"text": "operations in the queue"}, "rangemode": "tozero"},
-        "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
-        "height": 340,
-        **LEGEND,
-    }
-    return {"data": lines, "layout": layout}
+    up = {"title": {"text": "operations in the queue"}, "rangemode": "tozero"}
+    return _figure(lines, {"title": {"text": "time (ms)"}}, up, 340)
 
 
 # The roofline: every operator's arithmetic intensity against what it achieves, under the device's limits.
@@ -245,28 +234,15 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 
 def roofline(result: Result) -> dict[str, Any] | None:
     """Scatter over ranks, area by GPU time, with a roof for each element type; `None` without work of known rate."""
-    points = _points(result.to_frame()) if len(result) else pd.DataFrame()
+    points = result.to_frame().head(ROOFLINE_MOST_POINTS)
     if points.empty:
         return None
+    points = points.assign(area=points["gpu_ns"] / max(int(points["gpu_ns"].max()), 1))
     roofs = _roofs(points)
     families = [name for name in [*_FAMILIES, *points["family"].unique()] if (points["family"] == name).any()]
     series = [_roofline_series(name, points[points["family"] == name]) for name in dict.fromkeys(families)]
-    return {
-        "data": [*roofs, *series],
-        "layout": {
-            "xaxis": {"title": {"text": "FLOPs per byte"}, "type": "log", "dtick": 1},
-            "yaxis": {"title": {"text": "TFLOP/s"}, "type": "log", "dtick": 1},
-            "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
-            "height": 420,
-            **LEGEND,
-        },
-    }
-
-
-def _points(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that are drawn, those with most GPU time; `area` is of the largest."""
-    table = frame.head(ROOFLINE_MOST_POINTS)
-    return table.assign(area=table["gpu_ns"] / max(int(table["gpu_ns"].max()), 1) if len(table) else 0.0)
+    across, up = ({"title": {"text": what}, "type": "log", "dtick": 1} for what in ("FLOPs per byte", "TFLOP/s"))
+    return _figure([*roofs, *series], across, up, 420)
 
 
 def _roofs(points: pd.DataFrame) -> list[dict[str, Any]]:
@@ -485,7 +461,7 @@ def step_chart(results: Results, on_top: Sequence[int] = (), run_info: RunInfo |
         "most": over["longest_ns"].astype("int64").tolist(),
         "ranks": _of_ranks(table[table["rank"].isin(shown)], columns, steps),
         "left_out": len(every) - len(shown),
-        "bare_ns": _bare_ns(run_info),
+        "bare_ns": run_info.unprofiled.mean if run_info and run_info.unprofiled else None,
         "late": _late(results.get("episodes")),
     }
 
@@ -499,13 +475,6 @@ def _of_ranks(table: pd.DataFrame, columns: Sequence[str], steps: Sequence[int])
         if step in place:
             found.setdefault(str(rank), [None] * len(steps))[place[step]] = own
     return found
-
-
-def _bare_ns(run_info: RunInfo | None) -> float | None:
-    """A step without the profiler, as the run recorded it."""
-    if run_info is None or run_info.unprofiled is None:
-        return None
-    return run_info.unprofiled.mean
 
 
 def _late(episodes: Episodes | None) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
@@ -28,6 +29,8 @@ from traceanalyzer.report import assets, words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page.heat import shown
 from traceanalyzer.report.words import Split, headline_steps, over_ranks_of, unsplit_calls
+
+_ns, _size = partial(text, unit=Unit.NS), partial(text, unit=Unit.BYTES)
 
 # Which Result stands where on the page, and with which template.
 
@@ -303,7 +306,7 @@ def not_measured(results: Results, split: Split | None) -> str:
     exposed = split.table.set_index("rank")["exposed_unmatched_ns"]
     worst = exposed.idxmax()
     return (
-        f"Not measured: waits in {'; '.join(whys)}. That is up to {text(exposed[worst], Unit.NS)}{rate(split.steps)} "
+        f"Not measured: waits in {'; '.join(whys)}. That is up to {_ns(exposed[worst])}{rate(split.steps)} "
         f"of exposed communication, on rank {worst}.{apart(results['instances'], basis)}"
     )
 
@@ -396,7 +399,7 @@ def sends(results: Results) -> Sends | None:
         return None
     rows = tuple(_sender(int(rank), part, ranks, int(own["size_bytes"].max())) for rank, part in own.groupby("rank"))
     said = "; ".join(
-        f"rank {rank} receives {text(total, Unit.BYTES)}, {share:.2f} × the mean"
+        f"rank {rank} receives {_size(total)}, {share:.2f} × the mean"
         for rank, total, share in zip(ranks, to["size_bytes"], to["of_mean"], strict=True)
     )
     return Sends(str(label), str(direction), int(own["calls"].max()), len(totals) - 1, ranks, f"R{said[1:]}.", rows)
@@ -453,9 +456,7 @@ def loads(results: Results) -> Loads | None:
 def _load(row: Mapping[str, Any], own: pd.DataFrame) -> Load:
     """Darkest at twice the mean."""
     share, hot = row["load_max_over_mean"], row["hot_rank"]
-    each = "; ".join(
-        f"rank {rank} {text(size, Unit.BYTES)}" for rank, size in zip(own["rank"], own["load_bytes"], strict=True)
-    )
+    each = "; ".join(f"rank {rank} {_size(size)}" for rank, size in zip(own["rank"], own["load_bytes"], strict=True))
     words = f"step {row['step']}, all-to-all {row['place']}: rank {hot} receives {share:.2f} × the mean ({each})"
     return Load(round(min(max(share - 1, 0), 1), 3), f"{hot}: {share:.2f}", words)
 
@@ -465,8 +466,8 @@ def _sender(rank: int, own: pd.DataFrame, receivers: tuple[int, ...], most: int)
         Cell(
             receivers.index(int(peer)),
             round(int(size) / max(most, 1), 3),
-            f"rank {rank} {'keeps' if peer == rank else f'sends rank {peer}'} {text(size, Unit.BYTES)}",
-            text(size, Unit.BYTES),
+            f"rank {rank} {'keeps' if peer == rank else f'sends rank {peer}'} {_size(size)}",
+            _size(size),
         )
         for peer, size in own[["peer", "size_bytes"]].itertuples(index=False)
     )
@@ -558,8 +559,7 @@ def _blocks(own: pd.DataFrame, first_ns: int, length_ns: int) -> tuple[Block, ..
             100 * (end - start) / length_ns,
             str(phase),
             int(microbatch),
-            f"{phase} of microbatch {microbatch}{_in_stage(stage)}: {text(end - start, Unit.NS)}, "
-            f"compute {text(compute, Unit.NS)}",
+            f"{phase} of microbatch {microbatch}{_in_stage(stage)}: {_ns(end - start)}, compute {_ns(compute)}",
         )
         for start, end, compute, phase, microbatch, stage in own[columns].itertuples(index=False)
     )
@@ -623,11 +623,11 @@ def bars(split: Split, unlike_ranks: UnlikeRanks) -> list[Bar]:
             ns = row[part.column]
             if ns:
                 width = 100 * ns / longest
-                pieces.append(Piece(part, ns, at, width, text(ns, Unit.NS), text(row[part.share], Unit.PCT)))
+                pieces.append(Piece(part, ns, at, width, _ns(ns), text(row[part.share], Unit.PCT)))
                 at += width
         needs = {"host": row["host_needs_ns"], "GPU": row["gpu_needs_ns"]}
-        said = tuple(f"{who} {text(ns, Unit.NS)}" for who, ns in needs.items() if is_known(ns))
-        made.append(Bar(row["rank"], row["window_ns"], text(row["window_ns"], Unit.NS), tuple(pieces), said))
+        said = tuple(f"{who} {_ns(ns)}" for who, ns in needs.items() if is_known(ns))
+        made.append(Bar(row["rank"], row["window_ns"], _ns(row["window_ns"]), tuple(pieces), said))
     return made
 
 
@@ -706,16 +706,16 @@ def _larger_part(over: OverRanks) -> str:
 
 def _length(over: OverRanks, split: Split, info: RunInfo | None) -> Tile:
     length, deviation_ns = over.of("window_ns"), over.of("step_std_ns")["mean_ns"]
-    detail = split.basis if deviation_ns is None else f"± {text(deviation_ns, Unit.NS)} between steps"
+    detail = split.basis if deviation_ns is None else f"± {_ns(deviation_ns)} between steps"
     if info is not None and info.unprofiled is not None and info.unprofiled.mean is not None:
-        detail = f"{detail}; {text(info.unprofiled.mean, Unit.NS)} without the profiler"
+        detail = f"{detail}; {_ns(info.unprofiled.mean)} without the profiler"
     name = "Step time" if split.steps else "Window"
     definition = (
         "From a step's first GPU operation to the next step's: mean over the complete steps that all ranks have."
         if split.steps
         else "From the first to the last GPU operation of the capture."
     )
-    return Tile(name, "plain", text(length["mean_ns"], Unit.NS), detail, _spread(length, Unit.NS), (), definition)
+    return Tile(name, "plain", _ns(length["mean_ns"]), detail, _spread(length, Unit.NS), (), definition)
 
 
 def _share(
@@ -776,7 +776,7 @@ def _memory(info: RunInfo | None) -> list[Tile]:
     least, most = min(peaks, key=lambda rank: peaks[rank]), max(peaks, key=lambda rank: peaks[rank])
     ends = ((peaks[least], least), (peaks[most], most))
     over_ranks = _ends(len(peaks), *ends, Unit.BYTES)
-    value = text(peaks[most], Unit.BYTES)
+    value = _size(peaks[most])
     return [Tile("Peak memory", "plain", value, "allocated, largest rank", over_ranks, (), definition, sources=())]
 
 
