@@ -1,9 +1,8 @@
 """Episodes: which ranks are late together, in which steps, by what, and what it costs."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from statistics import NormalDist
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,15 +10,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.blame.excess import (
-    LEAST_PCT,
-    MORE_OPERATIONS,
     awaited,
     awaited_in,
     cells,
     launches_more,
     named,
     with_excess_of_copies,
-    without_hardly_any,
     without_overlapping,
 )
 from traceanalyzer.analyses.blame.rank_sets import Places, set_of, with_roles, with_slower_ns, without_own_collectives
@@ -41,7 +37,7 @@ from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
-from traceanalyzer.analyses.spread import robust_deviation
+from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE, SIGMAS
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
@@ -112,9 +108,6 @@ def at_least_its_gain(table: pd.DataFrame, late: pd.DataFrame, complete: Sequenc
 # One episode's figures: what its ranks need more, what the others wait, and how late their hosts are.
 
 
-HOST_BEYOND = 1.1
-"""A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
-
 _HOSTS_DIFFER = 0.15
 """Deviation of the logarithm of what a host needs for a step, where nothing is wrong.
 
@@ -122,21 +115,6 @@ Of the two hosts of 66 recordings of jobs without a fault (two H200s of one mach
 times as long as the other (root of the mean square); they differ by more than 1.5 times in four of the 66. Of 55 more
 (two H100s of another machine) it is 1.19 times, and more than 1.5 in one.
 """
-
-_BY_CHANCE = 0.01
-"""Of jobs of two hosts without a fault, those of which one is called late by chance; of many hosts each less often.
-
-Of three to sixteen hosts it is 4 to 6 % (drawn, with the deviation above): how they differ is told from few.
-The limit is 1.73 times what the only other host needs, 1.33 times of three that need alike, 1.20 of seven.
-"""
-
-_SIGMAS = 3.0
-
-_EPISODE_ROWS_MOST = 0.9
-"""Of an episode's excess: the steps that hold so much of it are said where they are few."""
-
-_BEYOND = 1.15
-"""Times the excess of the next one: of ranks that are late together one is the worst."""
 
 
 def cause_of(part: str) -> str:
@@ -155,31 +133,22 @@ def is_of_every_host(row: Mapping[str, Any]) -> bool:
 
 
 def beyond_ns(others: pd.Series) -> float:
-    """From which time on a host needs more than these: 1.1 times what the slowest of them needs."""
-    return HOST_BEYOND * float(others.max())
+    """From which time on a host needs more than these: by more than hosts differ."""
+    return RATIO * float(others.max())
 
 
-def apart_ns(others: pd.Series, steps: int = 1) -> float:
+def apart_ns(others: pd.Series) -> float:
     """From which time on a host is apart from these by more than chance, each its time for a step.
 
-    `steps`: of how many it is one, where it is late in some: in each of them it may be late by chance.
-
-    Beyond them; and of hosts that differ much three deviations beyond their median: the
-    one that happens to be the slowest is no fault. Of few hosts little is known of how they differ: what two hosts of
-    healthy jobs do counts as what one of them tells.
+    Beyond them, and beyond what they differ by: the one that happens to be the slowest is no fault. Of few hosts little
+    is known of how they differ: what two hosts of healthy jobs do counts as what one of them tells.
     """
-    middle = float(others.median())
     known = np.log(others[others > 0].to_numpy(dtype=np.float64))
     far = 0.0
     if len(known):
         variance = (_HOSTS_DIFFER**2 + float(((known - known.mean()) ** 2).sum())) / len(known)
-        deviations = NormalDist().inv_cdf(1 - _BY_CHANCE / (len(known) + 1) / steps)
-        far = float(np.exp(known.mean() + deviations * np.sqrt(variance * (1 + 1 / len(known)))))
-    return max(
-        far,
-        beyond_ns(others),
-        middle + _SIGMAS * robust_deviation(others),
-    )
+        far = float(np.exp(known.mean() + SIGMAS * np.sqrt(variance * (1 + 1 / len(known)))))
+    return max(far, beyond_ns(others))
 
 
 def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complete: Sequence[int]) -> dict[str, Any]:
@@ -228,22 +197,22 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
         "own_host_ns": _of_hosts(own, "min", complete),
         "peers_host_ns": _of_hosts(others, "max", complete),
-        "apart_host_ns": _of_hosts(others, _apart(late, is_late, 1 if is_in_every_step else every), complete),
+        "apart_host_ns": _of_hosts(others, _apart(late, is_late), complete),
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }
 
 
-def _apart(late: pd.DataFrame, is_late: np.ndarray, steps: int) -> Callable[[pd.Series], float]:
+def _apart(late: pd.DataFrame, is_late: np.ndarray) -> Callable[[pd.Series], float]:
     """What tells from which time on a host is late: of one that launches more, no chance counts."""
-    return beyond_ns if launches_more(late)[is_late].all() else partial(apart_ns, steps=steps)
+    return beyond_ns if launches_more(late)[is_late].all() else apart_ns
 
 
 def _most_of(group: pd.DataFrame) -> tuple[int, ...]:
     """The fewest of its steps that hold nine tenths of the excess; none where that takes more than half of them."""
     each = group["excess_ns"].astype("float64").groupby(group["step"]).median()
     each = each.sort_values(ascending=False, kind="stable")
-    count = int((each.cumsum() < _EPISODE_ROWS_MOST * each.sum()).sum()) + 1
+    count = int((each.cumsum() < 0.9 * each.sum()).sum()) + 1
     return tuple(sorted(map(int, each.index[:count]))) if 2 * count <= len(each) else ()
 
 
@@ -304,7 +273,7 @@ def _loading_left(own: pd.DataFrame, peers: pd.DataFrame) -> float:
 def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, object]:
     """The rank that needs most more, and its time, where the others of the episode need clearly less than it."""
     excess = group.groupby("rank")["excess_ns"].sum().sort_values()
-    is_one = len(excess) > 1 and not group["is_in_turn"].iloc[0] and excess.iloc[-1] >= _BEYOND * excess.iloc[:-1].max()
+    is_one = len(excess) > 1 and not group["is_in_turn"].iloc[0] and excess.iloc[-1] >= RATIO * excess.iloc[:-1].max()
     if not is_one:
         return {"worst_rank": pd.NA, "worst_ns": pd.NA}
     rank = int(excess.index[-1])
@@ -373,13 +342,6 @@ _PART_OF_REPLAY: Mapping[str, Changeable] = {
 _BEFORE_WORK = (DATA.column, HOST.column, COPY.column)
 """Parts that a step may begin with, before its rank's GPU computes."""
 
-_MOST_SAID = 8
-"""Changes that are written out."""
-
-
-_DEARER = 2.0
-"""Times as long as others' operations those that a rank runs more may take to launch."""
-
 
 def gains(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -> dict[str, Any]:
     """Columns `changes`, `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`, `unprofiled_gain_ns`.
@@ -403,7 +365,7 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, replay: 
     said = [changes[place] if place in known else () for place in range(len(rows))]
     return {
         "changes": pd.Series(said, dtype=object),
-        "what_if": ["; ".join(map(str, own)) if 0 < len(own) <= _MOST_SAID else None for own in said],
+        "what_if": ["; ".join(map(str, own)) if own else None for own in said],
         "gain_ns": pd.array([gain for gain, _, _ in each], dtype="Int64"),
         "gain_error_ns": pd.array([error for _, error, _ in each], dtype="Int64"),
         "gain_is_bound": [is_bound for _, _, is_bound in each],
@@ -425,7 +387,7 @@ def mended_in(table: pd.DataFrame, needs: pd.DataFrame, replay: Replay) -> list[
 
 def _is_held(row: Mapping[str, Any], gain: Gain) -> bool:
     """Whether complete steps have the episode, or at least the idle time before it."""
-    return not pd.isna(row["bound_ns"]) or 100 * gain.gain_ns >= LEAST_PCT * gain.before_ns
+    return not pd.isna(row["bound_ns"]) or 100 * gain.gain_ns >= PERCENT * gain.before_ns
 
 
 def _is_before_steps(row: Mapping[str, Any], gain: Gain, replay: Replay) -> bool:
@@ -514,8 +476,7 @@ def _changes(
 def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Replay) -> bool:
     """Whether it computes longer by further operations, which its hosts launch: gone, they take neither.
 
-    Not where one of its hosts needs longer than launching so much more takes, by operations that take twice as long to
-    launch as the others': that is left when they are gone.
+    Not where one of its hosts needs longer than launching so much more takes: that is left when they are gone.
     """
     if row["part"] != "compute_ns" or replay.engine is None:
         return False
@@ -527,13 +488,13 @@ def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Repl
     own, others = (
         [count for rank, count in counts.items() if (rank in row["ranks"]) is is_own] for is_own in (True, False)
     )
-    if not own or not others or min(own) < MORE_OPERATIONS * max(others):
+    if not own or not others or min(own) < RATIO * max(others):
         return False
     in_steps = late[late["step"].isin(steps)] if steps else late
     needed = in_steps.groupby("rank")["needed_host_ns"].median().astype("float64").dropna()
     is_own = needed.index.isin(row["ranks"])
     more = max(own) / max(others) - 1
-    return bool((needed[is_own] < apart_ns(needed[~is_own]) * (1 + _DEARER * more)).all())
+    return bool((needed[is_own] < apart_ns(needed[~is_own]) * (1 + more)).all())
 
 
 def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
@@ -599,54 +560,25 @@ def _where(
 # Which late ranks and steps are one episode: those of one cause that are late together, or in turn, or slow alike.
 
 
-_ALIKE = 0.6
-"""Two ranks are late together when they share this much of the steps in which either is."""
-
-_LEAST_TURNS = 3
-
-_FAR_SLOWER = 1.6
-"""Times what another GPU takes more for the same work: 1.5 times as long is another slowness than 1.25 times."""
-
-_FAR_MORE = 2.0
-"""Times the excess of the longest complete step: so much more in an open one is another thing."""
-
-_APART = 0.1
-"""Times as long; GPUs of one kind differ by some per cent."""
-
-
-def grouped(found: pd.DataFrame, complete: Collection[int]) -> Iterator[pd.DataFrame]:
+def grouped(found: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn.
 
-    Slower GPUs are apart where some are far slower than the others; so are steps that are not `complete`, whose figures
-    are in no mean step, where they take longer by far more than any complete one, and than all of them together.
+    Slower GPUs are apart where some are slower than the others by more than GPUs of one kind differ.
     """
     for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
         for own in _late_together_together(rows):
-            for held in _as_complete(own, complete):
-                yield from _as_slow(held)
-
-
-def _as_complete(rows: pd.DataFrame, complete: Collection[int]) -> Iterator[pd.DataFrame]:
-    is_of_mean = rows["step"].isin(complete)
-    parts = [part for part in (rows[~is_of_mean], rows[is_of_mean]) if len(part)]
-    if len(parts) == 2:
-        of_open, of_complete = (part["excess_ns"] for part in parts)
-        if of_open.sum() > of_complete.sum() and of_open.max() > _FAR_MORE * of_complete.max():
-            yield from parts
-            return
-    yield rows
+            yield from _as_slow(own)
 
 
 def _as_slow(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Late ranks whose GPUs take longer for the same work: parted at the largest gap, where there is a clear one."""
     sums = rows.groupby("rank")[["same_ns", "peers_same_ns"]].sum()
-    more = (sums["same_ns"] / sums["peers_same_ns"] - 1).sort_values()
-    if rows["is_in_turn"].any() or rows["same_ns"].isna().any() or not (more > 0).all() or len(more) < 2:
+    times = (sums["same_ns"] / sums["peers_same_ns"]).sort_values()
+    if rows["is_in_turn"].any() or rows["same_ns"].isna().any() or len(times) < 2:
         yield rows
         return
-    high, low = more.iloc[1:].to_numpy(), more.iloc[:-1].to_numpy()
-    gap = np.where((high >= _FAR_SLOWER * low) & (high - low >= _APART), high / low, 0)
-    slower = rows["rank"].isin(more.index[gap.argmax() + 1 :] if gap.max() else more.index)
+    gap = times.iloc[1:].to_numpy() / times.iloc[:-1].to_numpy()
+    slower = rows["rank"].isin(times.index[gap.argmax() + 1 :] if gap.max() >= RATIO else times.index)
     for is_own in (slower, ~slower):
         if is_own.any():
             yield rows[is_own]
@@ -667,13 +599,13 @@ def _late_together_together(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     steps = {int(rank): frozenset(own) for rank, own in rows.groupby("rank")["step"]}
     sets: list[list[int]] = []
     for rank in sorted(steps, key=lambda each: (-len(steps[each]), each)):
-        home = next((ranks for ranks in sets if _overlap(steps[ranks[0]], steps[rank]) >= _ALIKE), None)
+        home = next((ranks for ranks in sets if _overlap(steps[ranks[0]], steps[rank]) >= SHARE), None)
         if home is None:
             sets.append([rank])
         else:
             home.append(rank)
     total = rows["step"].nunique()
-    if len(sets) > 1 and total >= _LEAST_TURNS and all(2 * len(steps[ranks[0]]) <= total for ranks in sets):
+    if len(sets) > 1 and total > 2 and all(2 * len(steps[ranks[0]]) <= total for ranks in sets):
         yield rows.assign(is_in_turn=True)
         return
     for ranks in sets:
@@ -686,9 +618,6 @@ def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
 
 # Episodes that hide each other: mending one alone wins little, for the ranks of another one are as late.
 
-
-TOGETHER_LEAST_PCT = 1.0
-"""Of a step: an episode is hidden when mending it gains so much more once the others are mended."""
 
 _TOGETHER_MOST = 6
 """Episodes that are held against each other, the costliest: their pairs are replayed."""
@@ -741,7 +670,7 @@ class _Replays:
         self._replay([every, *({row} for row in every), *(every - {row} for row in every)])
         if self._known[every].is_lower_bound:
             return []
-        least_ns = TOGETHER_LEAST_PCT / 100 * self._known[every].before_ns
+        least_ns = PERCENT / 100 * self._known[every].before_ns
         last = {row: self._ns(every) - self._ns(every - {row}) for row in every}
         held = frozenset(row for row in every if last[row] >= least_ns)
         if not any(last[row] - self._ns({row}) >= least_ns for row in held):
@@ -787,19 +716,12 @@ class _Replays:
 # Hosts that are as late as a late rank's by the same, while their GPUs wait for others: they are late together.
 
 
-_HIDDEN_HOSTS_AS_LONG = 0.9
-"""Of what the late hosts need for a step, the least of them: who needs this much is as late."""
-
-_IN_TIME = 0.5
-"""Of that: hosts that need no more than this are not late, however far hosts are apart."""
-
-
 def with_hidden_hosts(found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -> pd.DataFrame:
     """The cells, and those of ranks whose hosts need as long for the steps in which others' hosts are late alike.
 
     Behind a wait for another late rank, as in a pipeline, a GPU does not idle for its own host; of several hosts that
     are slow alike each GPU idles only where its own is the last. They are added where the replay gains at least
-    `LEAST_PCT` of a step more with their hosts as their peers', too, and where as many hosts are in time: they need no
+    `PERCENT` of a step more with their hosts as their peers', too, and where as many hosts are in time: they need no
     more than half as long, or the late ones are apart from them by more than chance. Who is late by another name in
     those steps is late by that.
     """
@@ -831,13 +753,13 @@ def _hidden(rows: pd.DataFrame, elsewhere: pd.DataFrame, needed: pd.DataFrame, r
     least_ns = float(each[own].min()) if own else 0.0
     by_others = elsewhere.loc[elsewhere["step"].isin(steps), "rank"]
     others = each.drop([*{*own, *by_others}])
-    alike = [int(rank) for rank in others.index[others >= _HIDDEN_HOSTS_AS_LONG * least_ns]]
+    alike = [int(rank) for rank in others.index[RATIO * others >= least_ns]]
     in_time = _in_time(needed.loc[steps, others.index.drop(alike)], least_ns)
     if not own or not alike or len(in_time) < len(own) + len(alike):
         return rows.iloc[:0]
     sets = (frozenset(own), frozenset((*own, *alike)))
     gains = gains_of(replay, [(Change("host", PEERS, ranks, frozenset(steps)),) for ranks in sets])
-    if gains is None or 100 * (gains[1].gain_ns - gains[0].gain_ns) < LEAST_PCT * gains[0].before_ns:
+    if gains is None or 100 * (gains[1].gain_ns - gains[0].gain_ns) < PERCENT * gains[0].before_ns:
         return rows.iloc[:0]
     excess = needed.loc[steps].sub(needed.loc[steps, in_time].median(axis=1), axis=0)
     most = rows.groupby("step")["excess_ns"].max()
@@ -850,16 +772,13 @@ def _hidden(rows: pd.DataFrame, elsewhere: pd.DataFrame, needed: pd.DataFrame, r
 
 def _in_time(needed: pd.DataFrame, least_ns: float) -> list[int]:
     """Ranks whose hosts are not late, where late ones need at least so much: all from which these are apart."""
-    fast = needed.columns[needed.max() <= _IN_TIME * least_ns]
+    fast = needed.columns[needed.max() <= SHARE * least_ns]
     is_apart = len(needed.columns) and least_ns >= apart_ns(needed.median())
     return [int(rank) for rank in (needed.columns if is_apart else fast)]
 
 
 # Ranks that share no step, as where one of them marks none, held against each other by all that was recorded.
 
-
-_WHOLE_CAPTURES_AS_LONG = 0.9
-"""Of the longest rank's time: whoever recorded less of the job is compared with nobody."""
 
 _WHOLE_CAPTURES_MOST = ("end_ns", "longest_call_ns")
 _FIRST = ("begin_ns", "met_in", "peers")
@@ -868,8 +787,8 @@ _FIRST = ("begin_ns", "met_in", "peers")
 def as_whole_captures(needs: pd.DataFrame, work: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Steps as `step_needs` has them and what ran in them, each rank's together as one without a number.
 
-    As they are where ranks share a step, or have none, and where one rank's steps last less than 0.9 times as long as
-    another's.
+    As they are where ranks share a step, or have none, and where one rank's steps last far longer
+    than another's.
     """
     own = Groups.of(needs, ["rank"])
     step = needs["step"].to_numpy(dtype=np.int64, na_value=NONE)
@@ -878,7 +797,7 @@ def as_whole_captures(needs: pd.DataFrame, work: pd.DataFrame) -> tuple[pd.DataF
         return needs, work
     whole = _whole_captures_together(needs.sort_values(["rank", "begin_ns"], ignore_index=True))
     length_ns = whole["end_ns"] - whole["begin_ns"]
-    if length_ns.min() < _WHOLE_CAPTURES_AS_LONG * length_ns.max():
+    if RATIO * length_ns.min() < length_ns.max():
         return needs, work
     of_name = work.groupby(["rank", "part", "what", "name"], dropna=False, observed=True, sort=False)
     return whole, of_name[["total_ns", "calls", "work"]].sum().reset_index().assign(step=NONE)[[*work.columns]]
@@ -1105,13 +1024,13 @@ def _of_job(
         return pd.DataFrame()
     needs, work = as_whole_captures(needs, work)
     late = with_excess_of_copies(with_slower_ns(needs, work), replay)
-    own = awaited(without_overlapping(without_hardly_any(cells(late)), late, work), late, calls)
+    own = awaited(without_overlapping(cells(late), late, work), late, calls)
     found = without_names_of_pace(named(own, late, work), late, operators)
     found = with_steps_before(told_apart(found, late, work), late, work)
     found = with_hidden_hosts(found, late, replay)
     found = of_all_groups(found)
     complete = _complete(late, steps, replay)
-    rows = [row_of(group, late, calls, complete) for group in grouped(found, complete)]
+    rows = [row_of(group, late, calls, complete) for group in grouped(found)]
     if not rows:
         return pd.DataFrame()
     table = pd.DataFrame(rows)

@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,148 +37,30 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.replay.changes import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.analyses.spread import low_medians, median_of_others, medians, of_each
+from traceanalyzer.analyses.spread import median_of_others, medians, of_each
+from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE, SIGMAS, jitter, least_beyond
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, floats, picked, table_of, with_columns, without_rows
-
-# How far ranks' steps differ from each other where nothing is wrong.
+from traceanalyzer.model.tables import columns_of, floats, picked, table_of, with_columns, without_rows
 
 
-_WITHIN_A_DEVIATION = 0.68
-"""Share of normal values that are no further than one deviation."""
+def _jitter_of(columns: Mapping[str, Any], excess_ns: np.ndarray) -> float:
+    """How far the ranks' steps differ from each other where nothing is wrong.
 
-_DISTANCES_IN_A_DEVIATION = 2.7
-"""Of n normal values the median distance to the next is about 2.7 deviations / n."""
-
-_LEAST_RANKS = 4
-
-_LEAST_LEVELLED = 4
-"""Steps of which two levels can be told."""
-
-_LEVELS_APART = 12.0
-"""Times the spread of the usual steps that lies between them and the others; four normal values do once in twenty."""
-
-_FEW = 3
-_A_LOT = 0.5
-"""Of a step: what differs by chance between a few steps is shorter."""
-
-
-HARDLY = 0.1
-"""Of what a rank needs more in most steps."""
-
-
-@dataclass(frozen=True)
-class RankSteps:
-    """Ranks' steps beside each other: arrays of one length."""
-
-    rank: np.ndarray
-    step: np.ndarray
-    peers: np.ndarray
-    """Numbers of those that do the same work."""
-    length_ns: np.ndarray
-    excess_ns: np.ndarray
-
-    @classmethod
-    def of(cls, late: Mapping[str, Any]) -> "RankSteps":
-        """From columns as `with_excess` gives them."""
-        length_ns = (late["end_ns"] - late["begin_ns"]).astype(np.float64)
-        peers = Groups.of(late, ["peers"]).of_row
-        return cls(late["rank"], late["step"], peers, length_ns, np.asarray(late["excess_ns"], dtype=np.float64))
-
-    def where(self, rows: np.ndarray) -> "RankSteps":
-        """These rows alone."""
-        return RankSteps(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
-
-    def mirrored(self) -> np.ndarray:
-        """The excess; of two peers the one needs as much less as the other needs more.
-
-        What a rank's GPU idles less for its host than the other's is no measure of that: it may wait for the other.
-        """
-        more = np.maximum(self.excess_ns, 0.0)
-        others = np.bincount(self._beside, more)[self._beside] - more
-        return np.where(self.is_of_pair, more - others, self.excess_ns)
-
-    @cached_property
-    def is_of_pair(self) -> np.ndarray:
-        """Rows of a step in which two ranks are held against each other."""
-        is_of_pair: np.ndarray = np.bincount(self._beside)[self._beside] == 2
-        return is_of_pair
-
-    @cached_property
-    def _beside(self) -> np.ndarray:
-        return Groups.of({"peers": self.peers, "step": self.step}, ["peers", "step"]).of_row
-
-
-def jitter_of(late: RankSteps) -> float:
-    """How far a rank's steps differ from each other where nothing is wrong, as a deviation.
-
-    What is left of the excess without each rank's and each step's median: what is always slow is no jitter; of what is
-    slow now and then, in less than a third of the cells, the quantile knows nothing. One step alone tells it by the
-    median distance from one rank to the next, from four ranks on.
+    Of two peers the one needs as much less as the other needs more: that is told once. What a rank's GPU idles less for
+    its host than the other's is no measure of that: it may wait for the other.
     """
-    steps, row = np.unique(late.step, return_inverse=True)
-    excess = late.mirrored()
-    if len(steps) < 2:
-        # Of two peers one needs as much less as the other needs more: that is told once.
-        ordered = np.sort(np.where(late.is_of_pair, np.maximum(excess, 0.0), excess))
-        if len(ordered) < _LEAST_RANKS:
-            return 0.0
-        return float(np.median(np.diff(ordered))) * len(ordered) / _DISTANCES_IN_A_DEVIATION
-    ranks, column = np.unique(late.rank, return_inverse=True)
+    beside = Groups.of(columns, ["peers", "step"]).of_row
+    more = np.maximum(excess_ns, 0.0)
+    is_of_pair = np.bincount(beside)[beside] == 2
+    excess = np.where(is_of_pair, 2 * more - np.bincount(beside, more)[beside], excess_ns)
+    steps, row = np.unique(columns["step"], return_inverse=True)
+    if len(steps) < 2 and is_of_pair.all():
+        return 0.0
+    ranks, column = np.unique(columns["rank"], return_inverse=True)
     wide = np.full((len(steps), len(ranks)), np.nan)
     wide[row, column] = excess
-    left = np.column_stack([_from_usual(own) for own in wide.T])
-    left -= medians(left.T)[0][:, None]
-    # Few ranks and steps are near their own medians.
-    free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
-    return float(np.nanquantile(np.abs(left), _WITHIN_A_DEVIATION) * free)
-
-
-def of_others(late: RankSteps, jitter: float) -> np.ndarray:
-    """For each row the jitter that its step is held against: `jitter` of all, of two or three steps that of the others.
-
-    One of so few is too large a part to be left out by a quantile; of more a single one does not move it. One step's
-    jitter is what its ranks have beyond their peers. So few steps tell little of it: only what takes half of a step,
-    or more, is held against them.
-    """
-    every = np.full(len(late.step), jitter)
-    steps = np.unique(late.step)
-    if len(steps) not in (_FEW - 1, _FEW):
-        return every
-    excess = np.abs(late.mirrored())
-    own = [float(np.quantile(excess[late.step == step], _WITHIN_A_DEVIATION)) for step in steps]
-    for place, step in enumerate(steps):
-        is_own = late.step == step
-        others = jitter_of(late.where(~is_own)) if len(steps) == _FEW else own[1 - place]
-        every[is_own] = min(jitter, others)
-    return np.where(late.excess_ns >= _A_LOT * np.median(late.length_ns), every, jitter)
-
-
-def _from_usual(values: np.ndarray) -> np.ndarray:
-    """How far each of a rank's steps is from their median; where they stand on two levels, those on the usual one.
-
-    The usual level is the nearer to its peers' need. What comes in every second step is no jitter.
-    """
-    ordered = np.sort(values[~np.isnan(values)])
-    if len(ordered) < _LEAST_LEVELLED:
-        return values - np.nanmedian(values)
-    gaps = np.diff(ordered)
-    cut = int(np.argmax(gaps)) + 1
-    usual = min(ordered[:cut], ordered[cut:], key=lambda level: abs(float(np.median(level))))
-    if len(usual) < 2 or gaps[cut - 1] < _LEVELS_APART * np.ptp(usual):
-        return values - np.nanmedian(values)
-    is_usual = (values >= usual[0]) & (values <= usual[-1])
-    return np.where(is_usual, values - np.median(usual), np.nan)
-
-
-def without_hardly_any(found: pd.DataFrame) -> pd.DataFrame:
-    """The cells (`lateness.cells`) but for those with hardly any of what the rank's late steps hold of that part.
-
-    What stays a little below the limits of lateness in most steps is above them in one that happens to be shorter.
-    """
-    usual = found.groupby(["rank", "part"])["excess_ns"].transform("median")
-    return picked(found, (found["excess_ns"] >= HARDLY * usual).to_numpy())
+    return jitter(wide)
 
 
 # In which steps others meet a rank, and how long they wait there.
@@ -225,48 +105,10 @@ def waited(columns: Mapping[str, Any], of: Sequence[str] = _WAITING) -> np.ndarr
 # By how much each rank's step needs more of its own than its peers', part by part, and what ran then.
 
 
-LEAST_PCT = 2.0
-"""Of a step; less is noise."""
-
-_LEAST_NS = 20_000
-_SIGMAS = 4.0
-
-_STEADY_SIGMAS = 3.0
-_LARGE_SIGMAS = 2.0
-_LARGE = 0.1
-"""Of a step."""
-
-_FEW_RANKS = 3
-"""Of so few what one of them needs more, now more and now less, is a large part of what jitter is told from."""
-
-MORE_OPERATIONS = 1.15
-"""Times what the others' median is: a host that launches so many more needs longer for a reason."""
-
-_SIGMAS_OF_MORE = 1.0
-
-_LEAST_STEPS = 3
-_MEDIAN_TO_MEAN = 1.25
-"""How much less surely a median is known than a mean, of normal errors."""
-
-_SHARE_OF_OWN = 0.35
-"""A part with less of a rank's excess than this goes to the largest."""
-
-_SHARE_NOW = 0.2
-"""One that has that share of the excess of all the rank's late steps needs only this of a step's."""
-
 _NEEDED, _LOADING = "needed_host_ns", "loading_ns"
 
 _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 """What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
-
-_LATENESS_SEEN = 0.5
-"""Of the excess."""
-
-_MOSTLY = 0.5
-"""Of a rank's steps."""
-
-_BESIDE = 0.05
-"""A part with this much of a rank's excess is mended with the one that it goes to."""
 
 
 def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
@@ -355,7 +197,7 @@ def _usual_ns(table: pd.DataFrame, is_stage: np.ndarray) -> np.ndarray:
     usual = own.groupby(table["rank"]).transform(lambda each: each.quantile(0.25, interpolation="lower"))
     is_measure = is_stage if len(table["rank"][is_stage].unique()) > 1 else ~is_stage  # one is none of itself
     times = (own / usual.where(usual > 0)).where(is_measure)
-    known = own.groupby(table["rank"]).transform("size") >= _LEAST_STEPS
+    known = own.groupby(table["rank"]).transform("size") > 2
     return (usual * times.groupby(table["step"]).transform("median")).where(known).fillna(own).to_numpy()
 
 
@@ -377,7 +219,7 @@ def _up_to(host: np.ndarray, more: np.ndarray, rank: np.ndarray) -> np.ndarray:
 def cells(late: pd.DataFrame) -> pd.DataFrame:
     """A row for each rank, step and part that makes the others wait: `rank`, `step`, `part`, `excess_ns`, `beside`.
 
-    A rank is late in a step when what it needs more is at least `LEAST_PCT` of the step, far beyond the jitter of the
+    A rank is late in a step when what it needs more is at least `PERCENT` of the step, far beyond the jitter of the
     ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion; `beside` are
     the parts that are longer by too little to be told apart, and `in_part_ns` is the excess without them.
     """
@@ -390,14 +232,13 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     signed = np.column_stack([columns[f"{part}_excess"][is_late] for part in PARTS])
     parts = np.maximum(signed, 0.0)
     share = _shares(parts)
-    mean = _shares(_sums(of_rank, parts))
-    large = _shares(np.where((share >= _SHARE_OF_OWN) | ((mean >= _SHARE_OF_OWN) & (share >= _SHARE_NOW)), share, 0))
+    large = _shares(np.where(share >= SHARE * share.max(axis=1, keepdims=True), share, 0))
     names = np.array(PARTS, dtype=object)
     # What is longer in one step and shorter in the next, as on lengths that are drawn, is mended with nothing.
-    is_net = _sums(of_rank, signed) >= _BESIDE * _sums(of_rank, parts).sum(axis=1, keepdims=True)
-    beside = [tuple(names[own]) for own in (share >= _BESIDE) & is_net & (large == 0)]
+    is_net = _sums(of_rank, signed) >= PERCENT / 100 * _sums(of_rank, parts).sum(axis=1, keepdims=True)
+    beside = [tuple(names[own]) for own in (share >= PERCENT / 100) & is_net & (large == 0)]
     # Idle time without a reason is lateness only where others are seen to wait, not just to communicate.
-    is_seen = waited(columns, ["exposed_wait_ns"])[is_late] >= _LATENESS_SEEN * excess_ns
+    is_seen = waited(columns, ["exposed_wait_ns"])[is_late] >= SHARE * excess_ns
     large[:, names == UNKNOWN.column] *= is_seen[:, None]
     large[:, names == COMPUTE.column] *= ~_is_usual(columns, is_late)[is_late, None]
     row, column = np.nonzero(large)
@@ -423,8 +264,8 @@ def _is_usual(columns: Mapping[str, Any], is_late: np.ndarray) -> np.ndarray:
     of_rank = np.unique(columns["rank"], return_inverse=True)[1]
     usual = of_each(np.where(is_late, np.nan, own)[:, None], of_rank, medians)[:, 0]
     in_time = np.bincount(of_rank, ~is_late) / np.bincount(of_rank)
-    is_usual: np.ndarray = (in_time[of_rank] > _MOSTLY) & (columns["step"] >= 0)
-    return is_usual & (own - usual < _LATENESS_SEEN * columns[f"{COMPUTE.column}_excess"])
+    is_usual: np.ndarray = (in_time[of_rank] > SHARE) & (columns["step"] >= 0)
+    return is_usual & (own - usual < SHARE * columns[f"{COMPUTE.column}_excess"])
 
 
 def _shares(parts: np.ndarray) -> np.ndarray:
@@ -440,36 +281,6 @@ def _sums(group: np.ndarray, values: np.ndarray) -> np.ndarray:
     return sums[group]
 
 
-def _is_steady(steps: RankSteps, jitter: float, median: np.ndarray, is_more: np.ndarray) -> np.ndarray:
-    """Rows of ranks that need more in most steps: the median of three steps or more is far beyond its own error.
-
-    What a fault costs may differ from step to step by more than one step could tell from jitter. Of few ranks a large
-    part of a step needs less to be believed, and still less one of a rank that launches more (`is_more`).
-    """
-    of_rank = np.unique(steps.rank, return_inverse=True)[1]
-    count = np.bincount(of_rank)
-    is_large = median >= _LARGE * np.median(steps.length_ns)
-    sigmas = np.where(is_large & (len(count) <= _FEW_RANKS), _LARGE_SIGMAS, _STEADY_SIGMAS)
-    sigmas = np.where(is_large & is_more, _SIGMAS_OF_MORE, sigmas)
-    return (median >= sigmas * _error_of_median(of_rank, jitter)) & (count[of_rank] >= _LEAST_STEPS)
-
-
-def _error_of_median(of_rank: np.ndarray, jitter: float) -> np.ndarray:
-    """Of each row by how much the median of its rank's steps is off by chance."""
-    error: np.ndarray = _MEDIAN_TO_MEAN * jitter / np.sqrt(np.bincount(of_rank)[of_rank])
-    return error
-
-
-def _launch_more_always(columns: Mapping[str, Any], steps: RankSteps) -> np.ndarray:
-    """Rows of ranks that launch more, by more than chance: counts do not jitter, unless drawn anew in each step."""
-    own = floats(columns["operations"])[:, None]
-    more = own - of_each(own, Groups.of(columns, ["peers", "step"]).of_row, median_of_others)
-    of_rank = np.unique(columns["rank"], return_inverse=True)[1]
-    jitter = jitter_of(replace(steps, excess_ns=more[:, 0]))
-    is_beyond = of_each(more, of_rank, medians)[:, 0] >= _STEADY_SIGMAS * _error_of_median(of_rank, jitter)
-    return _launch_more(columns) & is_beyond
-
-
 def launches_more(late: pd.DataFrame) -> pd.Series:
     """Rows of ranks that launch more operations in most steps than their peers' median."""
     return pd.Series(_launch_more(columns_of(late)), index=late.index)
@@ -479,31 +290,28 @@ def _launch_more(columns: Mapping[str, Any]) -> np.ndarray:
     own = floats(columns["operations"])[:, None]
     others = of_each(own, Groups.of(columns, ["peers", "step"]).of_row, median_of_others)
     times = np.divide(own, others, out=np.full_like(own, np.nan), where=others > 0)
-    is_more: np.ndarray = (
-        of_each(times, np.unique(columns["rank"], return_inverse=True)[1], medians)[:, 0] >= MORE_OPERATIONS
-    )
+    is_more: np.ndarray = of_each(times, np.unique(columns["rank"], return_inverse=True)[1], medians)[:, 0] >= RATIO
     return is_more
 
 
 def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
-    """Rows whose excess is far beyond jitter while another rank waits.
+    """Rows whose excess is beyond jitter, and worth a word, while another rank waits.
 
-    Of what a rank needs more in all steps the jitter of its median tells, which is less by the root of their number;
-    a step in which it needs hardly anything of that is none of them.
+    What a rank needs more in most steps is held against the limits as a whole, by its median: of steps near them some
+    alone would seem late. A step in which it needs less than half of that is none of them.
     """
-    steps = RankSteps.of(columns)
-    if not len(steps.rank):
+    if not len(columns["rank"]):
         return np.zeros(0, dtype=bool)
-    length_ns = of_each(steps.length_ns[:, None], np.unique(steps.step, return_inverse=True)[1], medians)[:, 0]
-    of_rank = np.unique(steps.rank, return_inverse=True)[1]
-    median, in_most = (of_each(steps.excess_ns[:, None], of_rank, own)[:, 0] for own in (medians, low_medians))
-    jitter = jitter_of(steps)
-    least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
-    # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
-    is_steady = _is_steady(steps, jitter, median, _launch_more_always(columns, steps)) & (median >= least)
-    of_steady = np.maximum(np.where(in_most >= least, least / 2, least), HARDLY * median)
-    least = np.where(is_steady, of_steady, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
-    is_late: np.ndarray = (steps.excess_ns >= least) & (waited(columns) >= least / 2)
+    excess_ns = np.asarray(columns["excess_ns"], dtype=np.float64)
+    length_ns = (columns["end_ns"] - columns["begin_ns"]).astype(np.float64)
+    length_ns = of_each(length_ns[:, None], np.unique(columns["step"], return_inverse=True)[1], medians)[:, 0]
+    of_rank = np.unique(columns["rank"], return_inverse=True)[1]
+    median = of_each(excess_ns[:, None], of_rank, medians)[:, 0]
+    spread = _jitter_of(columns, excess_ns)
+    least = PERCENT / 100 * length_ns
+    is_steady = median >= np.maximum(least, least_beyond(spread, np.bincount(of_rank)[of_rank]))
+    least = np.where(is_steady, SHARE * least, np.maximum(least, SIGMAS * spread))
+    is_late: np.ndarray = (excess_ns >= least) & (waited(columns) >= SHARE * least)
     return is_late
 
 
@@ -548,30 +356,6 @@ def _with_unkept(total_ns: pd.DataFrame) -> pd.DataFrame:
 
 # What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower.
 
-
-_NAMED = 0.5
-"""A name is said when it explains this much of an excess; so is that the same kernels take longer."""
-
-_NAMED_OF_SEVERAL = 0.4
-"""A little less is enough in a step in which another one is said of the rank's other steps."""
-
-_UNRECORDED = 0.8
-"""Part of an excess from which on code that leaves no record is said: of a slow host calls are slower, too."""
-
-_NEARLY_ALL = 0.8
-"""Part of an excess from which on an operator of several sizes is said: a longer batch makes each of them longer."""
-
-_HARDLY_ELSEWHERE = 0.9
-"""Part of that time that peers have none of: so much is no slow host's, and half of an excess is enough."""
-
-_LIKE_THE_OTHERS = 2.0
-"""Times the excess of the steps without a name: one with a name is late by the same."""
-
-_FORETELLING = 0.2
-"""Of a rank's time in kernels: the same ones with so much of it tell how fast its GPU is."""
-
-_A_PART = 0.2
-"""Of an excess: operators that hold less of it are not named among those that are slower."""
 
 _KINDS = (OPERATOR, DOING, RANGE, KERNEL, "copy", COLLECTIVE)
 """The most telling first."""
@@ -651,10 +435,8 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
         unnamed = [row for row in rows if not fits[row]]
         most = max(Counter(chosen[row] for row in rows if fits[row]).values(), default=0)
         if part in (HOST.column, COMPUTE.column) and len(unnamed) >= most:
-            excess = array_of(cells, "excess_ns")
             for row in rows:
-                if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):
-                    chosen[row] = (None, None)
+                chosen[row] = (None, None)
     return chosen
 
 
@@ -683,7 +465,7 @@ def _taken(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, float]
     """The time in which another process has the GPU, where that is half of the excess, whatever runs then."""
     held = own.of_kind(SLICE)
     extra = float((held.sums[:, 0] - np.nan_to_num(beside.medians(SLICE, held.name)[:, 0])).sum())
-    return {(SLICE, OTHER_PROCESS): extra} if extra >= _NAMED * excess_ns else {}
+    return {(SLICE, OTHER_PROCESS): extra} if extra >= SHARE * excess_ns else {}
 
 
 def _longest(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, float]:
@@ -700,10 +482,10 @@ def _longest(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, floa
         extra = held - typical
         if what == OPERATOR and not typical.all():
             extra *= _not_of_other_sizes(named, typical == 0, beside)
-        is_long = extra >= _NAMED_OF_SEVERAL * excess_ns
+        is_long = extra >= SHARE * excess_ns
         if what in (DOING, RANGE):  # a host that is slow at everything is not slow by what it does most
-            is_long &= extra >= _NAMED * held
-        if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
+            is_long &= extra >= SHARE * held
+        if is_long.any():
             return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
         if what == OPERATOR and (of_all := _of_all_sizes(named.name, extra, excess_ns)):
             return of_all
@@ -714,7 +496,7 @@ def _of_all_sizes(names: np.ndarray, extra: np.ndarray, excess_ns: int) -> dict[
     """The operators without their sizes that explain nearly all of the excess in all sizes together."""
     stems, of_row = np.unique([name.partition(SIZES)[0] for name in names], return_inverse=True)
     total = np.bincount(of_row, extra)
-    return {(OPERATOR, str(stems[at])): float(total[at]) for at in np.flatnonzero(total >= _NEARLY_ALL * excess_ns)}
+    return {(OPERATOR, str(stems[at])): float(total[at]) for at in np.flatnonzero(total >= SHARE * excess_ns)}
 
 
 def _not_of_other_sizes(own: NamedWork, is_own: np.ndarray, beside: Beside) -> np.ndarray:
@@ -743,9 +525,7 @@ def _unrecorded(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, f
     if not len(nothing.name):
         return {}
     held, extra = nothing.sums[0, 0], nothing.sums[0, 0] - np.nan_to_num(beside.medians(DOING, nothing.name)[0, 0])
-    is_one = extra >= max(_UNRECORDED * excess_ns, _NAMED * held)
-    is_one |= extra >= max(_NAMED * excess_ns, _HARDLY_ELSEWHERE * held)
-    return {(DOING, NOTHING): float(extra)} if is_one else {}
+    return {(DOING, NOTHING): float(extra)} if extra >= SHARE * max(excess_ns, held) else {}
 
 
 def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None":
@@ -757,14 +537,14 @@ def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None"
     kernels = alike(own, beside, KERNEL)
     has_shapes = _have_shapes(own)
     by_shape = alike(own, beside, OPERATOR)
-    if kernels.excess_ns < _NAMED * excess_ns:
+    if kernels.excess_ns < SHARE * excess_ns:
         # The same place tells no sizes: a sum, or a product whose blocks stay, has more to do in each.
         alike_work = by_shape.of(HAS_KNOWN_WORK) if has_shapes else kernels
         told = all(_foretell_all(each, own, excess_ns) for each in (kernels, alike_work))
         return alike_work if told else None
-    if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
+    if has_shapes and by_shape.excess_ns < SHARE * excess_ns:
         return None
-    is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
+    is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= SHARE * excess_ns
     return kernels if is_told or kernels.are_slower_throughout() else None
 
 
@@ -776,30 +556,26 @@ def _foretell_all(kernels: "Alike", own: NamedWork, excess_ns: int) -> bool:
     """
     own_ns, peers_ns = kernels.sums
     every_ns = own.of_kind(KERNEL).sums[:, 0].sum()
-    if own_ns <= _FORETELLING * every_ns or not kernels.are_slower_throughout():
+    if own_ns <= SHARE * every_ns or not kernels.are_slower_throughout():
         return False
-    return bool(every_ns * (own_ns - peers_ns) >= _NEARLY_ALL * excess_ns * own_ns)
+    return bool(every_ns * (own_ns - peers_ns) >= SHARE * excess_ns * own_ns)
 
 
 def _have_shapes(own: NamedWork) -> bool:
     """Whether operators whose shapes are known launched most of the rank's kernels, by time."""
     operators = own.of_kind(OPERATOR)
     has_sizes = np.array([SIZES in name for name in operators.name], dtype=bool)
-    return bool(operators.sums[has_sizes, 0].sum() >= _NAMED * own.of_kind(KERNEL).sums[:, 0].sum() > 0)
+    return bool(operators.sums[has_sizes, 0].sum() >= SHARE * own.of_kind(KERNEL).sums[:, 0].sum() > 0)
 
 
 def _slower_part(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None":
     """Of the operators that do the same work those few that are slower, where they hold most of the excess."""
     same = alike(own, beside, OPERATOR)
-    same = same.at(same.are_slower() & (same.own_ns - same.peers_ns >= _A_PART * excess_ns))
-    return same if same.excess_ns >= _NAMED * excess_ns else None
+    same = same.at(same.are_slower() & (same.own_ns - same.peers_ns >= SHARE * excess_ns))
+    return same if same.excess_ns >= SHARE * excess_ns else None
 
 
 # Ranks with a role of their own that are ahead of the others: what they take long for, nobody waits for.
-
-
-_FREE_RUNNING_SEEN = 0.5
-"""Of what the rank needs more in its late steps."""
 
 
 def awaited(found: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
@@ -818,7 +594,7 @@ def awaited(found: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame) -> pd.
     own = (
         _waits(late).reindex(pd.MultiIndex.from_frame(found[["rank", "step"]].drop_duplicates())).groupby("rank").sum()
     )
-    least = _FREE_RUNNING_SEEN * needed
+    least = SHARE * needed
     is_ahead = needed.index.isin(alone) & (seen.reindex(needed.index, fill_value=0.0) < least)
     is_ahead &= own.reindex(needed.index, fill_value=0.0) >= least
     return picked(found, ~np.isin(found["rank"].to_numpy(), needed.index[is_ahead].to_numpy()))
@@ -833,10 +609,6 @@ def _waits(late: pd.DataFrame) -> pd.Series:
 
 
 # Ranks that compute longer only for their streams, which overlap less while they wait: they are not late.
-
-
-_OVERLAPPING_COMPUTE_SEEN = 0.5
-"""Of what a rank computes longer."""
 
 
 def without_overlapping(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
@@ -857,17 +629,13 @@ def without_overlapping(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFr
     waits = needs["exposed_wait_ns"].astype("float64")
     is_late, beside = needs.index.isin(cells), [needs["peers"], needs.index.get_level_values("step")]
     longer, waits_more = (own - own.mask(is_late).groupby(beside).transform("median") for own in (total, waits))
-    least = _OVERLAPPING_COMPUTE_SEEN * found["excess_ns"].to_numpy()
+    least = SHARE * found["excess_ns"].to_numpy()
     is_same = longer.reindex(cells).to_numpy() < least
     is_waiting = (waits.reindex(cells).to_numpy() >= least) & (waits_more.reindex(cells).to_numpy() > -least)
     return picked(found, ~(is_compute.to_numpy() & is_same & is_waiting))
 
 
 # Whether copies beside waits are a rank's own work, or what it does while it waits for one that copies for longer.
-
-
-_COPIES_BESIDE_SEEN = 0.5
-"""Of what ranks copy longer, where copies beside waits are none of the others': the replay gains so much."""
 
 
 def with_excess_of_copies(needs: pd.DataFrame, replay: Replay) -> pd.DataFrame:
@@ -891,7 +659,5 @@ def with_excess_of_copies(needs: pd.DataFrame, replay: Replay) -> pd.DataFrame:
     steps = more["step"].unique()
     gain = gain_of(replay, Change("copy", PEERS, frozenset(map(int, more["rank"])), frozenset(map(int, steps))))
     longer_ns = more.groupby("step")["excess_ns"].max().sum() / late["step"].nunique()
-    is_seen = gain is not None and gain.gain_ns >= max(
-        _COPIES_BESIDE_SEEN * longer_ns, LEAST_PCT / 100 * gain.before_ns
-    )
+    is_seen = gain is not None and gain.gain_ns >= max(SHARE * longer_ns, PERCENT / 100 * gain.before_ns)
     return alone if is_seen else late

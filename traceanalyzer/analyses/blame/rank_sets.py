@@ -17,8 +17,8 @@ from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.analyses.replay.lengths import PEERS_ALIKE
 from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.statistics import FALSE_ALARMS, SHARE
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, numbers
 from traceanalyzer.meaning.vocabulary import named
@@ -26,12 +26,6 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import only, rows_where
 
 # What a set of ranks is: one, a host, a rack, a stage, a process group, half of the job; held against chance.
-
-
-_BY_CHANCE = 0.01
-
-_MOSTLY = 0.75
-"""Of a place's ranks; fewer of them are not called the place."""
 
 
 class Place(Struct, frozen=True):
@@ -61,16 +55,16 @@ def set_of(ranks: Collection[int], every: Sequence[int], places: Sequence[Place]
     """What the ranks are, of `every` one that is compared; `whole` is what these are, `None` where they have no name.
 
     A place is named when they are most of its ranks and so many ranks drawn by chance would hardly all lie in one
-    place of its kind (exactly: the hypergeometric chance times the places of the kind, below 1 %); all ranks of a host
-    or rack are that by fact.
+    place of its kind (the hypergeometric chance times the places of the kind is below `FALSE_ALARMS`); all ranks of a
+    host or rack are that by fact.
     """
     chosen, count = frozenset(ranks), len(every)
     if len(chosen) == 1:
         host = next((place.name for place in places if place.kind == "host" and chosen <= place.ranks), None)
         return RankSet("rank", host)
     half = f", half of {whole}" if whole and 2 * len(chosen) == count else ""
-    held = [place for place in places if chosen <= place.ranks and len(chosen) >= _MOSTLY * len(place.ranks)]
-    held = [place for place in held if _is_fact(chosen, place) or _chance(chosen, place, places, count) < _BY_CHANCE]
+    held = [place for place in places if chosen <= place.ranks and len(chosen) >= SHARE * len(place.ranks)]
+    held = [place for place in held if _is_fact(chosen, place) or _chance(chosen, place, places, count) < FALSE_ALARMS]
     if held:
         best = min(held, key=lambda place: len(place.ranks))
         part = "" if chosen == best.ranks else f"{len(chosen)} of the {len(best.ranks)} ranks of "
@@ -97,7 +91,7 @@ def _union(chosen: frozenset[int], places: Sequence[Place], count: int) -> str |
     whole = [place for place in places if place.ranks <= chosen]
     if len(whole) < 2 or frozenset().union(*(place.ranks for place in whole)) != chosen:
         return None
-    if comb(len(places), len(whole)) / comb(count, len(chosen)) >= _BY_CHANCE:
+    if comb(len(places), len(whole)) / comb(count, len(chosen)) >= FALSE_ALARMS:
         return None
     kind = whole[0].kind
     order = [place.name.removeprefix(f"{kind} ") for place in sorted(places, key=lambda place: min(place.ranks))]
@@ -282,7 +276,7 @@ def _alike(counts: np.ndarray, of: np.ufunc) -> np.ndarray:
     a rank without any, whose host is not recorded, it is not known, and it has as much as it is asked for.
     """
     every = of(counts[:, None], counts[None]).sum(axis=2) if of is np.maximum else of.outer(*2 * [counts.sum(axis=1)])
-    alike: np.ndarray = np.minimum(counts[:, None], counts[None]).sum(axis=2) >= PEERS_ALIKE * every
+    alike: np.ndarray = np.minimum(counts[:, None], counts[None]).sum(axis=2) >= SHARE * every
     return alike
 
 

@@ -19,6 +19,7 @@ from traceanalyzer.analyses.communication.slow_links import (
 )
 from traceanalyzer.analyses.communication.waits import Members
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import Better, Column, Written, numbers
@@ -29,12 +30,8 @@ from traceanalyzer.model.tables import only, without_rows
 # Calls that move data for longer than the same calls of sister groups: how links of one group are known to be slow.
 
 
-LEAST_TIMES = 1.25
-"""Times what the sister groups take: links of one kind differ by less."""
-
-
 class SlowerCalls(Result):
-    """One row for each call of a group that moves data for 1.25 times as long as its sister groups in that step.
+    """One row for each call of a group that moves data for 1.2 times as long as its sister groups in that step.
 
     And for longer than such transfers differ by chance, as far as their spread is known.
 
@@ -74,7 +71,7 @@ def across(
     members: Members,
     ranks: Ranks,
     pipeline: Pipeline,
-    least_times: float = LEAST_TIMES,
+    least_times: float = RATIO,
 ) -> SlowerCalls:
     """Hold each group's mean transfer of a kind in a step against the sister groups'."""
     jobs = jobs_of(members.table, ranks.table["rank"])

@@ -3,11 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.excess import LEAST_PCT, named
+from traceanalyzer.analyses.blame.excess import named
 from traceanalyzer.analyses.blame.step_budget import RANGE
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.host_names import is_framework_range
 from traceanalyzer.analyses.operators.operators import SameCalls, same_calls
+from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE
 from traceanalyzer.meaning.vocabulary import DATA, HOST
 from traceanalyzer.model.tables import array_of, column_of, only
 
@@ -33,7 +34,7 @@ def told_apart(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> p
     hidden = hidden.assign(part=_COMPUTE, beside=[()] * len(hidden))
     hidden["excess_ns"] = _of_part(excess, hidden, _COMPUTE)
     length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).median()
-    hidden = hidden[hidden["excess_ns"] >= LEAST_PCT / 100 * hidden["step"].map(length)]
+    hidden = hidden[hidden["excess_ns"] >= PERCENT / 100 * hidden["step"].map(length)]
     slower = named(hidden, late, work) if len(hidden) else hidden.assign(same_ns=np.nan)
     slower = slower[slower["same_ns"].notna()]
     cells, own = (pd.MultiIndex.from_frame(only(table, ["rank", "step"])) for table in (found, slower))
@@ -92,19 +93,6 @@ def _of_part(excess: pd.DataFrame, cells: pd.DataFrame, part: str) -> pd.Series:
 # Hosts that are slower at everything: by how much, and what is then no name for why they are late.
 
 
-_COVERED = 0.5
-"""Of a host's time in operators: calls that all make tell of its pace where they take this part."""
-
-_OF_PACE = 0.5
-"""Of an excess: where a host's pace alone accounts for this part, the pace is why it is late; an operator too."""
-
-_MOSTLY = 0.75
-"""Of the steps: in so many a host is late that is slower throughout."""
-
-_BY_ITSELF = 2.0
-"""Times what an operator would take at the host's pace: it is longer by itself."""
-
-
 def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
     """The cells; of hosts that are late by their pace without names of what every host does.
 
@@ -120,20 +108,20 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
         return cells
     needed = late.set_index(["rank", "step"])["needed_host_ns"].astype("float64")
     # A pace is there in all steps; stalls now and then make the same calls longer, too.
-    is_most = cells["rank"].map(cells[of_hosts].groupby("rank")["step"].nunique()) >= _MOSTLY * late["step"].nunique()
+    is_most = cells["rank"].map(cells[of_hosts].groupby("rank")["step"].nunique()) >= SHARE * late["step"].nunique()
     is_alone = len({*cells.loc[of_hosts, "rank"]}) == 1
     is_of_pace = pd.Series(data=False, index=cells.index)
     is_explained = is_of_pace.copy()
     for rank, rows in cells[is_named].groupby("rank"):
         same = same_calls(operators, int(rank), late["rank"].unique())
-        if same is None or same.covered < _COVERED:
+        if same is None or same.covered < SHARE:
             continue
         if is_most[rows.index].any() or is_alone:  # of hosts that stall in turn, sums over all steps tell nothing
             is_of_pace[rows.index] = rows["name"].isin(_hardly_longer(rows, same)).to_numpy()
         if not same.pace:
             continue
         own = needed.reindex(pd.MultiIndex.from_frame(rows[["rank", "step"]])).to_numpy()
-        explained = own * (1 - 1 / same.pace) >= _OF_PACE * array_of(rows, "excess_ns")
+        explained = own * (1 - 1 / same.pace) >= SHARE * array_of(rows, "excess_ns")
         is_explained[rows.index] = explained
         if not is_most[rows.index].any():
             continue
@@ -156,7 +144,7 @@ def _hold_slow_calls(rows: pd.DataFrame, of_pace: np.ndarray, own_ns: np.ndarray
     is_range = (rows["what"] == RANGE).to_numpy()
     if 2 * of_pace.sum() <= len(rows):
         return np.zeros_like(is_range)
-    held: np.ndarray = is_range & (own_ns - np.median(own_ns[of_pace]) < _OF_PACE * array_of(rows, "excess_ns"))
+    held: np.ndarray = is_range & (own_ns - np.median(own_ns[of_pace]) < SHARE * array_of(rows, "excess_ns"))
     return held
 
 
@@ -165,11 +153,11 @@ def _hardly_longer(rows: pd.DataFrame, same: SameCalls) -> set[str]:
     excess_ns = rows.groupby("name")["excess_ns"].sum()
     names = same.own_ns.index.intersection(excess_ns.index)
     longer_ns = same.own_ns[names] - same.others_ns.loc[names].median(axis=1)
-    return set(names[longer_ns < _OF_PACE * excess_ns[names]])
+    return set(names[longer_ns < SHARE * excess_ns[names]])
 
 
 def _all_do(name: str, same: SameCalls, pace: float) -> bool:
     """Whether every host does it, and this one only at its pace."""
     if name not in same.own_ns:
         return name.startswith(NOTHING) or is_framework_range(name)
-    return bool(same.own_ns[name] < _BY_ITSELF * pace * same.others_ns.loc[name].median())
+    return bool(same.own_ns[name] < RATIO * pace * same.others_ns.loc[name].median())

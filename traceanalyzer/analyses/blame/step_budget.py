@@ -23,6 +23,7 @@ from traceanalyzer.analyses.host.launches import into_full_queue
 from traceanalyzer.analyses.kernels.time_slices import taken_of
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.breakdown import side_by_side
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.meaning.columns import Adds, Column, Written
@@ -446,7 +447,6 @@ def _peers(rank: pd.Series, pipeline: Pipeline) -> pd.Series:
 
 
 _PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
-_MOST_SHAPES = 3
 
 OF_DATA = re.compile(
     r"group(ed)?_?(gemm|mm|matmul)|gemm_?grouped|GroupProblemShape|experts?(?![a-z])|moe|varlen|ragged|paged|decode(?!r)",
@@ -504,7 +504,7 @@ def with_shapes(name: str, shapes: object) -> str:
     factors = [shape for shape in known if len(shape) > 1]
     if factors and _PRODUCT.search(name):
         return f"{name} of {' × '.join(map(str, factors))}"
-    shown = list(dict.fromkeys(str(shape) for shape in known if 0 not in shape))[:_MOST_SHAPES]
+    shown = list(dict.fromkeys(str(shape) for shape in known if 0 not in shape))[:3]
     return f"{name} of {', '.join(shown)}" if shown else str(name)
 
 
@@ -571,10 +571,7 @@ _NOTHING_HELD = {
 }
 
 MOST_NAMES = 100
-"""The longest of what computes are kept: one that is not among so many takes no longer than the last of them."""
-
-_MOST_OTHERS = 30
-"""Of what hosts do and of copies, of which only the longest is named."""
+"""The longest that are kept of each kind: one that is not among so many takes no longer than the last of them."""
 
 _DOINGS = sorted((SYNC.column, DATA.column, HOST.column))
 """Parts of idle time that say what the host did."""
@@ -646,10 +643,9 @@ def _longest(parts: Iterable[Mapping[str, np.ndarray]], windows: pd.DataFrame) -
     order = np.argsort(-sums["total_ns"], kind="stable")
     order = order[sums["total_ns"][order] > 0]
     firsts = groups.first[order]
-    is_compute = table["part"][is_held][firsts] == "compute_ns"
     held = first_of_each(
         Groups.of({name: own[firsts] for name, own in keys.items()}, ["step", "part", "what"]).of_row,
-        np.where(is_compute, MOST_NAMES, _MOST_OTHERS),
+        MOST_NAMES,
     )
     rows = np.flatnonzero(is_held)[firsts[held]]
     return {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in WHAT_RAN_COLUMNS}
@@ -877,12 +873,6 @@ def of_all_sizes(chosen: Mapping[int, Named]) -> dict[int, Named]:
 # What ranks ran in a step and part, by name, as arrays: one rank's own beside what the others take for it.
 
 
-_THROUGHOUT = 0.7
-"""Part of the time in the same kernels in which they are slower: a slow GPU slows them all, or nearly all."""
-
-_SLOWER = 0.2
-"""How much slower, of what all together are: a GPU that is shared slows this kernel or that one more, step by step."""
-
 _UNKNOWN = np.full(3, np.nan)
 
 
@@ -970,14 +960,14 @@ class Alike(Struct, frozen=True):
         return Alike(self.name[held], self.own_ns[held], self.peers_ns[held])
 
     def are_slower(self) -> np.ndarray:
-        """Mask of those that are slower, by a fifth of what all together are."""
+        """Mask of those that are slower, by half of what all together are."""
         own_ns, peers_ns = self.sums
-        mask: np.ndarray = (self.own_ns - self.peers_ns) * peers_ns >= _SLOWER * (own_ns - peers_ns) * self.peers_ns
+        mask: np.ndarray = (self.own_ns - self.peers_ns) * peers_ns >= SHARE * (own_ns - peers_ns) * self.peers_ns
         return mask
 
     def are_slower_throughout(self) -> bool:
         """Whether most of the time is in those that are slower."""
-        return bool(self.peers_ns[self.are_slower()].sum() >= _THROUGHOUT * self.peers_ns.sum())
+        return bool(self.peers_ns[self.are_slower()].sum() >= SHARE * self.peers_ns.sum())
 
 
 def alike(own: NamedWork, beside: Beside, what: str) -> Alike:

@@ -18,7 +18,8 @@ from traceanalyzer.analyses.replay.lengths import (
     timing_after,
     transfers_after,
 )
-from traceanalyzer.analyses.replay.rank_graph import SOURCE
+from traceanalyzer.analyses.replay.rank_graph import NEVER, SOURCE
+from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.errors import UsageError
 from traceanalyzer.forks import FREE, all_aside
 from traceanalyzer.kinds import MESSAGES
@@ -28,10 +29,6 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
 # What changes to a job gain: its step before and after, and how sure that is.
-
-
-BOUND_PCT = 3.0
-"""Gains of a model that is further from the recording are bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,7 @@ class Gain:
     @property
     def is_delayed(self) -> bool:
         """They are more than 3 % of the step: what the change gains lies between `gain_ns` and `most_gain_ns`."""
-        return self.delayed_ns > BOUND_PCT / 100 * self.before_ns
+        return self.delayed_ns > PERCENT / 100 * self.before_ns
 
     @property
     def gain_pct(self) -> float:
@@ -97,7 +94,7 @@ class Gain:
     def is_bound(self) -> bool:
         """What is not known is more than 3 % of the step, or a host is not known: the gain is a bound, no forecast."""
         unknown_ns = max(self.error_ns, self.unmatched_ns, self.delayed_ns)
-        return self.lacks_hosts or unknown_ns > BOUND_PCT / 100 * self.before_ns
+        return self.lacks_hosts or unknown_ns > PERCENT / 100 * self.before_ns
 
     @property
     def is_lower_bound(self) -> bool:
@@ -105,13 +102,10 @@ class Gain:
 
         They are more than 3 % of the step.
         """
-        return self.is_delayed or self.unmatched_ns > BOUND_PCT / 100 * self.before_ns
+        return self.is_delayed or self.unmatched_ns > PERCENT / 100 * self.before_ns
 
 
 # By how much each operation of a job could end later without making the job longer.
-
-
-_NEVER = 1 << 60
 
 
 def op_slack_slack_of_ops(job: Job, windows: Windows, times: np.ndarray) -> dict[int, np.ndarray]:
@@ -122,7 +116,7 @@ def op_slack_slack_of_ops(job: Job, windows: Windows, times: np.ndarray) -> dict
     end_ns = int(times[windows.ends].max())
     begin_ns = int(times[windows.begin].min())
     # What comes after the window may come as late as it likes.
-    latest = np.where(times <= end_ns, end_ns, _NEVER)
+    latest = np.where(times <= end_ns, end_ns, -NEVER)
     deadlines = job.order.deadlines(job.weights(job.recorded), latest)
     found = {}
     for rank, nodes in job.nodes.items():
@@ -139,13 +133,6 @@ def op_slack_slack_of_ops(job: Job, windows: Windows, times: np.ndarray) -> dict
 
 
 # How a changed pipeline begins its first recorded step: as it would have ended the step before it.
-
-
-_LEAST = 0.01
-"""Of the windows: what moves the ranks' begins against each other by less changes no gain."""
-
-_ALIKE = 0.1
-"""Of that: where ranks begin and end apart by more, the steps before the first were others."""
 
 
 def begun_as_ended(
@@ -175,11 +162,11 @@ def begun_as_ended(
     first, last = windows.of_ranks(recorded[:, :1])
     later_ns = last - windows.of_ranks(times)[1]
     later_ns = later_ns.max(axis=0) - later_ns
-    is_apart = np.abs((first - last) - (first - last).mean()).max() > _ALIKE * later_ns.max(axis=0)
+    is_apart = np.abs((first - last) - (first - last).mean()).max() > PERCENT / 100 * later_ns.max(axis=0)
     whole_ns = float((last - first).max())
     steps = frozenset(array_of(windows.table, "step").tolist())
     is_of_all = np.array([all(each.steps is None or each.steps >= steps for each in own) for own in scenarios])
-    later_ns[:, is_apart | ~is_of_all | (later_ns.max(axis=0) < _LEAST * whole_ns)] = 0
+    later_ns[:, is_apart | ~is_of_all | (later_ns.max(axis=0) < PERCENT / 100 * whole_ns)] = 0
     if not later_ns.any():
         return None
     edges = np.flatnonzero(job.source == SOURCE)
@@ -192,14 +179,8 @@ def begun_as_ended(
 # What a change would gain: the changed replay subtracted from the one without the change.
 
 
-AT_ONCE = 16
-"""Replays that are computed together."""
-
 MOST_EDGES = 12_000_000
-"""Of all of those together, and of ranks' own lengths that are kept for the next ones: 0.1 GB each."""
-
-LEAST_RELIEF = 0.01
-"""Of the window: where compute is slower beside waits by less, replays are not run a second time for it."""
+"""Of all replays that are computed together, and of ranks' own lengths that are kept for the next ones: 0.1 GB each."""
 
 
 class Engine:
@@ -319,7 +300,7 @@ class Engine:
     def _can_relieve(self) -> bool:
         """Whether waits slow compute so much that it matters when they go."""
         window_ns = int(self.windows.lengths(self.unchanged)[:, 0].sum()) / max(self.windows.table["rank"].nunique(), 1)
-        return bool(self.relief.most_ns > LEAST_RELIEF * window_ns)
+        return bool(self.relief.most_ns > PERCENT / 100 * window_ns)
 
     def steps_after(self, scenarios: Sequence[tuple[Change, ...]], *, is_relieved: bool = True) -> np.ndarray:
         """Length of every step of the job (rows) after each set of changes (columns).
@@ -328,7 +309,7 @@ class Engine:
         pipeline begin the first step as they would have ended the one before (`begun_as_ended`).
         """
         found = []
-        at_once = max(1, min(AT_ONCE, MOST_EDGES // max(1, len(self.job.source))))
+        at_once = max(1, MOST_EDGES // max(1, len(self.job.source)))
         for begin in range(0, len(scenarios), at_once):
             some = [self.of_ranks(changes) for changes in scenarios[begin : begin + at_once]]
             weights = self._weights(some)

@@ -13,24 +13,13 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.replay.rank_graph import LATE_NS, SOURCE, Explained, Piece, explained, offsets
+from traceanalyzer.analyses.replay.rank_graph import LATENCY_NS, NEVER, SOURCE, Explained, Piece, explained, offsets
+from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 
 # What kernels take without communication beside them.
-
-
-LEAST_ALONE = 3
-"""So many runs of a kernel without communication beside it tell its own speed."""
-
-ALIKE = 1.25
-"""Times the lower quartile: runs of one kernel whose upper quartile is longer are of unlike work."""
-
-BESIDE = 0.5
-"""A kernel runs beside communication for at least this share of its time, or it doesn't."""
-
-_NEVER = np.iinfo(np.int64).max // 2
 
 
 class Alone:
@@ -48,13 +37,13 @@ class Alone:
         starts, lengths = array_of(ops, "start_ns"), array_of(ops, "duration_ns")
         comm = is_any(ops["kind"], "comm")
         beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
-        self._is_beside = (beside >= BESIDE * lengths) & ~comm & (lengths > 0)
+        self._is_beside = (beside >= SHARE * lengths) & ~comm & (lengths > 0)
         self.works, first, self.code = np.unique(array_of(ops, "work"), return_index=True, return_inverse=True)
         shapes = column_of(ops, "shapes")
         self.shapes = np.array([*shapes.categories, ""], dtype=object)[shapes.codes[first]]
         runs = np.flatnonzero((beside == 0) & ~comm)
         groups = Groups.of_numbers(self.code[runs])
-        is_told = (groups.counts() >= LEAST_ALONE) & _are_alike(groups, lengths[runs])
+        is_told = (groups.counts() > 2) & _are_alike(groups, lengths[runs])
         is_told &= self.works[self.code[runs[groups.first]]] != NONE
         self.medians = np.full(len(self.works), np.nan)
         self.medians[self.code[runs[groups.first]][is_told]] = groups.medians(lengths[runs])[is_told]
@@ -71,8 +60,8 @@ class Alone:
         `medians`, one for each kernel, are those of the rank itself, unless given.
         """
         typical = self.medians if medians is None else medians
-        of_op = np.where(np.isnan(typical), _NEVER, typical)[self.code] if len(typical) else np.empty(len(self.code))
-        found: np.ndarray = np.round(np.where(self._is_beside, of_op, _NEVER)).astype(np.int64)
+        of_op = np.where(np.isnan(typical), -NEVER, typical)[self.code] if len(typical) else np.empty(len(self.code))
+        found: np.ndarray = np.round(np.where(self._is_beside, of_op, -NEVER)).astype(np.int64)
         return found
 
 
@@ -82,7 +71,7 @@ def _are_alike(groups: Groups, lengths: np.ndarray) -> np.ndarray:
     ordered = lengths[np.lexsort((lengths, groups.of_row))]
     begins = np.cumsum(counts) - counts
     low, high = (ordered[begins + (counts - 1) * quarter // 4] for quarter in (1, 3))
-    alike: np.ndarray = high <= ALIKE * low
+    alike: np.ndarray = high <= RATIO * low
     return alike
 
 
@@ -110,9 +99,6 @@ def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 T = TypeVar("T")
-
-NEVER = -(1 << 60)
-"""Weight of an edge that a change has taken away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +378,7 @@ class Nodes:
         op, segment = array_of(piece.blocks, "op"), array_of(piece.blocks, "segment")
         after = begin[segment] - ends[op]
         # After its own copy from or to pageable memory a call works on: it moves the bytes, and its pages come.
-        after = np.where(piece.blocks["is_own"].to_numpy(dtype=bool), after, np.minimum(after, LATE_NS))
+        after = np.where(piece.blocks["is_own"].to_numpy(dtype=bool), after, np.minimum(after, LATENCY_NS))
         reached = np.full(len(begin), NEVER)
         np.maximum.at(reached, segment, ends[op] + after)
         chained, before = self._chained, array_of(piece.segments, "before")[self._chained]

@@ -12,11 +12,12 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.grouping import Groups, number_in_group, once_of_tables, rows_of_each
 from traceanalyzer.analyses.pipelines.shape import is_of_hub
-from traceanalyzer.analyses.replay.graph import NEVER, Nodes, Order, Timing, main_streams, order_of
-from traceanalyzer.analyses.replay.rank_graph import SOURCE, Piece
+from traceanalyzer.analyses.replay.graph import Nodes, Order, Timing, main_streams, order_of
+from traceanalyzer.analyses.replay.rank_graph import NEVER, SOURCE, Piece
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import CPU_BACKENDS, POINT_TO_POINT
+from traceanalyzer.meaning.vocabulary import LAUNCH_NS
 from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, table_of, under_each_other, with_columns
@@ -25,9 +26,6 @@ from traceanalyzer.model.tables import array_of, column_of, table_of, under_each
 
 
 _MESSAGES = tuple(f"{backend}{name}" for backend in CPU_BACKENDS for name in ("send", "recv"))
-
-WITHIN_NS = 100_000
-"""By so much clocks may differ where one host is seen to leave before the last one has come."""
 
 
 def with_meetings(pieces: Mapping[int, Piece], offset_ns: Mapping[int, int]) -> dict[int, Piece]:
@@ -164,7 +162,7 @@ def _parted(by_end: list[int], starts: np.ndarray, ends: np.ndarray) -> Iterator
     members: list[int] = []
     latest = 0
     for row in reversed(by_end):
-        if members and ends[row] + WITHIN_NS < latest:
+        if members and ends[row] + LAUNCH_NS < latest:
             yield members
             members = []
         latest = max(latest, int(starts[row])) if members else int(starts[row])
@@ -177,8 +175,6 @@ def _parted(by_end: list[int], starts: np.ndarray, ends: np.ndarray) -> Iterator
 
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
-
-_NEVER_NS = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,8 +340,8 @@ def _joins(job: Job, members: pd.DataFrame) -> pd.DataFrame:
     waits = synchronises | (end > ready)
     # Of several messages in one call the last that is ready among those it waits for decides.
     calls = Groups.of(table, ["rank", "call"])
-    latest = calls.largest(np.where(waits, ready, _NEVER_NS))[calls.of_row]
-    latest = np.where(latest == _NEVER_NS, ready, latest)
+    latest = calls.largest(np.where(waits, ready, NEVER))[calls.of_row]
+    latest = np.where(latest == NEVER, ready, latest)
     after = end - latest
     # The others are given what both ends took.
     transfer = np.maximum(instances.smallest(after), 0)[instances.of_row]
@@ -725,9 +721,6 @@ def _numbered(ops: pd.DataFrame, stretch: np.ndarray, name: np.ndarray) -> np.nd
 
 _STREAM_BITS = 24
 
-LEAST_SEEN = 2
-"""So often a kernel that begins when a certain other one ends does so by no chance."""
-
 
 def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     """The pieces, each with the waits that times show between the same two operations elsewhere.
@@ -768,7 +761,7 @@ def without_denied(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     never: set[_Pair] = set()
     for rank, piece in pieces.items():
         times = Counter(_pairs(placed[rank], piece.denied))
-        never |= {pair for pair, count in times.items() if count >= LEAST_SEEN} - {*held[rank]}
+        never |= {pair for pair, count in times.items() if count > 1} - {*held[rank]}
     never.discard(_OTHER)
     return {
         rank: replace(piece, waits=piece.waits.drop(index=told[rank].index[[pair in never for pair in held[rank]]]))
@@ -856,7 +849,7 @@ def _everywhere(ops: _Operations) -> tuple[np.ndarray, np.ndarray]:
     kinds = Groups.of(
         {"source": ops.kernel[source[in_step]], "target": ops.kernel[target[in_step]]}, ["source", "target"]
     )
-    often = kinds.counts()[kinds.of_row] >= LEAST_SEEN
+    often = kinds.counts()[kinds.of_row] > 1
     waits = Groups.of({"source": ops.key[source[in_step]][often], "target": ops.key[target[in_step]][often]},
                       ["source", "target"])  # fmt: skip
     sources, targets = _rows_of(ops, waits.keys["source"]), _rows_of(ops, waits.keys["target"])

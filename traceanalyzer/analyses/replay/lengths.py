@@ -29,11 +29,12 @@ from traceanalyzer.analyses.replay.changes import (
     Change,
     with_waits_for_workers,
 )
-from traceanalyzer.analyses.replay.graph import ALIKE, LEAST_ALONE, Alone, Nodes, Timing, of_peers
+from traceanalyzer.analyses.replay.graph import Alone, Nodes, Timing, of_peers
 from traceanalyzer.analyses.replay.job import Job, Lengths, SameOperations, calls_passed, linked_ranks, since_first
 from traceanalyzer.analyses.replay.rank_graph import MEMORY, Piece
+from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
-from traceanalyzer.meaning.vocabulary import DATA
+from traceanalyzer.meaning.vocabulary import DATA, SHORT_NS
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
@@ -46,7 +47,7 @@ def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     Rows of key -1 belong to no group.
     """
     rows = np.flatnonzero(key >= 0)
-    order = rows[_by_key(key[rows], ns[rows])]
+    order = rows[np.lexsort((ns[rows], key[rows]))]
     cut = ns.copy()
     if not len(order):
         return cut
@@ -64,23 +65,8 @@ def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return cut
 
 
-def _by_key(key: np.ndarray, ns: np.ndarray) -> np.ndarray:
-    """Places in order of key, then of length; of the same ones in any."""
-    longest = int(ns.max(initial=0)) + 1
-    if ns.min(initial=0) < 0 or longest > _MOST // (int(key.max(initial=0)) + 1):
-        return np.lexsort((ns, key))
-    return np.argsort(key * longest + ns)  # one search for an order takes half as long as two
-
-
-_MOST = 2**62
-"""Of an integer."""
-
-
 # What a rank's kernels take alone, by those of a rank that runs the same program on a larger or smaller batch.
 
-
-LEAST_NS = 10_000
-"""Shorter kernels take about as long at any size."""
 
 _PARTS = re.compile(r"\d+|[^\d\s]")
 
@@ -105,13 +91,13 @@ def of_other_size(own: Alone, other: Alone, own_code: np.ndarray, code: np.ndarr
     alone_ns, other_ns = own.medians[mine], other.medians[theirs]
     ratio = [larger(own.shapes[a], other.shapes[b]) for a, b in zip(mine, theirs, strict=True)]
     scaled = other_ns * np.array(ratio, dtype=float)
-    is_long = scaled >= LEAST_NS
+    is_long = scaled >= SHORT_NS
     off = alone_ns[is_long] / scaled[is_long]
     off = off[~np.isnan(off)]
-    if len(off) < LEAST_ALONE:
+    if len(off) < 3:
         return found
     low, middle, high = np.quantile(off, [0.25, 0.5, 0.75])
-    if high <= ALIKE * low:
+    if high <= RATIO * low:
         found[mine] = np.where(is_long, scaled * middle, np.nan)
     return found
 
@@ -151,10 +137,6 @@ def larger(shapes: str, others: str) -> float:
 
 
 # What compute gains when a call beside it waits less: a collective that spins takes multiprocessors and memory.
-
-
-MOST_PEERS = 8
-"""Other ranks that are asked how long a kernel takes alone."""
 
 
 class Beside(Struct, frozen=True):
@@ -223,7 +205,7 @@ class Relief:
     def _typical(self, rank: int) -> np.ndarray:
         """Of each of the rank's kernels what it takes alone, here or on some other ranks."""
         place = self._rows[rank]
-        others = [row for row in range(min(len(self._medians), MOST_PEERS + 1)) if row != place][:MOST_PEERS]
+        others = [row for row in range(len(self._medians)) if row != place]
         columns = self._columns[rank]
         found = of_peers(self._medians[place], self._medians[others])[columns]
         alone = self.job.nodes[rank].alone
@@ -313,16 +295,6 @@ def _shared(
 
 
 # What the same work takes on the ranks that do the same: the floor that a change to `peers` stands on.
-
-
-PEERS_ALIKE = 0.5
-"""Ranks are peers when they share this part of the kernels that either of them runs,"""
-
-WITHIN = 0.9
-"""or one runs this part of the other's and more: what it does beside (an evaluation) is no reason to have no peers."""
-
-SLOWER = 0.1
-"""A host whose median stretch of work is longer than its peers' by this part is slower throughout."""
 
 
 _OF_HOSTS = ("_host_tables", "_middle_table", "_host_ns")
@@ -434,7 +406,7 @@ class Peers:
         if not len(wanted):
             return scaled
         typical = together(self._middle_table)
-        is_slow = self._middle_table[:, self.place[rank]] > (1 + SLOWER) * typical
+        is_slow = self._middle_table[:, self.place[rank]] > RATIO * typical
         is_extra = (key != NONE) & (wanted < held)[key] & ~is_slow[key]
         lengths: np.ndarray = np.where(is_extra, capped(own, key, wanted), scaled)
         return lengths
@@ -506,7 +478,7 @@ class Peers:
         for own in counts:
             shared, either = np.minimum(counts, own).sum(axis=1), np.maximum(counts, own).sum(axis=1)
             fewer = np.minimum(counts.sum(axis=1), own.sum())
-            rows.append((shared >= PEERS_ALIKE * np.maximum(either, 1)) | (shared >= WITHIN * np.maximum(fewer, 1)))
+            rows.append((shared >= SHARE * np.maximum(either, 1)) | (RATIO * shared >= np.maximum(fewer, 1)))
         return np.stack(rows)
 
     @cached_property

@@ -20,6 +20,7 @@ from traceanalyzer.analyses.host.launches import into_full_queue
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.phases.phases import NAMES as PHASES
 from traceanalyzer.analyses.replay.changes import recorded_calls, stretches_taken_up
+from traceanalyzer.analyses.statistics import PERCENT, SHARE
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.vocabulary import DATA, LAUNCH_NS, SHORT_NS
 from traceanalyzer.model import RankTrace
@@ -112,12 +113,13 @@ class Piece:
 
 
 LATENCY_NS = 20_000
-"""From a launching call's start to its operation's start, with nothing else to wait for, at most."""
+"""From a launching call to its operation, or from an operation to the return of a call that waits for it.
 
-TYPICAL_LATENCY_NS, TYPICAL_TURNAROUND_NS = 8_000, 1_500
-"""Where a capture shows none."""
+At most, with nothing else to wait for.
+"""
 
-_EXPLAINED_LONG_AGO = -(1 << 60)
+NEVER = -(1 << 60)
+"""Long before any recorded time; the weight of an edge that a change has taken away."""
 
 
 class Explained(Struct, frozen=True):
@@ -144,16 +146,16 @@ def explained(piece: Piece) -> Explained:
     starts = array_of(ops, "start_ns")
     ends = starts + array_of(ops, "duration_ns")
     first = piece.begins_stream
-    previous = np.where(first, _EXPLAINED_LONG_AGO, np.append(0, ends[:-1])[: len(ends)])
+    previous = np.where(first, NEVER, np.append(0, ends[:-1])[: len(ends)])
     launched = launch_times(piece)
     source, target = array_of(piece.waits, "source"), array_of(piece.waits, "target")
-    reached = np.full(len(ops), _EXPLAINED_LONG_AGO)
+    reached = np.full(len(ops), NEVER)
     np.maximum.at(reached, target, ends[source])
     after, since = starts - previous, starts - launched
-    queued = launched + TYPICAL_LATENCY_NS < np.maximum(previous, reached)
-    turnaround = _median(after[queued & (after >= 0) & (after < SHORT_NS)], TYPICAL_TURNAROUND_NS)
+    queued = launched + SHORT_NS < np.maximum(previous, reached)
+    turnaround = _median(after[queued & (after >= 0) & (after < SHORT_NS)], 0)
     free = (launched > np.maximum(previous, reached)) & (since >= 0) & (since < LATENCY_NS)
-    latency = _median(since[free], TYPICAL_LATENCY_NS)
+    latency = _median(since[free], SHORT_NS)
     by_launch = launched + latency > np.maximum(previous, reached)
     by_wait = ~by_launch & (reached > previous)
     turnarounds = np.minimum(after, np.where(by_launch | by_wait, turnaround, SHORT_NS))
@@ -163,7 +165,7 @@ def explained(piece: Piece) -> Explained:
     np.maximum.at(ready, target, ends[source] + waits)
     # What was launched before the capture, and began late for no reason, was launched late: nothing moves that.
     is_untold = (array_of(ops, "launch") == NONE) & (starts - ready > LAUNCH_NS) & (not piece.why_no_host)
-    has_reason = (ready > _EXPLAINED_LONG_AGO // 2) & ~is_untold
+    has_reason = (ready > NEVER // 2) & ~is_untold
     return Explained(turnarounds, latencies, waits, np.where(has_reason, starts - ready, 0),
                      np.where(has_reason, NONE, starts))  # fmt: skip
 
@@ -173,7 +175,7 @@ def launch_times(piece: Piece) -> np.ndarray:
     host = piece.host
     begins = array_of(piece.segments, "begin_ns")
     times = begins[array_of(host, "segment")] + offsets(array_of(host, "segment"), array_of(host, "ns"))
-    launched: np.ndarray = np.append(times, _EXPLAINED_LONG_AGO)[array_of(piece.ops, "launch")]
+    launched: np.ndarray = np.append(times, NEVER)[array_of(piece.ops, "launch")]
     return launched
 
 
@@ -191,12 +193,6 @@ def _median(values: np.ndarray, default: int) -> int:
 
 # Where a chain of the host is cut: the calls that block it and its CPU's collectives, and what each waits for.
 
-
-CALL_NS = 10_000
-"""What a blocking call takes when the GPU has long been done."""
-
-LATE_NS = 20_000
-"""A blocking call returns within this of what it waits for; the rest is not explained."""
 
 _EVERY, _EVENT, _STREAM, _OWN, _QUEUE, HANDS_OVER, PEERS = range(7)
 """What the host waits for where it is cut: all streams, an event, one stream, its own copy, room in the queue; nothing,
@@ -281,7 +277,7 @@ def blocks_of(trace: RankTrace, ops: pd.DataFrame, cuts: Cuts) -> pd.DataFrame:
     last_ends = np.where(last == NONE, np.iinfo(np.int64).min, np.append(op_ends, 0)[last])
     fits = (last != NONE) & (last_ends <= ends[:, None])
     # One stream or event: the latest launched when the call returned at once, else what ended last.
-    was_blocked = ends - starts > LATE_NS
+    was_blocked = ends - starts > LATENCY_NS
     last_launch = np.where(fits, np.append(launched, 0)[last], np.iinfo(np.int64).min)
     score = np.where(was_blocked[:, None], np.where(fits, last_ends, np.iinfo(np.int64).min), last_launch)
     one = np.zeros_like(fits)
@@ -331,10 +327,6 @@ def _of_queue(
 
 
 # The host of one rank as segments of work between calls that block it, and what each of those waits for.
-
-
-SHARED_TIME = 0.2
-"""Threads that are busy at the same time for more than this share of the less busy one do not take turns."""
 
 
 class HostChain(Struct, frozen=True):
@@ -408,7 +400,7 @@ def _chains(trace: RankTrace) -> list[np.ndarray]:
     for thread in sorted(busy, key=lambda thread: -busy[thread].total_ns):
         own = busy[thread]
         for place, (members, time) in enumerate(chains):
-            if (time & own).total_ns <= SHARED_TIME * own.total_ns:
+            if (time & own).total_ns <= SHARE * own.total_ns:
                 chains[place] = ([*members, thread], time | own)
                 break
         else:
@@ -448,7 +440,7 @@ def _one_chain(trace: RankTrace, ops: pd.DataFrame, threads: np.ndarray) -> tupl
     since = np.where(is_first, begins[segment], np.append(0, times[:-1])[: len(times)])
     until = np.maximum(times, since)
     made_meanwhile = _host_chain_named(trace, threads, host_names.is_loader_of_workers).covered_ns(since, until)
-    was_blocked = np.append(False, cuts.ends - cuts.starts > LATE_NS)
+    was_blocked = np.append(False, cuts.ends - cuts.starts > LATENCY_NS)
     host = table_of(
         {
             "segment": segment,
@@ -467,7 +459,7 @@ def _one_chain(trace: RankTrace, ops: pd.DataFrame, threads: np.ndarray) -> tupl
         {
             "begin_ns": begins,
             "before": np.arange(-1, len(cuts.ends)),
-            "own_ns": np.append(0, np.minimum(cuts.ends - cuts.starts, CALL_NS)),
+            "own_ns": np.append(0, np.minimum(cuts.ends - cuts.starts, LATENCY_NS)),
             "step": _host_chain_steps(trace, begins),
             "call": np.array([*names.categories, ""], dtype=object)[
                 np.append(NONE, np.append(names.codes, NONE)[cuts.call])
@@ -538,21 +530,7 @@ def _meetings(trace: RankTrace, exchanges: pd.DataFrame, cuts: Cuts) -> pd.DataF
 # Which operation waits for which of another stream: by recorded events, else inferred from calls and times.
 
 
-TOUCHING_NS = 16_000
-"""An operation that begins within this of another stream's operation's end, with no other reason, waited for it."""
-
-_PART_OF_LAG = 0.05
-"""Or within this part of the time that nothing else explains: it found no room at once."""
-
-_LAST_PART, _LAST_NS = 0.25, 50_000
-"""What is left of a kernel when its last blocks make room for another's."""
-
-_TOUCHES = 0.25
-"""Of the times that a kernel follows a collective: in so many it begins just when that ends, if it waits for that."""
-
 _NO_ROWS = np.empty(0, dtype=np.int64)
-
-_EVENT_WAITS_LONG_AGO = np.iinfo(np.int64).min
 
 
 def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -587,7 +565,7 @@ def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     order = np.argsort(ends, kind="stable")
     found = np.full(len(late), NONE, dtype=np.int64)
     place = np.searchsorted(ends[order], starts[late], side="right") - 1
-    within_ns = np.maximum(TOUCHING_NS, _PART_OF_LAG * lag_ns[late])
+    within_ns = np.maximum(LATENCY_NS, PERCENT / 100 * lag_ns[late])
     for back in range(4):  # the last ends before it may be of its own stream
         at = place - back
         source = np.where(at >= 0, order[np.maximum(at, 0)], NONE)
@@ -601,7 +579,7 @@ def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     """Kernels that begin later than all that is known explains, for another stream's that left them no room.
 
     A kernel whose blocks fill the GPU lets another stream's begin only when the first of its last blocks are done: in
-    its last quarter, or within 50 µs of its end. It ran all the while from when nothing held the other any more.
+    its last half, or within 50 µs of its end. It ran all the while from when nothing held the other any more.
     """
     starts = array_of(ops, "start_ns")
     ends = starts + array_of(ops, "duration_ns")
@@ -617,8 +595,8 @@ def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     for back in range(4):  # the last ones before it may be of its own stream
         source = order[np.maximum(place - back, 0)]
         left = ends[source] - starts[late]
-        ends_soon = (left > 0) & (left <= np.maximum(_LAST_PART * (ends[source] - starts[source]), _LAST_NS))
-        held = ends_soon & (starts[source] <= since + TOUCHING_NS) & (stream[source] != stream[late])
+        ends_soon = (left > 0) & (left <= np.maximum(SHARE * (ends[source] - starts[source]), LAUNCH_NS))
+        held = ends_soon & (starts[source] <= since + LATENCY_NS) & (stream[source] != stream[late])
         found = np.where((found == NONE) & held & (place >= back), source, found)
     return _inferred_pairs(found[found != NONE], late[found != NONE])
 
@@ -638,9 +616,7 @@ class _Streams:
         self.name = ops["name"].cat.codes.to_numpy()
         call = array_of(ops, "api_call")
         self.call = call
-        self.launched = np.where(
-            call == NONE, _EVENT_WAITS_LONG_AGO, np.append(array_of(trace.api_calls, "start_ns"), 0)[call]
-        )
+        self.launched = np.where(call == NONE, NEVER, np.append(array_of(trace.api_calls, "start_ns"), 0)[call])
         bounds = np.append(np.flatnonzero(np.append(True, self.stream[1:] != self.stream[:-1])), len(self.stream))
         if not len(ops):
             bounds = np.zeros(1, dtype=np.int64)
@@ -676,12 +652,12 @@ def _recorded(trace: RankTrace, waits: pd.DataFrame, order: _Streams) -> pd.Data
                   recorded, strict=True)  # fmt: skip
     for told, stream, source, event in streams:
         last = order.last_before(source, event)
-        since = order.launched[last] if last != NONE else _EVENT_WAITS_LONG_AGO
+        since = order.launched[last] if last != NONE else NEVER
         held = [op for time, op in pending.get(source, ()) if since <= time < event]
         # Streams that wait for each other in turn name the same operations again and again.
         sources = [*dict.fromkeys([last, *held] if last != NONE else held)]
         launched = order.last_before(stream, told)
-        fresh = order.launched[launched] if launched != NONE else _EVENT_WAITS_LONG_AGO
+        fresh = order.launched[launched] if launched != NONE else NEVER
         kept = [entry for entry in pending.get(stream, ()) if entry[0] >= fresh]
         pending[stream] = [*kept, *((told, op) for op in sources)]
         target = order.first_after(stream, told)
@@ -743,8 +719,8 @@ def _is_for_last(order: _Streams, targets: np.ndarray, before: np.ndarray) -> np
         later = order.starts[targets[rows]] - order.ends[before[rows]]
         keys = [own[ops[rows]] for ops in (targets, before) for own in (order.name, order.stream)]
         pairs = Groups.of({str(place): key for place, key in enumerate(keys)}, [*map(str, range(len(keys)))])
-        is_later, touches = ~pairs.any(later < 0), pairs.sums(((later >= 0) & (later <= TOUCHING_NS)).astype(np.int64))
-        found[rows] = (is_later & (touches / pairs.counts() >= _TOUCHES))[pairs.of_row]
+        is_later, touches = ~pairs.any(later < 0), pairs.sums(((later >= 0) & (later <= LATENCY_NS)).astype(np.int64))
+        found[rows] = (is_later & (touches / pairs.counts() >= SHARE))[pairs.of_row]
     return found
 
 
@@ -764,10 +740,6 @@ def _without_implied(table: pd.DataFrame, stream: np.ndarray) -> pd.DataFrame:
 
 
 # A rank's piece of the graph, from its events.
-
-
-RETURNS_BEFORE_NS = 100_000
-"""A blocking copy's call returns at most so long before the copy's recorded end."""
 
 
 def piece_of(
@@ -872,7 +844,7 @@ def _ends_with_their_calls(trace: RankTrace) -> np.ndarray:
     is_blocking = np.zeros(len(calls) + 1, dtype=bool)
     is_blocking[blocking(trace)[0]] = True
     returned = np.append(array_of(calls, "end_ns"), 0)[launch]
-    is_early = is_blocking[launch] & (launch != NONE) & (returned < ends) & (ends - returned <= RETURNS_BEFORE_NS)
+    is_early = is_blocking[launch] & (launch != NONE) & (returned < ends) & (ends - returned <= LAUNCH_NS)
     made: np.ndarray = np.where(is_early & (returned > array_of(ops, "start_ns")), returned, ends)
     return made
 

@@ -38,10 +38,6 @@ from traceanalyzer.model.tables import array_of
 # A pipeline's step played: passes and messages of some order, with what they take the hosts and the GPUs.
 
 
-STEPS = 3
-"""Steps that are played one after the other; the last is measured, when each rank's start is as in a long run."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What a pass, or what a rank does outside of passes, takes.
@@ -105,7 +101,7 @@ def step_ns(order: Order, lengths: SchedulePlayLengths) -> float | None:
     if programs is None:
         return None
     clocks = _Clocks(programs, lengths)
-    begins = [clocks.step() for _ in range(STEPS)]
+    begins = [clocks.step() for _ in range(3)]  # in the third each rank starts as in a long run
     return begins[-1] - begins[-2]
 
 

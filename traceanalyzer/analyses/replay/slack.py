@@ -11,7 +11,7 @@ from traceanalyzer.analyses.base import Result, ratio, typed
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import EVEN, Change, Changeable
 from traceanalyzer.analyses.replay.job import Job
-from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.replay.replay import MOST_RANKS, Replay
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, table_of, without_rows
@@ -85,9 +85,6 @@ def _of_all(job: Job, slacks: Mapping[int, np.ndarray]) -> pd.DataFrame:
 #
 # The decomposition of Lin et al., Understanding Stragglers in Large Model Training Using What-if Analysis (OSDI 2025).
 
-
-MOST_RANKS = 64
-"""Of more ranks only operation types and stages are told."""
 
 TYPES: tuple[Changeable, ...] = ("compute", "copy", "host", "comm")
 

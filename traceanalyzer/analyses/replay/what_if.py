@@ -10,9 +10,10 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.replay.changes import EVEN, FASTEST, OF_HOSTS, PEERS, RUN_TO_RUN, Change
 from traceanalyzer.analyses.replay.critical_path import composition, path_of
-from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine, Gain
+from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.replay.schedule import NEEDED, Rescheduled, rescheduled
+from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import time_span, time_text
@@ -240,11 +241,11 @@ class Answer:
             is_most = gain.is_bound and not gain.is_lower_bound
             said = f"gain {gain_said(time_text(change_ns), is_bound=is_most)}" if change_ns else "no gain"
         why = []
-        if gain.error_ns > BOUND_PCT / 100 * gain.before_ns:
+        if gain.error_ns > PERCENT / 100 * gain.before_ns:
             why.append(f"{error} ({self.error_pct:.1f} %) are not explained by the graph")
         if gain.is_delayed:
             why.append(f"{time_text(gain.delayed_ns)} of the changed {what} are start delays without a recorded cause")
-        if gain.unmatched_ns > BOUND_PCT / 100 * gain.before_ns:
+        if gain.unmatched_ns > PERCENT / 100 * gain.before_ns:
             unmatched = f"{time_text(gain.unmatched_ns)} a rank"
             why.append(f"waits stay as they are in {unmatched} of communication whose partners are not known")
         if gain.lacks_hosts:

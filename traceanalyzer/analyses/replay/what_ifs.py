@@ -12,19 +12,16 @@ from traceanalyzer.analyses.base import Result, is_any, percent, ratio
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.experts import DISPATCH, Exchanges
 from traceanalyzer.analyses.replay.changes import ALONE, EVEN, FASTEST, HIDDEN, IDEAL, PEERS, UNRECORDED, Change
-from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine, Gain
+from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Lengths
 from traceanalyzer.analyses.replay.lengths import no_longer_than_transfers
-from traceanalyzer.analyses.replay.replay import Replay, gains_of
+from traceanalyzer.analyses.replay.replay import MOST_RANKS, Replay, gains_of
 from traceanalyzer.analyses.replay.what_if import can_be_asked
+from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model.tables import array_of, only
 
 # What the job would gain if one thing were different: the table that stands in every report.
-
-
-MOST_RANKS = 64
-"""Of more ranks no row each is computed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -186,7 +183,7 @@ class EvenExperts(Result):
                 "hot_over_mean": ratio(table["hot_load_bytes"], table["mean_load_bytes"]),
                 "gain_ns": gain,
                 "gain_pct": percent(gain, table["before_ns"]),
-                "is_bound": (percent(table["error_ns"], table["before_ns"]) > BOUND_PCT).astype("boolean"),
+                "is_bound": (percent(table["error_ns"], table["before_ns"]) > PERCENT).astype("boolean"),
             },
         )
 

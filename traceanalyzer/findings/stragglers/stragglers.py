@@ -17,9 +17,10 @@ from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import EVEN, PEERS, TYPICAL, Change, read_change
-from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine, Gain
+from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.replay.what_ifs import MOST_RANKS, EvenExperts
+from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import EXPLAINED_PCT, MOSTLY, Basis, Title, Won, lower, otherwise, plain, severity
@@ -242,7 +243,7 @@ def how_far(row: Mapping[str, Any], replay: Replay) -> str:
 def _why_bound(engine: Engine | None, why_not: str) -> str:
     if engine is None:
         return f"It is not replayed: {why_not}." if why_not else ""
-    least_ns = BOUND_PCT / 100 * engine.before_ns
+    least_ns = PERCENT / 100 * engine.before_ns
     why = []
     if engine.error_ns > least_ns:
         of = step_or_capture(engine.windows.steps)

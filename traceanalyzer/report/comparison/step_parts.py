@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses.replay.gains import BOUND_PCT
+from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.diff import Comparison, Side, metrics
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.findings.basis import BINDS_PCT, CLEAR_GAIN_PCT
@@ -139,7 +139,7 @@ def has_open_waits(capture: Capture) -> bool:
     if table is None or "unmatched_ns" not in table:
         return False
     row = table.iloc[0]
-    return bool(row["unmatched_ns"] > BOUND_PCT / 100 * row["before_ns"])
+    return bool(row["unmatched_ns"] > PERCENT / 100 * row["before_ns"])
 
 
 def _gained_pct(capture: Capture, option: str) -> float | None:
