@@ -1,8 +1,7 @@
 """Episodes: which ranks are late together, in which steps, by what, and what it costs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,22 +14,20 @@ from traceanalyzer.analyses.blame.excess import (
     cells,
     launches_more,
     named,
-    with_excess_of_copies,
-    without_overlapping,
+    with_excess,
 )
 from traceanalyzer.analyses.blame.rank_sets import Places, set_of, with_roles, with_slower_ns, without_own_collectives
 from traceanalyzer.analyses.blame.slow_transfers import (
     TRANSFER,
     SlowerCalls,
-    collective_of,
     groups_of_slow_links,
     transfers,
 )
-from traceanalyzer.analyses.blame.slower_hardware import told_apart, with_steps_before, without_names_of_pace
+from traceanalyzer.analyses.blame.slower_hardware import told_apart, without_names_of_pace
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
-from traceanalyzer.analyses.grouping import Groups, by_step_and_rank
+from traceanalyzer.analyses.grouping import by_step_and_rank
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.phases import ExposedCalls
@@ -44,7 +41,7 @@ from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, only, rows_where, table_of, under_each_other, without_rows
+from traceanalyzer.model.tables import only, rows_where, under_each_other, without_rows
 
 # What an episode may gain at most, where no replay tells, and what it costs at least.
 
@@ -85,24 +82,6 @@ def _bound(
     # Where every rank waits, ranks are late at different times of the step: one hides no other.
     gained = np.minimum(shorter + waits.reindex(held), own.groupby("step")["excess_ns"].max().reindex(held))
     return round(float(gained.clip(lower=0).sum()) / count)
-
-
-def at_least_its_gain(table: pd.DataFrame, late: pd.DataFrame, complete: Sequence[int]) -> pd.DataFrame:
-    """Excess and cost where mending gains more of each step of the episode, and the others wait as long.
-
-    What launching takes a host more is less than what its GPU idles for, where the host waits for the GPU in between.
-    """
-    if not complete:
-        return table
-    waited = late[["exposed_wait_ns", "exposed_unmatched_ns"]].sum(axis=1).astype("float64")
-    raised = []
-    for row in table.to_dict("records"):
-        held = [step for step in row["numbers"] if step in complete]
-        others = late["step"].isin(held) & ~late["rank"].isin(row["ranks"])
-        gain = 0.0 if pd.isna(row["gain_ns"]) or row["gain_is_bound"] or not held else float(row["gain_ns"])
-        most = float(waited[others].groupby(late["rank"]).mean().max()) if others.any() else 0.0
-        raised.append(round(min(gain * len(complete) / max(len(held), 1), most)))
-    return table.assign(**{name: np.maximum(table[name], raised) for name in ("excess_ns", "cost_ns")})
 
 
 # One episode's figures: what its ranks need more, what the others wait, and how late their hosts are.
@@ -177,7 +156,6 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "ranks": tuple(sorted(map(int, group["rank"].unique()))),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
         "numbers": tuple(int(number) for number in numbers if number >= 0),
-        "most_numbers": _most_of(group),
         "steps": every,
         "is_in_every_step": is_in_every_step,
         "cause": cause_of(part),
@@ -206,14 +184,6 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
 def _apart(late: pd.DataFrame, is_late: np.ndarray) -> Callable[[pd.Series], float]:
     """What tells from which time on a host is late: of one that launches more, no chance counts."""
     return beyond_ns if launches_more(late)[is_late].all() else apart_ns
-
-
-def _most_of(group: pd.DataFrame) -> tuple[int, ...]:
-    """The fewest of its steps that hold nine tenths of the excess; none where that takes more than half of them."""
-    each = group["excess_ns"].astype("float64").groupby(group["step"]).median()
-    each = each.sort_values(ascending=False, kind="stable")
-    count = int((each.cumsum() < 0.9 * each.sum()).sum()) + 1
-    return tuple(sorted(map(int, each.index[:count]))) if 2 * count <= len(each) else ()
 
 
 def _peers_ns(peers: pd.DataFrame, part: str, complete: Sequence[int]) -> object:
@@ -339,28 +309,22 @@ _PART_OF_REPLAY: Mapping[str, Changeable] = {
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
 
 
-_BEFORE_WORK = (DATA.column, HOST.column, COPY.column)
-"""Parts that a step may begin with, before its rank's GPU computes."""
-
-
-def gains(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -> dict[str, Any]:
+def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str, Any]:
     """Columns `changes`, `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`, `unprofiled_gain_ns`.
 
     A bound without replay. `changes` are those whose replay gives the gain, none without. What no complete step has may
     still begin in one: the GPU idles between two steps.
     """
     rows = table.to_dict("records")
-    changes = [_changes(row, found, late, rows, replay) for row in rows]
+    changes = [_changes(row, found, replay) for row in rows]
     asked = [place for place, change in enumerate(changes) if change]
     answers = gains_of(replay, [changes[place] for place in asked]) if asked else None
     known = dict(zip(asked, answers or (), strict=False))
     known = {place: answer for place, answer in known.items() if _is_held(rows[place], answer)}
-    known = {place: own for place, own in known.items() if not _is_before_steps(rows[place], own, replay)}
     alone = [place for place, answer in known.items() if _is_without_peers(rows[place], answer.gain_ns)]
     for place in [place for place in alone if _is_without_peers(rows[place], _last_ns(place, changes, replay))]:
         changes[place] = (_as_long_as_peers(rows[place]), *(own for own in changes[place] if own.part != "compute"))
         known[place] = gain_of(replay, *changes[place]) or known[place]
-    known |= {place: _without_data(rows, known, place) for place in known if rows[place]["part"] == HOST.column}
     each = [_gain(row, known.get(place)) for place, row in enumerate(rows)]
     said = [changes[place] if place in known else () for place in range(len(rows))]
     return {
@@ -388,33 +352,6 @@ def mended_in(table: pd.DataFrame, needs: pd.DataFrame, replay: Replay) -> list[
 def _is_held(row: Mapping[str, Any], gain: Gain) -> bool:
     """Whether complete steps have the episode, or at least the idle time before it."""
     return not pd.isna(row["bound_ns"]) or 100 * gain.gain_ns >= PERCENT * gain.before_ns
-
-
-def _is_before_steps(row: Mapping[str, Any], gain: Gain, replay: Replay) -> bool:
-    """Whether it is what comes before the first step that is replayed: that begins when its last rank begins it.
-
-    The others' first step holds their wait for it, so that their mean step is longer by the bound. Of hosts that are
-    late by nothing that has a name the profiler may have begun later on one than on the other.
-    """
-    steps = None if replay.engine is None else replay.engine.windows.table["step"].dropna()
-    if steps is None or steps.empty or row["numbers"] != (int(steps.min()),) or row["part"] not in _BEFORE_WORK:
-        return False
-    return not (pd.isna(row["bound_ns"]) or pd.isna(row["name"])) and 10 * gain.gain_ns < row["bound_ns"]
-
-
-def _without_data(rows: Sequence[Mapping[str, Any]], known: Mapping[int, Gain], place: int) -> Gain:
-    """A host's gain less that of the same ranks' data in the same steps, which is an episode by itself."""
-    gain, own = known[place], rows[place]
-    for other, row in enumerate(rows):
-        is_same = {*row["ranks"]} <= {*own["ranks"]} and {*row["numbers"]} <= {*own["numbers"]}
-        if row["part"] == DATA.column and is_same and other in known:
-            data = known[other]
-            less = gain.unprofiled_ns and (
-                gain.unprofiled_ns[0],
-                gain.unprofiled_ns[1] + (data.unprofiled_gain_ns or 0),
-            )
-            gain = replace(gain, after_ns=min(gain.after_ns + data.gain_ns, gain.before_ns), unprofiled_ns=less)
-    return gain
 
 
 def _is_without_peers(row: Mapping[str, Any], gain_ns: int) -> bool:
@@ -448,18 +385,10 @@ def _gain(row: Mapping[str, Any], replayed: Gain | None) -> tuple[Any, Any, bool
     return replayed.gain_ns, replayed.error_ns, replayed.is_bound
 
 
-def _changes(
-    row: Mapping[str, Any],
-    found: pd.DataFrame,
-    late: pd.DataFrame,
-    rows: Sequence[Mapping[str, Any]],
-    replay: Replay,
-) -> tuple[Change, ...]:
+def _changes(row: Mapping[str, Any], found: pd.DataFrame, replay: Replay) -> tuple[Change, ...]:
     """What was longer as on the peers: the part itself, and what was longer beside it in the same steps."""
     own = cells_of(row, found)
     names = {row["part"], *(part for parts in own["beside"] for part in parts)}
-    if _only_launches_more(row, late, replay) and not any(_is_of_host(other, row) for other in rows):
-        names.add(HOST.column)
     if row["part"] not in _PART_OF_REPLAY:
         return ()
     parts = sorted({_PART_OF_REPLAY[name] for name in names if name in _PART_OF_REPLAY})
@@ -471,39 +400,6 @@ def _changes(
         for part in parts
         for ranks, steps in _where(row, own, part)
     )
-
-
-def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Replay) -> bool:
-    """Whether it computes longer by further operations, which its hosts launch: gone, they take neither.
-
-    Not where one of its hosts needs longer than launching so much more takes: that is left when they are gone.
-    """
-    if row["part"] != "compute_ns" or replay.engine is None:
-        return False
-    steps = list(row["numbers"])
-    counts = {
-        rank: int(nodes.piece.ops["step"].isin(steps).sum()) if steps else len(nodes.piece.ops)
-        for rank, nodes in replay.engine.job.nodes.items()
-    }
-    own, others = (
-        [count for rank, count in counts.items() if (rank in row["ranks"]) is is_own] for is_own in (True, False)
-    )
-    if not own or not others or min(own) < RATIO * max(others):
-        return False
-    in_steps = late[late["step"].isin(steps)] if steps else late
-    needed = in_steps.groupby("rank")["needed_host_ns"].median().astype("float64").dropna()
-    is_own = needed.index.isin(row["ranks"])
-    more = max(own) / max(others) - 1
-    return bool((needed[is_own] < apart_ns(needed[~is_own]) * (1 + more)).all())
-
-
-def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether the lateness of the same ranks' hosts in the same steps is an episode by itself, and not every host's.
-
-    So is that of their data: hosts that are as their peers' load as fast.
-    """
-    is_same = bool({*other["ranks"]} & {*row["ranks"]}) and {*other["numbers"]} & {*row["numbers"]} == {*row["numbers"]}
-    return other["part"] in (HOST.column, DATA.column) and is_same and not is_of_every_host(other)
 
 
 def _left(row: Mapping[str, Any], part: Changeable, replay: Replay) -> float | str:
@@ -566,7 +462,7 @@ def grouped(found: pd.DataFrame) -> Iterator[pd.DataFrame]:
     Slower GPUs are apart where some are slower than the others by more than GPUs of one kind differ.
     """
     for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
-        for own in _late_together_together(rows):
+        for own in _late_together(rows):
             yield from _as_slow(own)
 
 
@@ -584,17 +480,7 @@ def _as_slow(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
             yield rows[is_own]
 
 
-def of_all_groups(found: pd.DataFrame) -> pd.DataFrame:
-    """The cells, a collective named without its group where groups move data for longer in turn."""
-    is_transfer = (found["part"] == TRANSFER) & found["name"].notna()
-    names = found.loc[is_transfer, "name"].map(collective_of)
-    for name, rows in found[is_transfer].groupby(names):
-        if len({*rows["name"]}) > 1 and next(_late_together_together(rows))["is_in_turn"].all():
-            found = found.assign(name=found["name"].where(~found.index.isin(rows.index), name))
-    return found
-
-
-def _late_together_together(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+def _late_together(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Ranks whose steps are mostly the same; the rest in turn where there are several, each in other steps."""
     steps = {int(rank): frozenset(own) for rank, own in rows.groupby("rank")["step"]}
     sets: list[list[int]] = []
@@ -713,113 +599,6 @@ class _Replays:
         return self._known[done], order
 
 
-# Hosts that are as late as a late rank's by the same, while their GPUs wait for others: they are late together.
-
-
-def with_hidden_hosts(found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -> pd.DataFrame:
-    """The cells, and those of ranks whose hosts need as long for the steps in which others' hosts are late alike.
-
-    Behind a wait for another late rank, as in a pipeline, a GPU does not idle for its own host; of several hosts that
-    are slow alike each GPU idles only where its own is the last. They are added where the replay gains at least
-    `PERCENT` of a step more with their hosts as their peers', too, and where as many hosts are in time: they need no
-    more than half as long, or the late ones are apart from them by more than chance. Who is late by another name in
-    those steps is late by that.
-    """
-    if replay.engine is None or not replay.engine.has_hosts or late["needed_host_ns"].isna().any():
-        return found
-    # What launching takes holds the loading of data, which is a part by itself.
-    own = late.assign(own_ns=late["needed_host_ns"].astype("float64") - late[DATA.column])
-    needed = by_step_and_rank(own, "own_ns")
-    of_hosts = rows_where(found, found["part"] == HOST.column)
-    names = of_hosts["name"].fillna("")
-    added = [
-        _hidden(rows, of_hosts[names != name], needed, replay) for name, rows in of_hosts.groupby(names, sort=False)
-    ]
-    return under_each_other([found, *(rows for rows in added if len(rows))])
-
-
-def _hidden(rows: pd.DataFrame, elsewhere: pd.DataFrame, needed: pd.DataFrame, replay: Replay) -> pd.DataFrame:
-    """The cells that lack of ranks that are late by this in all steps in which most of its ranks are.
-
-    `elsewhere` are the cells of hosts with other names; of those without a name all that have one.
-    """
-    counts = rows["step"].value_counts()
-    steps = sorted(counts.index[2 * counts >= rows["rank"].nunique()])
-    if not steps or steps[0] < 0:
-        return rows.iloc[:0]
-    held = rows[rows["step"].isin(steps)].groupby("rank")["step"].nunique()
-    own = [int(rank) for rank in held.index[2 * held > len(steps)]]
-    each = needed.loc[steps].median()
-    least_ns = float(each[own].min()) if own else 0.0
-    by_others = elsewhere.loc[elsewhere["step"].isin(steps), "rank"]
-    others = each.drop([*{*own, *by_others}])
-    alike = [int(rank) for rank in others.index[RATIO * others >= least_ns]]
-    in_time = _in_time(needed.loc[steps, others.index.drop(alike)], least_ns)
-    if not own or not alike or len(in_time) < len(own) + len(alike):
-        return rows.iloc[:0]
-    sets = (frozenset(own), frozenset((*own, *alike)))
-    gains = gains_of(replay, [(Change("host", PEERS, ranks, frozenset(steps)),) for ranks in sets])
-    if gains is None or 100 * (gains[1].gain_ns - gains[0].gain_ns) < PERCENT * gains[0].before_ns:
-        return rows.iloc[:0]
-    excess = needed.loc[steps].sub(needed.loc[steps, in_time].median(axis=1), axis=0)
-    most = rows.groupby("step")["excess_ns"].max()
-    known = {*zip(rows["rank"], rows["step"], strict=True)}
-    cells = [(rank, step) for rank in (*own, *alike) for step in steps if (rank, step) not in known]
-    more = [round(min(float(excess.loc[step, rank]), float(most[step]))) for rank, step in cells]
-    ranks, numbers = zip(*cells, strict=True) if cells else ((), ())
-    return rows.loc[[rows.index[0]] * len(cells)].assign(rank=ranks, step=numbers, excess_ns=more)
-
-
-def _in_time(needed: pd.DataFrame, least_ns: float) -> list[int]:
-    """Ranks whose hosts are not late, where late ones need at least so much: all from which these are apart."""
-    fast = needed.columns[needed.max() <= SHARE * least_ns]
-    is_apart = len(needed.columns) and least_ns >= apart_ns(needed.median())
-    return [int(rank) for rank in (needed.columns if is_apart else fast)]
-
-
-# Ranks that share no step, as where one of them marks none, held against each other by all that was recorded.
-
-
-_WHOLE_CAPTURES_MOST = ("end_ns", "longest_call_ns")
-_FIRST = ("begin_ns", "met_in", "peers")
-
-
-def as_whole_captures(needs: pd.DataFrame, work: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Steps as `step_needs` has them and what ran in them, each rank's together as one without a number.
-
-    As they are where ranks share a step, or have none, and where one rank's steps last far longer
-    than another's.
-    """
-    own = Groups.of(needs, ["rank"])
-    step = needs["step"].to_numpy(dtype=np.int64, na_value=NONE)
-    steps = [{*step[own.of_row == place].tolist()} for place in range(len(own))]
-    if reduce(set.intersection, steps):
-        return needs, work
-    whole = _whole_captures_together(needs.sort_values(["rank", "begin_ns"], ignore_index=True))
-    length_ns = whole["end_ns"] - whole["begin_ns"]
-    if RATIO * length_ns.min() < length_ns.max():
-        return needs, work
-    of_name = work.groupby(["rank", "part", "what", "name"], dropna=False, observed=True, sort=False)
-    return whole, of_name[["total_ns", "calls", "work"]].sum().reset_index().assign(step=NONE)[[*work.columns]]
-
-
-def _whole_captures_together(needs: pd.DataFrame) -> pd.DataFrame:
-    own, columns = Groups.of(needs, ["rank"]), columns_of(needs)
-    made = {}
-    for name, values in columns.items():
-        if name == "rank":
-            made[name] = own.keys[name]
-        elif name in _FIRST:
-            made[name] = values.take(own.first)
-        elif name in _WHOLE_CAPTURES_MOST:
-            made[name] = needs.groupby("rank")[name].max().array
-        elif name.startswith("is_"):
-            made[name] = np.zeros(len(own), dtype=bool)
-        else:
-            made[name] = needs.groupby("rank")[name].sum(min_count=1).array
-    return table_of({**made, "step": pd.array([pd.NA] * len(own), dtype="Int64")})
-
-
 # Lateness that belongs together: which ranks, in which steps, by what, what it costs the others and what it gains.
 
 
@@ -846,9 +625,6 @@ class Episodes(Result):
         "place": Column.text("The set by name, such as host b07; of one rank its host, where there are several."),
         "is_in_turn": Column.flag("Each of them in other steps."),
         "numbers": Column.text("Steps in which they are; absent for a capture without."),
-        "most_numbers": Column.text(
-            "Of those steps the fewest that hold nine tenths of the excess; absent where that takes more than half."
-        ),
         "steps": Column.count("How many steps were compared.", adds=Adds.NONE),
         "is_in_every_step": Column.flag(
             "It happens in every complete step; of a single one or none, in every step that was compared."
@@ -901,8 +677,7 @@ class Episodes(Result):
         "step_ns": Column.time("Mean length of the steps that were compared.", adds=Adds.DERIVED),
         "gain_ns": Column.time(
             "What mending it gains of a mean complete step, of the capture without any: the job replayed with these "
-            "ranks' part as their peers'; without a replay, a bound. Of a host whose data is an episode of its own, "
-            "less that one's. Absent when no complete step has it.",
+            "ranks' part as their peers'; without a replay, a bound. Absent when no complete step has it.",
             adds=Adds.DERIVED,
         ),
         "what_if": Column.text(
@@ -948,10 +723,9 @@ class Episodes(Result):
         ),
         "peers_host_ns": Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
         "apart_host_ns": Column.time(
-            "What a host needs to be later than hosts are here: 1.1 times the most of the others, three deviations "
-            "beyond their median, and, of few others, what hosts of healthy jobs differ by (1.73 times what the only "
-            "other one needs: of a hundred such jobs one needs more); of hosts that launch 1.15 times as many "
-            "operations only the first.",
+            "What a host needs to be later than hosts are here: 1.2 times the most of the others, and three deviations "
+            "beyond them, of few others as hosts of healthy jobs differ (1.89 times what the only other one needs); of "
+            "hosts that launch 1.2 times as many operations only the first.",
             adds=Adds.DERIVED,
             is_secondary=True,
         ),
@@ -1000,7 +774,7 @@ def across(
     table = pd.concat(tables).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     table = table.assign(episode=range(len(table)))
     table["together"] = table.groupby(["job", "together"])["episode"].transform("min").astype("Int64")
-    texts = {name: table[name].map(_text) for name in ("ranks", "numbers", "most_numbers")}
+    texts = {name: table[name].map(_text) for name in ("ranks", "numbers")}
     return Episodes(only(table.assign(**texts), [name for name in Episodes.columns if name != "cost_pct"]))
 
 
@@ -1022,13 +796,10 @@ def _of_job(
     needs = needs[needs["rank"].isin(met)]
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
-    needs, work = as_whole_captures(needs, work)
-    late = with_excess_of_copies(with_slower_ns(needs, work), replay)
-    own = awaited(without_overlapping(cells(late), late, work), late, calls)
+    late = with_excess(with_slower_ns(needs, work))
+    own = awaited(cells(late), late, calls)
     found = without_names_of_pace(named(own, late, work), late, operators)
-    found = with_steps_before(told_apart(found, late, work), late, work)
-    found = with_hidden_hosts(found, late, replay)
-    found = of_all_groups(found)
+    found = told_apart(found, late, work)
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in grouped(found)]
     if not rows:
@@ -1039,7 +810,7 @@ def _of_job(
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
     table = table.assign(mended_in=mended_in(table, needs, replay), groups=_linked(table, linked))
-    return together(at_least_its_gain(table.assign(**gains(table, found, late, replay)), late, complete), replay)
+    return together(table.assign(**gains(table, found, replay)), replay)
 
 
 def _linked(

@@ -35,8 +35,6 @@ from traceanalyzer.analyses.blame.step_budget import (
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import NOTHING
-from traceanalyzer.analyses.replay.changes import PEERS, Change
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.spread import median_of_others, medians, of_each
 from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE, SIGMAS, jitter, least_beyond
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
@@ -480,8 +478,6 @@ def _longest(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, floa
             continue
         held, typical = named.sums[:, 0], np.nan_to_num(beside.medians(what, named.name)[:, 0])
         extra = held - typical
-        if what == OPERATOR and not typical.all():
-            extra *= _not_of_other_sizes(named, typical == 0, beside)
         is_long = extra >= SHARE * excess_ns
         if what in (DOING, RANGE):  # a host that is slow at everything is not slow by what it does most
             is_long &= extra >= SHARE * held
@@ -497,21 +493,6 @@ def _of_all_sizes(names: np.ndarray, extra: np.ndarray, excess_ns: int) -> dict[
     stems, of_row = np.unique([name.partition(SIZES)[0] for name in names], return_inverse=True)
     total = np.bincount(of_row, extra)
     return {(OPERATOR, str(stems[at])): float(total[at]) for at in np.flatnonzero(total >= SHARE * excess_ns)}
-
-
-def _not_of_other_sizes(own: NamedWork, is_own: np.ndarray, beside: Beside) -> np.ndarray:
-    """Of each name the part that is more than what the peers run of it in sizes that the rank does not run.
-
-    `is_own` are those whose sizes the peers do not run: a longer batch is not all of its operators more.
-    """
-    part = np.ones(len(own.name))
-    stems = np.array([name.partition(SIZES)[0] if SIZES in name else "" for name in own.name], dtype=object)
-    shared = frozenset(own.name[~is_own])
-    for stem in {*stems[is_own]} - {""}:
-        rows = is_own & (stems == stem)
-        total_ns = own.sums[rows, 0].sum()
-        part[rows] = max(total_ns - beside.of_other_sizes(stem, shared), 0.0) / max(total_ns, 1.0)
-    return part
 
 
 def _is_work(doing: str) -> bool:
@@ -538,27 +519,11 @@ def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None"
     has_shapes = _have_shapes(own)
     by_shape = alike(own, beside, OPERATOR)
     if kernels.excess_ns < SHARE * excess_ns:
-        # The same place tells no sizes: a sum, or a product whose blocks stay, has more to do in each.
-        alike_work = by_shape.of(HAS_KNOWN_WORK) if has_shapes else kernels
-        told = all(_foretell_all(each, own, excess_ns) for each in (kernels, alike_work))
-        return alike_work if told else None
+        return None
     if has_shapes and by_shape.excess_ns < SHARE * excess_ns:
         return None
     is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= SHARE * excess_ns
     return kernels if is_told or kernels.are_slower_throughout() else None
-
-
-def _foretell_all(kernels: "Alike", own: NamedWork, excess_ns: int) -> bool:
-    """Whether all that the rank runs, slower by as much as the same kernels are, makes nearly all of the excess.
-
-    So it is where much of the time is in kernels whose work depends on the data, as experts' products, and takes no
-    longer than the GPU's pace makes it.
-    """
-    own_ns, peers_ns = kernels.sums
-    every_ns = own.of_kind(KERNEL).sums[:, 0].sum()
-    if own_ns <= SHARE * every_ns or not kernels.are_slower_throughout():
-        return False
-    return bool(every_ns * (own_ns - peers_ns) >= SHARE * excess_ns * own_ns)
 
 
 def _have_shapes(own: NamedWork) -> bool:
@@ -606,58 +571,3 @@ def _waits(late: pd.DataFrame) -> pd.Series:
     now = (rows["exposed_wait_ns"] + rows["exposed_unmatched_ns"]).astype("float64")
     following = now.groupby("rank").shift(-1).fillna(0.0)
     return now.where(now >= following, following)
-
-
-# Ranks that compute longer only for their streams, which overlap less while they wait: they are not late.
-
-
-def without_overlapping(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
-    """The cells (`lateness.cells`) but for those of ranks whose kernels take no longer, and that wait as others do.
-
-    Where two streams compute beside each other, as gradients of weights beside those of inputs, one that waits for
-    another rank no longer overlaps the other: some stream computes for longer, with the same kernels. Of what such a
-    rank computes longer its kernels explain less than half; it waits for as long itself, and hardly less than its peers
-    that are in time.
-    """
-    is_compute = found["part"] == COMPUTE.column
-    kernels = work[(work["part"] == COMPUTE.column) & (work["what"] == KERNEL)]
-    if not is_compute.any():
-        return found
-    needs = late.set_index(["rank", "step"])
-    cells = pd.MultiIndex.from_frame(found[["rank", "step"]])
-    total = kernels.groupby(["rank", "step"])["total_ns"].sum().astype("float64").reindex(needs.index)
-    waits = needs["exposed_wait_ns"].astype("float64")
-    is_late, beside = needs.index.isin(cells), [needs["peers"], needs.index.get_level_values("step")]
-    longer, waits_more = (own - own.mask(is_late).groupby(beside).transform("median") for own in (total, waits))
-    least = SHARE * found["excess_ns"].to_numpy()
-    is_same = longer.reindex(cells).to_numpy() < least
-    is_waiting = (waits.reindex(cells).to_numpy() >= least) & (waits_more.reindex(cells).to_numpy() > -least)
-    return picked(found, ~(is_compute.to_numpy() & is_same & is_waiting))
-
-
-# Whether copies beside waits are a rank's own work, or what it does while it waits for one that copies for longer.
-
-
-def with_excess_of_copies(needs: pd.DataFrame, replay: Replay) -> pd.DataFrame:
-    """The rows with what they need more than their peers (`with_excess`).
-
-    A copy beside a wait is the rank's own work: who asks early for a message waits beside the copy that holds it up.
-    But where all copy ahead, ranks in time copy while they wait for one whose bus is slower, and seem to need as long
-    as it. If the job gains what this one copies for longer by itself once its copies are as its peers', theirs are
-    not counted.
-    """
-    late = with_excess(needs)
-    if replay.engine is None or not needs["copy_beside_wait_ns"].any():
-        return late
-    alone = with_excess(needs.assign(copy_beside_wait_ns=0))
-    found = cells(alone)
-    found = found[found["part"] == COPY.column]
-    known = cells(late)
-    more = found[~found["rank"].isin(known.loc[known["part"] == COPY.column, "rank"])]
-    if more.empty:
-        return late
-    steps = more["step"].unique()
-    gain = gain_of(replay, Change("copy", PEERS, frozenset(map(int, more["rank"])), frozenset(map(int, steps))))
-    longer_ns = more.groupby("step")["excess_ns"].max().sum() / late["step"].nunique()
-    is_seen = gain is not None and gain.gain_ns >= max(SHARE * longer_ns, PERCENT / 100 * gain.before_ns)
-    return alone if is_seen else late

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.excess import named
-from traceanalyzer.analyses.blame.step_budget import RANGE
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.host_names import is_framework_range
 from traceanalyzer.analyses.operators.operators import SameCalls, same_calls
@@ -44,29 +43,6 @@ def told_apart(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> p
     return pd.concat([left, slower], ignore_index=True) if len(slower) else left
 
 
-def with_steps_before(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
-    """The cells, and those of slower GPUs' steps before anybody waits: the same kernels take longer there, too.
-
-    Ranks that run ahead wait for a slower one once their lead is used up. Only of ranks that are late so in most steps.
-    """
-    slow = found[(found["part"] == _COMPUTE) & found["same_ns"].notna()]
-    if slow.empty:
-        return found
-    of_rank = slow.groupby("rank").agg(first=("step", "min"), count=("step", "size"), excess_ns=("excess_ns", "median"))
-    of_rank = of_rank[2 * of_rank["count"] > late.groupby("rank").size().reindex(of_rank.index)]
-    rows = late.loc[late["rank"].isin(of_rank.index), ["rank", "step"]]
-    rows = rows[(rows["step"] < rows["rank"].map(of_rank["first"])).to_numpy()]
-    known = pd.MultiIndex.from_frame(found.loc[found["part"] == _COMPUTE, ["rank", "step"]])
-    rows = rows[~pd.MultiIndex.from_frame(rows).isin(known)]
-    if rows.empty:
-        return found
-    asked = rows.assign(part=_COMPUTE, beside=[()] * len(rows), excess_ns=rows["rank"].map(of_rank["excess_ns"]))
-    before = named(asked, late, work)
-    before = before[before["same_ns"].notna()]
-    own_ns = (before["same_ns"] - before["peers_same_ns"]).round().astype("int64")
-    return pd.concat([found, before.assign(excess_ns=own_ns)], ignore_index=True) if len(before) else found
-
-
 def _without(found: pd.DataFrame, is_chosen: np.ndarray, parts: tuple[str, ...], excess: pd.DataFrame) -> pd.DataFrame:
     """The chosen cells without these parts beside them, shorter by their share of what the rank needs more of these."""
     if not is_chosen.any():
@@ -98,54 +74,24 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
 
     Those are PyTorch's own ranges, operators that all call as often, and time in which nothing is recorded: a GPU idles
     in them for a host that is slow throughout, while GPUs that wait for it do not idle there, whose hosts do the same.
-    An operator that takes this host hardly longer than the others is no name either, whatever its pace. Where most of
-    its late steps have such names, a range that is one in another step holds slow calls if it needs no more there. So
-    does what is the pace of other hosts in a step, on one that is as slow and mostly hidden behind them.
+    An operator that takes this host hardly longer than the others is no name either, whatever its pace.
     """
     of_hosts = cells["part"] == HOST.column
     is_named = of_hosts & cells["name"].notna()
     if not is_named.any() or operators.empty:
         return cells
     needed = late.set_index(["rank", "step"])["needed_host_ns"].astype("float64")
-    # A pace is there in all steps; stalls now and then make the same calls longer, too.
-    is_most = cells["rank"].map(cells[of_hosts].groupby("rank")["step"].nunique()) >= SHARE * late["step"].nunique()
-    is_alone = len({*cells.loc[of_hosts, "rank"]}) == 1
     is_of_pace = pd.Series(data=False, index=cells.index)
-    is_explained = is_of_pace.copy()
     for rank, rows in cells[is_named].groupby("rank"):
         same = same_calls(operators, int(rank), late["rank"].unique())
-        if same is None or same.covered < SHARE:
-            continue
-        if is_most[rows.index].any() or is_alone:  # of hosts that stall in turn, sums over all steps tell nothing
-            is_of_pace[rows.index] = rows["name"].isin(_hardly_longer(rows, same)).to_numpy()
-        if not same.pace:
+        # A pace is there in all steps; stalls now and then make the same calls longer, too.
+        if same is None or same.covered < SHARE or len(rows) < SHARE * late["step"].nunique():
             continue
         own = needed.reindex(pd.MultiIndex.from_frame(rows[["rank", "step"]])).to_numpy()
-        explained = own * (1 - 1 / same.pace) >= SHARE * array_of(rows, "excess_ns")
-        is_explained[rows.index] = explained
-        if not is_most[rows.index].any():
-            continue
-        of_pace = explained & np.array([_all_do(name, same, same.pace) for name in rows["name"]])
-        of_pace |= explained & _hold_slow_calls(rows, of_pace, own)
-        is_of_pace[rows.index] |= of_pace
-    is_of_pace |= is_explained & _is_one_of(cells, cells[is_of_pace & is_explained])
+        explained = own * (1 - 1 / (same.pace or 1.0)) >= SHARE * array_of(rows, "excess_ns")
+        of_pace = explained & np.array([_all_do(name, same, same.pace or 1.0) for name in rows["name"]])
+        is_of_pace[rows.index] = of_pace | rows["name"].isin(_hardly_longer(rows, same)).to_numpy()
     return cells.assign(**{name: cells[name].mask(is_of_pace, None) for name in ("what", "name")})
-
-
-def _is_one_of(cells: pd.DataFrame, known: pd.DataFrame) -> pd.Series:
-    """Whether another cell of that step, part and name is among these."""
-    keys = ["step", "part", "name"]
-    of_both = [pd.MultiIndex.from_frame(only(each, keys)) for each in (cells, known)]
-    return pd.Series(of_both[0].isin(of_both[1]), index=cells.index)
-
-
-def _hold_slow_calls(rows: pd.DataFrame, of_pace: np.ndarray, own_ns: np.ndarray) -> np.ndarray:
-    """Rows named by a range on a host that is mostly late by its pace, where it hardly needs longer than in those."""
-    is_range = (rows["what"] == RANGE).to_numpy()
-    if 2 * of_pace.sum() <= len(rows):
-        return np.zeros_like(is_range)
-    held: np.ndarray = is_range & (own_ns - np.median(own_ns[of_pace]) < SHARE * array_of(rows, "excess_ns"))
-    return held
 
 
 def _hardly_longer(rows: pd.DataFrame, same: SameCalls) -> set[str]:

@@ -18,7 +18,7 @@ from traceanalyzer.analyses.replay.lengths import (
     timing_after,
     transfers_after,
 )
-from traceanalyzer.analyses.replay.rank_graph import NEVER, SOURCE
+from traceanalyzer.analyses.replay.rank_graph import NEVER
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.errors import UsageError
 from traceanalyzer.forks import FREE, all_aside
@@ -130,50 +130,6 @@ def op_slack_slack_of_ops(job: Job, windows: Windows, times: np.ndarray) -> dict
         inside = (ends <= end_ns) & (ends > begin_ns)
         found[rank] = np.where(inside, slack, NONE)
     return found
-
-
-# How a changed pipeline begins its first recorded step: as it would have ended the step before it.
-
-
-def begun_as_ended(
-    job: Job,
-    windows: Windows,
-    scenarios: Sequence[tuple[Change, ...]],
-    weights: np.ndarray,
-    recorded: np.ndarray,
-    times: np.ndarray,
-) -> np.ndarray | None:
-    """Lengths of every edge with ranks begun later, against those that gain most; `None` where nothing moves.
-
-    A stage that was late at the end of each recorded step was late before the first one, too. A replay begins as the
-    recording did, which of few steps gives a gain that many would not. So ranks begin apart by as much as the changed
-    job ends them: where the recorded job does so, and the change is of every step.
-
-    Args:
-        job: the graph.
-        windows: the steps.
-        scenarios: sets of changes, a column of `weights` and `times` each.
-        weights: lengths of edges after the changes.
-        recorded: when nodes are reached unchanged, in the first column.
-        times: when they are reached after the changes.
-    """
-    if not windows.has_steps:
-        return None
-    first, last = windows.of_ranks(recorded[:, :1])
-    later_ns = last - windows.of_ranks(times)[1]
-    later_ns = later_ns.max(axis=0) - later_ns
-    is_apart = np.abs((first - last) - (first - last).mean()).max() > PERCENT / 100 * later_ns.max(axis=0)
-    whole_ns = float((last - first).max())
-    steps = frozenset(array_of(windows.table, "step").tolist())
-    is_of_all = np.array([all(each.steps is None or each.steps >= steps for each in own) for own in scenarios])
-    later_ns[:, is_apart | ~is_of_all | (later_ns.max(axis=0) < PERCENT / 100 * whole_ns)] = 0
-    if not later_ns.any():
-        return None
-    edges = np.flatnonzero(job.source == SOURCE)
-    bases = np.array(list(job.base.values()))
-    moved: np.ndarray = weights.copy()
-    moved[edges] += later_ns[np.searchsorted(bases, job.target[edges], side="right") - 1]
-    return moved
 
 
 # What a change would gain: the changed replay subtracted from the one without the change.
@@ -305,8 +261,7 @@ class Engine:
     def steps_after(self, scenarios: Sequence[tuple[Change, ...]], *, is_relieved: bool = True) -> np.ndarray:
         """Length of every step of the job (rows) after each set of changes (columns).
 
-        Compute beside waits that a change takes away becomes shorter, too, unless it is to stay as it is. Stages of a
-        pipeline begin the first step as they would have ended the one before (`begun_as_ended`).
+        Compute beside waits that a change takes away becomes shorter, too, unless it is to stay as it is.
         """
         found = []
         at_once = max(1, MOST_EDGES // max(1, len(self.job.source)))
@@ -317,9 +272,6 @@ class Engine:
             if is_relieved and self._can_relieve:
                 weights = self._relieved(some, times)
                 times = self.job.order.latest(weights)
-            if self.ranks_of_stages:
-                begun = begun_as_ended(self.job, self.windows, some, weights, self.unchanged, times)
-                times = times if begun is None else self.job.order.latest(begun)
             waits = np.array([keeps_waits(changes) for changes in some])
             found.append(np.where(waits, self.windows.of_job(times), self.windows.of_slowest(times)))
         return np.concatenate(found, axis=1) if found else np.empty((len(self._steps), 0), dtype=np.int64)

@@ -48,11 +48,6 @@ class Alone:
         self.medians = np.full(len(self.works), np.nan)
         self.medians[self.code[runs[groups.first]][is_told]] = groups.medians(lengths[runs])[is_told]
 
-    @property
-    def are_beside(self) -> np.ndarray:
-        """Of each kernel whether any of its runs is beside communication."""
-        return np.bincount(self.code[self._is_beside], minlength=len(self.works)) > 0
-
     def lengths_ns(self, medians: np.ndarray | None = None) -> np.ndarray:
         """For each operation the median time of its kernel when no communication runs beside it.
 

@@ -1,6 +1,5 @@
 """Durations of the graph's nodes after a change."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
@@ -29,12 +28,12 @@ from traceanalyzer.analyses.replay.changes import (
     Change,
     with_waits_for_workers,
 )
-from traceanalyzer.analyses.replay.graph import Alone, Nodes, Timing, of_peers
+from traceanalyzer.analyses.replay.graph import Nodes, Timing, of_peers
 from traceanalyzer.analyses.replay.job import Job, Lengths, SameOperations, calls_passed, linked_ranks, since_first
 from traceanalyzer.analyses.replay.rank_graph import MEMORY, Piece
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
-from traceanalyzer.meaning.vocabulary import DATA, SHORT_NS
+from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
@@ -65,77 +64,6 @@ def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return cut
 
 
-# What a rank's kernels take alone, by those of a rank that runs the same program on a larger or smaller batch.
-
-
-_PARTS = re.compile(r"\d+|[^\d\s]")
-
-
-def of_other_size(own: Alone, other: Alone, own_code: np.ndarray, code: np.ndarray) -> np.ndarray:
-    """For each of a rank's kernels what it takes alone, scaled from the other rank's; NaN where that isn't told.
-
-    Kernels at the same places of the program are the same. One whose shapes differ in one dimension, by whatever
-    factor, takes as many times as long: so do products of matrices, element-wise kernels, and attention over more
-    sequences. Over longer sequences attention takes longer still; the shorter one is then thought slower than it is.
-    By how much the kernels that both ranks run alone are off that, the others are, too; where those disagree nothing
-    is told.
-
-    Args:
-        own: the rank's kernels.
-        other: the other rank's.
-        own_code: the kernels of the rank's operations that are matched.
-        code: those of the other rank's.
-    """
-    found = np.full(len(own.works), np.nan)
-    mine, theirs = _pairs(own_code, code, len(other.works))
-    alone_ns, other_ns = own.medians[mine], other.medians[theirs]
-    ratio = [larger(own.shapes[a], other.shapes[b]) for a, b in zip(mine, theirs, strict=True)]
-    scaled = other_ns * np.array(ratio, dtype=float)
-    is_long = scaled >= SHORT_NS
-    off = alone_ns[is_long] / scaled[is_long]
-    off = off[~np.isnan(off)]
-    if len(off) < 3:
-        return found
-    low, middle, high = np.quantile(off, [0.25, 0.5, 0.75])
-    if high <= RATIO * low:
-        found[mine] = np.where(is_long, scaled * middle, np.nan)
-    return found
-
-
-def filled(known: np.ndarray, wanted: np.ndarray, told: Sequence[np.ndarray]) -> np.ndarray:
-    """The known times, and of the wanted ones the median of what is told by several ranks."""
-    rows = np.stack([known, *told])[1:]
-    wanted = wanted & ~np.isnan(rows).all(axis=0)
-    found = known.copy()
-    found[wanted] = np.nanmedian(rows[:, wanted], axis=0)
-    return found
-
-
-def _pairs(own_code: np.ndarray, code: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each own kernel with the one that most of its operations are matched with."""
-    pair, counts = np.unique(own_code * size + code, return_counts=True)
-    pair = pair[np.argsort(-counts, kind="stable")]
-    mine = pair // size
-    first = np.unique(mine, return_index=True)[1]
-    return mine[first], pair[first] % size
-
-
-@lru_cache(maxsize=4096)
-def larger(shapes: str, others: str) -> float:
-    """By which factor one dimension of these inputs is larger, wherever it stands; 1 of equal ones.
-
-    NaN where several factors differ, or the shapes are of another form or not recorded.
-    """
-    own, other = _PARTS.findall(shapes), _PARTS.findall(others)
-    if not own or len(own) != len(other):
-        return float("nan")
-    different = [(a, b) for a, b in zip(own, other, strict=True) if a != b]
-    if not all(a.isdigit() and b.isdigit() and int(b) for a, b in different):
-        return float("nan")
-    factors = {int(a) / int(b) for a, b in different}
-    return float("nan") if len(factors) > 1 else next(iter(factors), 1.0)
-
-
 # What compute gains when a call beside it waits less: a collective that spins takes multiprocessors and memory.
 
 
@@ -160,7 +88,7 @@ class Relief:
 
     A kernel that runs beside a wait for a part of its time and takes longer than the median of the same work without
     communication is longer by that part of the difference; of kernels that the rank never runs alone
-    its peers' speak, at another size where they run no such one (`of_other_sizes`). Of a wait that is shorter by half,
+    its peers' speak. Of a wait that is shorter by half,
     half of it goes.
     Waits that become longer slow nothing further: what would lie beside them is not known.
     """
@@ -207,25 +135,7 @@ class Relief:
         place = self._rows[rank]
         others = [row for row in range(len(self._medians)) if row != place]
         columns = self._columns[rank]
-        found = of_peers(self._medians[place], self._medians[others])[columns]
-        alone = self.job.nodes[rank].alone
-        unknown = alone.are_beside & np.isnan(found) & (alone.works != NONE)
-        if unknown.any():
-            ranks = [other for other, row in self._rows.items() if row in others]
-            told = [one for other in ranks if (one := self._at_other_size(rank, other, unknown)) is not None]
-            found = filled(found, unknown, told) if told else found
-        return found
-
-    def _at_other_size(self, rank: int, other: int, unknown: np.ndarray) -> np.ndarray | None:
-        """What the rank's kernels take alone by those of another one, which runs them at another size.
-
-        `None` where that one tells nothing of those that are unknown.
-        """
-        own, peer = (self.job.nodes[each].alone for each in (rank, other))
-        own_op, op = replay_job.matched(self.same.keys[rank], self.same.keys[other])
-        own_code, code = own.code[own_op], peer.code[op]
-        is_told = unknown[own_code] & ~np.isnan(peer.medians)[code]
-        return of_other_size(own, peer, own_code, code) if is_told.any() else None
+        return of_peers(self._medians[place], self._medians[others])[columns]
 
     @property
     def slower_ns(self) -> dict[int, np.ndarray]:

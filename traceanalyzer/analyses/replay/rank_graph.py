@@ -575,32 +575,6 @@ def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     return _inferred_pairs(found[held], late[held], is_touching=True)
 
 
-def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
-    """Kernels that begin later than all that is known explains, for another stream's that left them no room.
-
-    A kernel whose blocks fill the GPU lets another stream's begin only when the first of its last blocks are done: in
-    its last half, or within 50 µs of its end. It ran all the while from when nothing held the other any more.
-    """
-    starts = array_of(ops, "start_ns")
-    ends = starts + array_of(ops, "duration_ns")
-    stream = array_of(ops, "stream")
-    compute = np.flatnonzero(is_any(ops["kind"], "compute"))
-    late = np.flatnonzero((lag_ns > 0) & ~is_any(ops["kind"], "copy"))
-    if not len(compute) or not len(late):
-        return _inferred_pairs(_NO_ROWS, _NO_ROWS)
-    order = compute[np.argsort(starts[compute], kind="stable")]
-    place = np.searchsorted(starts[order], starts[late], side="right") - 1
-    since = starts[late] - lag_ns[late]
-    found = np.full(len(late), NONE, dtype=np.int64)
-    for back in range(4):  # the last ones before it may be of its own stream
-        source = order[np.maximum(place - back, 0)]
-        left = ends[source] - starts[late]
-        ends_soon = (left > 0) & (left <= np.maximum(SHARE * (ends[source] - starts[source]), LAUNCH_NS))
-        held = ends_soon & (starts[source] <= since + LATENCY_NS) & (stream[source] != stream[late])
-        found = np.where((found == NONE) & held & (place >= back), source, found)
-    return _inferred_pairs(found[found != NONE], late[found != NONE])
-
-
 def _inferred_pairs(source: np.ndarray, target: np.ndarray, *, is_touching: bool = False) -> pd.DataFrame:
     return table_of({"source": source, "target": target, "is_recorded": False, "is_touching": is_touching})
 
@@ -762,13 +736,9 @@ def piece_of(
     piece = Piece(table_of({**columns, "launch": launch}), host, chain.segments, waits, chain.blocks,
                   chain.meetings, denied, _build_steps(trace), why_no_host=why)  # fmt: skip
     lag_ns = explained(piece).lag_ns - 3_000
-    more = without_room(piece.ops, lag_ns)
-    if not len(waits) or not waits["is_recorded"].all():
-        touched = touching(piece.ops, lag_ns)
-        more = under_each_other([touched, picked(more, ~np.isin(more["target"], touched["target"]))])
-    if more.empty:
+    if len(waits) and waits["is_recorded"].all():
         return piece
-    return replace(piece, waits=under_each_other([waits, more]))
+    return replace(piece, waits=under_each_other([waits, touching(piece.ops, lag_ns)]))
 
 
 def _build_steps(trace: RankTrace) -> pd.DataFrame:

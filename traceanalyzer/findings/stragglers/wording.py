@@ -221,15 +221,14 @@ def when(row: Mapping[str, Any], recorded: Recorded) -> str:
 
     Of one that is in no complete step at all, whether that is the capture's last.
     """
-    steps, most = numbers(row["numbers"]), numbers(row["most_numbers"])
-    held = f"(nine tenths of it in {numbered('step', most)}) " if most else ""
+    steps = numbers(row["numbers"])
     if row["is_in_every_step"] or not steps:
-        return f"in every step {held}" if held else ""
+        return ""
     if len(steps) > _MOST_LISTED:
-        return f"in {len(steps)} of {row['steps']} steps {held or f'(first in step {steps[0]}) '}"
+        return f"in {len(steps)} of {row['steps']} steps (first in step {steps[0]}) "
     if steps == (recorded.last,):
-        return f"in {numbered('step', steps)}, the capture's last, {held}"
-    return f"in {numbered('step', steps)} {_left_out(steps, row, recorded)}{held}"
+        return f"in {numbered('step', steps)}, the capture's last, "
+    return f"in {numbered('step', steps)} {_left_out(steps, row, recorded)}"
 
 
 def _left_out(steps: tuple[int, ...], row: Mapping[str, Any], recorded: Recorded) -> str:
@@ -353,7 +352,7 @@ def _needs(row: Mapping[str, Any]) -> str:
     verb = _VERBS.get(row["cause"], _UNKNOWN)[many]
     if row["cause"] in ("compute", "copies") and many and not turn and row["peers_ns"]:
         times = row["own_ns"] / row["peers_ns"]
-        is_alike = row["is_in_every_step"] and len(numbers(row["numbers"])) > 1 and not row["most_numbers"]
+        is_alike = row["is_in_every_step"] and len(numbers(row["numbers"])) > 1
         always = " in every step" if is_alike else ""
         much = f"{times:.3g} times as long" if times >= _TIMES else f"{100 * (times - 1):.0f} % longer"
         longer = f"{verb.removesuffix(' for')} {much}{always}"
