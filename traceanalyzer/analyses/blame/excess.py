@@ -296,7 +296,7 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     """Rows whose excess is beyond jitter, and worth a word, while another rank waits.
 
     What a rank needs more in most steps is held against the limits as a whole, by its median: of steps near them some
-    alone would seem late. A step in which it needs less than half of that is none of them.
+    alone would seem late. A step in which it needs less than half of what is worth a word is none of them.
     """
     if not len(columns["rank"]):
         return np.zeros(0, dtype=bool)
