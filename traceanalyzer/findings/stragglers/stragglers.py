@@ -18,8 +18,8 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import EVEN, PEERS, TYPICAL, Change, read_change
 from traceanalyzer.analyses.replay.gains import Engine, Gain
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.analyses.replay.what_ifs import MOST_RANKS, EvenExperts
+from traceanalyzer.analyses.replay.replay import MOST_RANKS, Replay, gain_of
+from traceanalyzer.analyses.replay.what_ifs import EvenExperts
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
