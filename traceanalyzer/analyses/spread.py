@@ -98,11 +98,6 @@ def medians(values: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.where(count > 0, (low + high) / 2, np.nan), values.shape)
 
 
-def low_medians(values: np.ndarray) -> np.ndarray:
-    """What more than half of each column's values are at least, for every row: of two in the middle the lower one."""
-    return np.broadcast_to(np.sort(values, axis=0)[(len(values) - 1) // 2], values.shape)
-
-
 def of_each(values: np.ndarray, group: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """What `figure` gives of each group's rows, in their places; of floats in two dimensions."""
     made = np.empty_like(values)
