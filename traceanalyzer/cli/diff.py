@@ -24,8 +24,8 @@ from traceanalyzer.cli.options import (
     talk_options,
     wanted_gates,
 )
-from traceanalyzer.cli.snapshots import Alone, compare_alone, snapshot_sides
 from traceanalyzer.cli.snapshots import changes as memory_changes
+from traceanalyzer.cli.snapshots import compare_alone, snapshot_sides
 from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
@@ -95,10 +95,8 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     except InputError:
         if not memory:
             raise
-        asked = Alone(
-            options["output"], options["force"], options["follow_links"], wanted, options["inconclusive"] != 0
-        )
-        return gate_code(compare_alone(memory, named, asked, console), options["inconclusive"])
+        outcomes = compare_alone(memory, named, wanted, options, console)
+        return gate_code(outcomes, options["inconclusive"])
     comparison = compare(sides, force=options["force"])
     outcomes = gate.check_comparison(wanted, comparison, sources.load.ranks)
     report = DiffReport(

@@ -1,7 +1,6 @@
 """What the report command does with memory snapshots: beside traces, or alone."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -170,7 +169,11 @@ def changes(sides: "dict[str, list[Path]]", sources: "Sequence[str]") -> "dict[i
 
 
 def compare_alone(
-    sides: "dict[str, list[Path]]", sources: "Sequence[str]", options: "Alone", console: "Console"
+    sides: "dict[str, list[Path]]",
+    sources: "Sequence[str]",
+    wanted: "Sequence[Gate]",
+    options: dict[str, Any],
+    console: "Console",
 ) -> "list[Outcome]":
     """Compare the memory of folders that have snapshots only, and check gates on it: `memory.html` and `memory.csv`.
 
@@ -186,16 +189,16 @@ def compare_alone(
     names = [label_of(Path(source)) for source in sources]
     if len({*names}) < len(names):
         names = list(sources)
-    outcomes = _gated(dict(zip(names, sources, strict=True)), options) if options.gates else []
+    outcomes = _gated(dict(zip(names, sources, strict=True)), wanted, options) if wanted else []
     held = {names[place]: {rows.SNAPSHOTS: one} for place, one in changes(sides, sources).items()}
-    target = options.output or Path("reports", "_".join(["diff", *(label_of(Path(one)) for one in sources)])[:200])
+    target = options["output"] or Path("reports", "_".join(["diff", *(label_of(Path(one)) for one in sources)])[:200])
     files = [path for side in sides.values() for path in side]
     content = writers_write.fingerprint(__version__, outcomes, files=files)
-    with writers_write.whole(target, " and ".join(sources), content, force=options.force) as draft:
+    with writers_write.whole(target, " and ".join(sources), content, force=options["force"]) as draft:
         path = draft.path / "memory.html"
         path.write_text(writers.memory_page(held, names[0], command_line()), encoding="utf-8", errors="replace")
         made = [path, *rows.write_csv(held, draft.path)]
-        made += gates.write(outcomes, draft.path, inconclusive_fails=options.inconclusive_fails)
+        made += gates.write(outcomes, draft.path, inconclusive_fails=options["inconclusive"] != 0)
         page = draft.final(made)[0]
     for sentence in rows.sentences(held):
         console.print(f"• {sentence}", highlight=False, markup=False)
@@ -204,26 +207,7 @@ def compare_alone(
     return outcomes
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """What was asked of a comparison of snapshots.
-
-    Attributes:
-        output: folder to write into; `None` for one named after the runs.
-        force: replace others' files, and check gates on runs that did not do the same work.
-        follows_links: whether links out of the folders are read.
-        gates: conditions on the ranks' memory.
-        inconclusive_fails: whether a gate that noise leaves open fails the build.
-    """
-
-    output: Path | None
-    force: bool
-    follows_links: bool
-    gates: "Sequence[Gate]" = ()
-    inconclusive_fails: bool = True
-
-
-def _gated(sources: "dict[str, str]", options: Alone) -> "list[Outcome]":
+def _gated(sources: "dict[str, str]", wanted: "Sequence[Gate]", options: dict[str, Any]) -> "list[Outcome]":
     """The gates on each later run; captures of `a+b` are repeats, and a file that cannot be read fails them."""
     from traceanalyzer import gate
     from traceanalyzer.diff import Side, compare
@@ -236,10 +220,10 @@ def _gated(sources: "dict[str, str]", options: Alone) -> "list[Outcome]":
     for label, source in sources.items():
         captures = []
         for place in places(source):
-            paths = snapshots_in(place, follows_links=options.follows_links)
+            paths = snapshots_in(place, follows_links=options["follow_links"])
             if not paths:
                 raise InputError(f"{place}: it has no memory snapshots, so that its memory cannot be compared")
             info, _ = run_info.read_or_note(run_json(paths))
             captures.append(capture_of(examine_snapshots(paths), info, label))
         sides.append(Side(label, tuple(captures)))
-    return gate.check_comparison(options.gates, compare(sides, force=options.force))
+    return gate.check_comparison(wanted, compare(sides, force=options["force"]))

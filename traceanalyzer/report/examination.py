@@ -21,6 +21,7 @@ from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import GRAVE, numbered
 from traceanalyzer.report import assets
 from traceanalyzer.report.page.table_view import PLAIN_ROWS, TableView, view_of
+from traceanalyzer.report.writers import write_text
 
 # An examination as JSON.
 
@@ -161,10 +162,10 @@ _TITLES: Mapping[TableName, str] = {
 
 def write(examination: Examination, folder: Path, command: str | None = None) -> list[Path]:
     """`doctor.html` and `doctor.json`."""
-    html, plain = folder / "doctor.html", folder / "doctor.json"
-    html.write_text(page(examination, command), encoding="utf-8", errors="replace")
-    plain.write_text(text(examination) + "\n", encoding="utf-8", errors="replace")
-    return [html, plain]
+    return [
+        write_text(folder / "doctor.html", page(examination, command)),
+        write_text(folder / "doctor.json", text(examination) + "\n"),
+    ]
 
 
 def page(examination: Examination, command: str | None = None) -> str:

@@ -18,6 +18,7 @@ from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit, size_text
 from traceanalyzer.report import assets
 from traceanalyzer.report.page import table_view
+from traceanalyzer.report.writers import write_text
 from traceanalyzer.snapshots import Examined, deciding, sentences
 from traceanalyzer.snapshots.comparison import Job
 from traceanalyzer.snapshots.examination import BEFORE, is_of_torch, line, site
@@ -185,10 +186,10 @@ def write(
     examined: Sequence[Examined], folder: Path, label: str, command: str | None = None, job: Job | None = None
 ) -> list[Path]:
     """`memory.html` and `memory.json`."""
-    html, plain = folder / "memory.html", folder / "memory.json"
-    html.write_text(page(examined, label, command, job), encoding="utf-8", errors="replace")
-    plain.write_text(text(examined, job) + "\n", encoding="utf-8", errors="replace")
-    return [html, plain]
+    return [
+        write_text(folder / "memory.html", page(examined, label, command, job)),
+        write_text(folder / "memory.json", text(examined, job) + "\n"),
+    ]
 
 
 def page(examined: Sequence[Examined], label: str, command: str | None = None, job: Job | None = None) -> str:

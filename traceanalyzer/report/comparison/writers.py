@@ -38,7 +38,7 @@ from traceanalyzer.report.comparison import (
 )
 from traceanalyzer.report.comparison import rows as comparison_rows
 from traceanalyzer.report.comparison.rows import View, table_view
-from traceanalyzer.report.writers import gates
+from traceanalyzer.report.writers import gates, write_text
 from traceanalyzer.report.writers.gates import cell
 from traceanalyzer.report.writers.tables import write_frame
 
@@ -63,11 +63,8 @@ def write_csv(report: DiffReport, folder: Path) -> list[Path]:
 
 def write_json(report: DiffReport, folder: Path) -> list[Path]:
     """`summary.json`: facts, figures, joined tables, gates."""
-    path = folder / "summary.json"
-    path.write_text(
-        json.dumps(as_json(report), indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8", errors="replace"
-    )
-    return [path]
+    text = json.dumps(as_json(report), indent=1, allow_nan=False, ensure_ascii=False)
+    return [write_text(folder / "summary.json", text)]
 
 
 def as_json(report: DiffReport) -> dict[str, Any]:
@@ -136,9 +133,7 @@ HTML_MOST_ROWS = 400
 
 def html_write(report: DiffReport, folder: Path) -> list[Path]:
     """`summary.html`."""
-    path = folder / "summary.html"
-    path.write_text(page(report), encoding="utf-8", errors="replace")
-    return [path]
+    return [write_text(folder / "summary.html", page(report))]
 
 
 def memory_page(held: comparison_rows.Memory, base: str, command: str | None) -> str:
@@ -238,9 +233,7 @@ MARKDOWN_MOST_ROWS = 12
 
 def markdown_write(report: DiffReport, folder: Path) -> list[Path]:
     """`summary.md`."""
-    path = folder / "summary.md"
-    path.write_text(as_markdown(report), encoding="utf-8", errors="replace")
-    return [path]
+    return [write_text(folder / "summary.md", as_markdown(report))]
 
 
 MOST_CHARACTERS = 60_000

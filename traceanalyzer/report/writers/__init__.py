@@ -11,6 +11,12 @@ Writer = Callable[..., list[Path]]
 """Writes a report into a folder and returns the files it made."""
 
 
+def write_text(path: Path, text: str) -> Path:
+    """Write a file, in which bytes of names that are no text are replaced; returns it."""
+    path.write_text(text, encoding="utf-8", errors="replace")
+    return path
+
+
 def load_and_write(module: str, function: str, report: Any, folder: Path, **options: Any) -> list[Path]:
     """Write a report by a function of a module, which is loaded when it is first needed."""
     made: list[Path] = getattr(import_module(module), function)(report, folder, **options)

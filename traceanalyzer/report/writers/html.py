@@ -32,13 +32,12 @@ from traceanalyzer.report.page.sections import (
 )
 from traceanalyzer.report.timeline import meant_ranks, pins, timeline_data
 from traceanalyzer.report.words import Split, headline_facts, headline_steps, split
+from traceanalyzer.report.writers import write_text
 
 
 def write(report: Report, folder: Path, *, failures: list[Failure] | None = None) -> list[Path]:
     """Write `summary.html`; `failures` takes up the parts that could not be drawn: without it they are raised."""
-    path = folder / "summary.html"
-    path.write_text(page(report, failures=failures), encoding="utf-8", errors="replace")
-    return [path]
+    return [write_text(folder / "summary.html", page(report, failures=failures))]
 
 
 def page(report: Report, *, failures: list[Failure] | None = None) -> str:

@@ -10,6 +10,7 @@ from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, IDLE
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import split
+from traceanalyzer.report.writers import write_text
 from traceanalyzer.report.writers.gates import cell
 
 MOST_RANKS = 32
@@ -21,9 +22,7 @@ _PARTS = (COMPUTE, COMM, COPY, IDLE)
 
 def write(report: Report, folder: Path) -> list[Path]:
     """`summary.md`."""
-    path = folder / "summary.md"
-    path.write_text(as_markdown(report), encoding="utf-8", errors="replace")
-    return [path]
+    return [write_text(folder / "summary.md", as_markdown(report))]
 
 
 def as_markdown(report: Report) -> str:

@@ -20,6 +20,7 @@ from traceanalyzer.meaning.vocabulary import GRAVE
 from traceanalyzer.model.tables import columns_of
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
+from traceanalyzer.report.writers import write_text
 
 
 def write_csv(report: Report, folder: Path) -> list[Path]:
@@ -128,9 +129,7 @@ def _write_index(report: Report, folder: Path, paths: Iterable[Path]) -> Path:
     for name, result in sorted(held.items(), key=lambda item: not len(item[1])):
         meaning = result.meaning().replace("|", chr(92) + "|")
         lines.append(f"| {name} | {len(result):,} | {result.title} | {meaning} | {file_of[name]} |")
-    path = folder / "tables" / "index.md"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="replace")
-    return path
+    return write_text(folder / "tables" / "index.md", "\n".join(lines) + "\n")
 
 
 def as_json(report: Report, moved: Collection[str] = ()) -> dict[str, Any]:
