@@ -400,7 +400,8 @@ def reduce_rank(
 
     def table(name: str) -> Any:
         make = SHARED[name] if name in SHARED else ANALYSES[name].per_rank
-        if name not in SHARED and _has_none_of(trace, ANALYSES[name].of):
+        tables = () if name in SHARED else ANALYSES[name].of
+        if tables and not any(len(trace.table(one)) for one in tables):
             return done.setdefault(name, _NOTHING)
         if name not in done and make is not None:
             if trace.is_large:  # else what the ones before used and freed lies between what is kept
@@ -428,10 +429,6 @@ _NOTHING = pd.DataFrame()
 
 def _aside(name: str, made: Any) -> Any:
     return laid_aside(made) if name in ANALYSES else arrays_aside(made)
-
-
-def _has_none_of(trace: RankTrace, tables: tuple[str, ...]) -> bool:
-    return bool(tables) and not any(len(trace.table(name)) for name in tables)
 
 
 def combine(

@@ -106,8 +106,8 @@ def gpu_ranges_per_rank(trace: RankTrace) -> pd.DataFrame:
             "range": np.arange(len(ranges))[held],
             "name": texts_of(column_of(ranges, "name"))[held],
             "depth": array_of(ranges, "depth")[held],
-            "start_ns": _reduced(np.minimum, array_of(ops, "start_ns"), first[held], past[held]),
-            "end_ns": _reduced(np.maximum, array_of(ops, "end_ns"), first[held], past[held]),
+            "start_ns": reduced(np.minimum, array_of(ops, "start_ns"), first[held], past[held]),
+            "end_ns": reduced(np.maximum, array_of(ops, "end_ns"), first[held], past[held]),
             "operations": (past - first)[held],
         }
     )
@@ -129,12 +129,10 @@ def _of_the_user(trace: RankTrace) -> pd.DataFrame:
     return picked(with_columns(ranges, depth=depth), depth <= DEEPEST)
 
 
-def _reduced(function: np.ufunc, values: np.ndarray, first: np.ndarray, past: np.ndarray) -> np.ndarray:
-    """`function` over values[first:past] of every pair; none is empty."""
-    if not len(first):
-        return np.empty(0, dtype=np.int64)
-    padded = np.append(values, values[-1])  # `past` may be the length
-    return np.asarray(function.reduceat(padded, np.column_stack([first, past]).ravel())[::2], dtype=np.int64)
+def reduced(function: np.ufunc, values: np.ndarray, first: np.ndarray, past: np.ndarray) -> np.ndarray:
+    """`function` over values[first:past] of each pair; meaningless where first = past."""
+    padded = np.append(values, 0)  # reduceat takes no position past the end
+    return function.reduceat(padded, np.column_stack([first, past]).ravel())[::2]
 
 
 # Which ranks there are: device, window, versions, and how complete each one's trace is.

@@ -373,9 +373,8 @@ def thread_roles(trace: RankTrace) -> Mapping[int, str]:
     """
     ran, thread = (array_of(table, "thread") for table in (trace.host_ops, trace.ranges))
     roles = dict.fromkeys(np.union1d(ran, thread).tolist(), OTHER)
-    names = trace.ranges["name"]
     for role, test in ((COLLECTIVES, host_names.is_cpu_collective), (DATA, host_names.is_data)):
-        is_of = host_names.matches(names, test)
+        is_of = rows_named_so(trace.ranges, test)
         if is_of.any():
             roles |= dict.fromkeys(np.setdiff1d(thread[is_of], thread[~is_of]).tolist(), role)
     nodes = rows_named_so(trace.host_ops, host_names.is_autograd_node)

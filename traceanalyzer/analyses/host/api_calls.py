@@ -10,7 +10,7 @@ from traceanalyzer.analyses.host.activity import names_around_launches, user_ran
 from traceanalyzer.analyses.host.idle import Gaps, one_off_calls, step_of_time
 from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.analyses.trace import launch_moments
+from traceanalyzer.analyses.trace import launch_moments, reduced
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -199,15 +199,9 @@ def _projections(starts: np.ndarray, ends: np.ndarray, lane: pd.DataFrame) -> di
     low, high = (np.searchsorted(launch, times, side="left") for times in (starts, ends))
     return {
         "operations": high - low,
-        "first_ns": _reduced(np.minimum, array_of(lane, "start_ns"), low, high),
-        "last_ns": _reduced(np.maximum, array_of(lane, "end_ns"), low, high),
+        "first_ns": reduced(np.minimum, array_of(lane, "start_ns"), low, high),
+        "last_ns": reduced(np.maximum, array_of(lane, "end_ns"), low, high),
     }
-
-
-def _reduced(function: np.ufunc, values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """`function` over values[low:high] of each pair; meaningless where low = high."""
-    padded = np.append(values, 0)  # reduceat takes no position past the end
-    return function.reduceat(padded, np.column_stack([low, high]).ravel())[::2]
 
 
 def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, last_ns: np.ndarray) -> pd.DataFrame:

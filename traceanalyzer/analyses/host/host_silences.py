@@ -14,12 +14,12 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN, range_around, thread_roles, user_ranges
 from traceanalyzer.analyses.host.cpu_collectives import waiting
 from traceanalyzer.analyses.host.cpu_time import TIMES, launches_inside, steps_of_hosts, times_of, with_steps
-from traceanalyzer.analyses.host.host_names import is_graph_capture, matches
+from traceanalyzer.analyses.host.host_names import is_graph_capture
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, rows_named_so, sorted_by, table_of
 
 # Long stretches in which nothing of the host is recorded: what the program does between calls of PyTorch and CUDA.
 
@@ -230,7 +230,7 @@ def _marked(trace: RankTrace, mark: re.Pattern[str]) -> Intervals:
     """When one of the host's threads is in a range or operator of such a name."""
     starts, ends = [], []
     for table in (trace.host_ops, trace.ranges):
-        rows = np.flatnonzero(matches(table["name"], lambda name: bool(mark.search(name))))
+        rows = np.flatnonzero(rows_named_so(table, mark.search))
         starts.append(array_of(table, "start_ns")[rows])
         ends.append(array_of(table, "end_ns")[rows])
     return Intervals.of(np.concatenate(starts), np.concatenate(ends))
@@ -239,7 +239,7 @@ def _marked(trace: RankTrace, mark: re.Pattern[str]) -> Intervals:
 def _captured(trace: RankTrace) -> Intervals:
     """When one of the host's threads captures a graph: from the call that begins it to the last one that ends it."""
     calls = trace.api_calls
-    rows = np.flatnonzero(matches(calls["name"], is_graph_capture))
+    rows = np.flatnonzero(rows_named_so(calls, is_graph_capture))
     rows = rows[np.lexsort((array_of(calls, "start_ns")[rows], array_of(calls, "thread")[rows]))]
     names, threads = calls["name"].iloc[rows].astype("str"), array_of(calls, "thread")[rows]
     is_first = names.str.contains("BeginCapture").to_numpy(dtype=bool)

@@ -230,7 +230,8 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     if is_copy.any():
         waits = is_copy & (pageable | is_plain[launch])
         called = since[launch[waits]]
-        since[launch[waits]] = np.where(_busy_until(ops)[waits] > called, called, array_of(ops, "start_ns")[waits])
+        busy_until = largest_before(array_of(ops, "end_ns"), array_of(ops, "stream"))  # by those before each
+        since[launch[waits]] = np.where(busy_until[waits] > called, called, array_of(ops, "start_ns")[waits])
         is_blocking[launch[waits]] = True
         # A copy that begins when its call has returned held nobody up.
         ends = array_of(calls, "end_ns")
@@ -238,11 +239,6 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
         since[launch[waits]] = np.where(held, since[launch[waits]], ends[launch[waits]])
     rows = np.flatnonzero(is_blocking)
     return rows, since[rows]
-
-
-def _busy_until(ops: pd.DataFrame) -> np.ndarray:
-    """When the operations before each one on its stream have all ended; -1 for a stream's first one."""
-    return largest_before(array_of(ops, "end_ns"), array_of(ops, "stream"))
 
 
 def _before_launch(

@@ -1,13 +1,13 @@
 """Kernels and copies by name, per rank and over ranks; compiler fusions; CUDA graphs."""
 
-import re
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, of_a_mean_rank, percent, ratio, typed
-from traceanalyzer.analyses.grouping import Groups, by_category, rows_of_each
+from traceanalyzer.analyses.grouping import Groups, rows_of_each
+from traceanalyzer.analyses.host.host_names import is_graph_launch
 from traceanalyzer.analyses.kernels.kernel_names import fusion
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
@@ -20,6 +20,7 @@ from traceanalyzer.model.tables import (
     lengths_of,
     mask_of,
     rows_named,
+    rows_named_so,
     sorted_by,
     sorted_table,
     table_of,
@@ -196,7 +197,6 @@ def fusions_per_rank(trace: RankTrace) -> pd.DataFrame:
 # CUDA graphs: each kind of graph launch as a unit, with the kernels that ran inside it.
 
 
-_LAUNCH = re.compile(r"GraphLaunch")
 _PARTS = ("window_ns", *breakdown.PARTS)
 
 
@@ -242,8 +242,7 @@ def graphs_per_rank(trace: RankTrace) -> pd.DataFrame:
 def _launches(trace: RankTrace) -> pd.DataFrame:
     """A row for each graph launch whose operations are counted, in order."""
     ops, calls = trace.gpu_ops, trace.api_calls
-    is_launch = by_category(column_of(calls, "name"), _LAUNCH.search)
-    is_graph_call = np.append(is_launch.astype(bool), False)
+    is_graph_call = np.append(rows_named_so(calls, is_graph_launch), False)
     launch = array_of(ops, "launch")
     held = trace.counted & is_graph_call[np.where(launch == NONE, len(calls), launch)]
     if not held.any():

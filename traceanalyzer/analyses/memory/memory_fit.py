@@ -111,7 +111,10 @@ def estimate(
     """
     model = placed(own, device_bytes, world)
     rows = [_row(one, needed, own) for one, needed in choices(model)]
-    rows = [{name: None if _is_absurd(value) else value for name, value in row.items()} for row in rows]
+    rows = [
+        {name: None if isinstance(value, int) and abs(value) > _MOST_BYTES else value for name, value in row.items()}
+        for row in rows
+    ]
     table = typed(pd.DataFrame(rows), {"micro_batch": "Int64", **dict.fromkeys(_SIZES, "Int64")})
     is_own = table["is_own"]
     table.loc[is_own, "measured_peak_bytes"] = peak_bytes
@@ -119,10 +122,6 @@ def estimate(
     fits = table["fits"] == YES
     first = fits & ~fits.groupby(table["micro_batch"], dropna=False).cumsum().gt(1)
     return MemoryFit(table.assign(is_enough=first, assumptions=assumptions(model)))
-
-
-def _is_absurd(value: object) -> bool:
-    return isinstance(value, int) and abs(value) > _MOST_BYTES
 
 
 def placed(own: Model, device_bytes: int | None, world: int | None) -> Model:

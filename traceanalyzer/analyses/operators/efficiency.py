@@ -1,6 +1,6 @@
 """Achieved TFLOP/s and GB/s per operator beside the GPU's peak; model FLOPs utilization per step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,10 @@ def efficiency_per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTre
     parts = [_operators(trace, tree, found), *([_communication(calls)] if len(calls) else [])]
     held = {name: [part[name] for part in parts] for name in parts[0]}
     texts = {name: np.concatenate(held[name]) for name in _TEXTS}
-    numbers = {name: _as_one(held[name]) for name in (*_SUMMED, "calls")}
+    numbers = {
+        name: pd.concat([pd.Series(part, dtype="Int64") for part in held[name]], ignore_index=True).array
+        for name in (*_SUMMED, "calls")
+    }
     says = np.concatenate(held["on_tensor_cores"])
     columns = {
         **{name: text_array(texts[name]) for name in _TEXTS if name != "dtype"},
@@ -175,21 +178,6 @@ def _communication(calls: pd.DataFrame) -> dict[str, Any]:
         "calls": number,
         "on_tensor_cores": absent,
     }
-
-
-def _as_one(parts: Sequence[Any]) -> pd.arrays.IntegerArray:
-    """Integers under each other."""
-    return pd.arrays.IntegerArray(
-        np.concatenate(
-            [
-                np.asarray(part) if isinstance(part, np.ndarray) else part.to_numpy(np.int64, na_value=1)
-                for part in parts
-            ]
-        ),
-        np.concatenate(
-            [np.zeros(len(part), dtype=bool) if isinstance(part, np.ndarray) else part.isna() for part in parts]
-        ),
-    )
 
 
 def _peaks(dtypes: np.ndarray, families: np.ndarray, says: np.ndarray, device_name: str | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -463,15 +463,10 @@ def _distinct_work(ops: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     groups = Groups.of(ops, _KEY, by_appearance=True, with_absent=True)
     rows = [*map(_row, *(texts_of(names).tolist() for names in groups.keys.values()))]
     family, *quantities, dtype = zip(*rows, strict=True) if rows else [()] * (len(_QUANTITIES) + 2)
-    integers = {name: _integers(values) for name, values in zip(_QUANTITIES, quantities, strict=True)}
+    integers = {name: pd.array(values, dtype="Int64") for name, values in zip(_QUANTITIES, quantities, strict=True)}
     every = np.arange(len(rows))
     texts = {name: named(values, every) for name, values in (("family", family), ("dtype", dtype))}
     return table_of({"family": texts["family"], **integers, "dtype": texts["dtype"]}), groups.of_row
-
-
-def _integers(values: Sequence[int | None]) -> pd.arrays.IntegerArray:
-    is_absent = np.array([value is None for value in values], dtype=bool)
-    return pd.arrays.IntegerArray(np.array([value or 0 for value in values], dtype=np.int64), is_absent)
 
 
 @lru_cache(MOST_CALLS)

@@ -116,9 +116,6 @@ class LaunchLoops(Result):
         "of_uploads": Column.flag("Most of its launches copy to the GPU."),
     }
 
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table
-
 
 class LoopRun(Struct, frozen=True):
     """A loop's turns in a row.

@@ -61,7 +61,8 @@ class Scopes(Struct, frozen=True):
         calls = _calls(trace)
         nesting = Nesting.of(calls)
         calls = with_columns(calls, path=_paths(column_of(calls, "name"), nesting))
-        of_operator = _of_operators(trace, tree, nesting)
+        ops = trace.host_ops
+        of_operator = tree.inherited(nesting.innermost_at(array_of(ops, "start_ns"), array_of(ops, "thread")))
         return cls(calls, nesting, of_operator, _of_ops(trace, tree, nesting, of_operator))
 
 
@@ -108,11 +109,6 @@ def _joined(paths: list[str], parent: int, name: str) -> str:
     """The path of a scope; where it is longer than a name may be, that of the scope around it."""
     path = f"{paths[parent]}/{name}" if parent else name
     return path if len(path) <= LONGEST_NAME or not parent else paths[parent]
-
-
-def _of_operators(trace: RankTrace, tree: OperatorTree, nesting: Nesting) -> np.ndarray:
-    ops = trace.host_ops
-    return tree.inherited(nesting.innermost_at(array_of(ops, "start_ns"), array_of(ops, "thread")))
 
 
 def _of_ops(trace: RankTrace, tree: OperatorTree, nesting: Nesting, of_operator: np.ndarray) -> np.ndarray:

@@ -256,7 +256,7 @@ class OperatorTree(Struct, frozen=True):
         """
         ops = trace.host_ops
         nesting = Nesting.of(ops)
-        is_node = _is_node(ops)
+        is_node = rows_named_so(ops, lambda name: name.startswith(_NODE)) | (whole_of(ops, "forward_thread") > 0)
         node = nesting.handed_down(is_node)
         is_call = rows_named_so(ops, lambda name: name.startswith(_CALLS))
         records = ~column_of(ops, "sequence").isna() & ~is_node & ~is_call
@@ -321,11 +321,6 @@ def _names(ops: pd.DataFrame, nesting: Nesting, is_node: np.ndarray) -> pd.Categ
     wrapped[parent[inside]] = inside
     is_around = is_dispatch & (parent != NONE) & ~np.append(is_dispatch | is_node, True)[parent]
     return names.take(np.where(is_around, parent, wrapped))
-
-
-def _is_node(ops: pd.DataFrame) -> np.ndarray:
-    by_name = rows_named_so(ops, lambda name: name.startswith(_NODE))
-    return by_name | (whole_of(ops, "forward_thread") > 0)
 
 
 def _passes(nesting: Nesting, node: np.ndarray, recorded: np.ndarray) -> np.ndarray:

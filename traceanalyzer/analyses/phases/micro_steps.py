@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import RANK, Result, percent, ratio, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import held_up
-from traceanalyzer.analyses.operators.flops import Call, OperatorCallShape, OperatorWork
+from traceanalyzer.analyses.operators.flops import Call, OperatorWork
 from traceanalyzer.analyses.operators.flops import work as work_of_call
 from traceanalyzer.analyses.phases.phases import BACKWARD, NAMES, OP_PHASES_UNKNOWN, op_phases
 from traceanalyzer.analyses.time.intervals import Intervals, busy, unions
@@ -77,7 +77,9 @@ def micro_steps_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
     begins = _begins(trace)
-    updates = _updates(trace)
+    # PyTorch puts such a range around every optimizer's step.
+    is_update = rows_named_so(trace.ranges, lambda name: name.startswith("Optimizer.step"))
+    updates = np.sort(array_of(trace.ranges, "start_ns")[is_update])
     # Several optimizers that step with no micro-step between them update one model together.
     is_first = np.diff(np.searchsorted(begins, updates), prepend=NONE) != 0
     of_step, of_update = step_at(starts, ends, begins), step_at(starts, ends, updates[is_first])
@@ -106,15 +108,6 @@ def _begins(trace: RankTrace) -> np.ndarray:
             reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends[rows])[:-1])
             return starts[rows][starts[rows] >= reach]
     return np.empty(0, dtype=np.int64)
-
-
-def _updates(trace: RankTrace) -> np.ndarray:
-    """Starts of the ranges that PyTorch puts around every optimizer's step, in order."""
-    return np.sort(array_of(trace.ranges, "start_ns")[rows_named_so(trace.ranges, _is_update)])
-
-
-def _is_update(name: str) -> bool:
-    return name.startswith("Optimizer.step")
 
 
 def _row(
@@ -395,11 +388,7 @@ def _product(name: str, shapes: str | None, dtypes: str | None) -> tuple[str, st
     found = work_of_call(name, Call.parse(shapes, dtypes, None))
     if found is None or found.factors is None:
         return name, None
-    return " × ".join(map(_written, found.factors)), found.dtype
-
-
-def _written(shape: OperatorCallShape) -> str:
-    return f"[{', '.join(map(str, shape))}]"
+    return " × ".join(str(list(shape)) for shape in found.factors), found.dtype
 
 
 # Gradient reductions that follow the backward pass, and belong to it.

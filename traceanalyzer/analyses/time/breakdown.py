@@ -95,18 +95,8 @@ def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> dict[str, n
     covered = {name: own.covered_ns(starts, ends) for name, own in _times(trace).items()}
     columns = {"window_ns": ends - starts, **covered}
     columns["idle_ns"] = columns["window_ns"] - columns.pop("busy_ns")
-    names = (
-        "window_ns",
-        "compute_ns",
-        "exposed_comm_ns",
-        "exposed_copy_ns",
-        "opaque_ns",
-        "idle_ns",
-        "comm_ns",
-        "fused_ns",
-    )
     assert (sum(columns[name] for name in PARTS) == columns["window_ns"]).all(), "the parts must add up to the window"
-    return {name: columns[name] for name in names}
+    return columns
 
 
 @once_a_trace
