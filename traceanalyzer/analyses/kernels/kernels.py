@@ -7,7 +7,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, of_a_mean_rank, percent, ratio, typed
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.analyses.host.host_names import is_graph_launch
 from traceanalyzer.analyses.kernels.kernel_names import fusion
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
@@ -242,7 +241,7 @@ def graphs_per_rank(trace: RankTrace) -> pd.DataFrame:
 def _launches(trace: RankTrace) -> pd.DataFrame:
     """A row for each graph launch whose operations are counted, in order."""
     ops, calls = trace.gpu_ops, trace.api_calls
-    is_graph_call = np.append(rows_named_so(calls, is_graph_launch), False)
+    is_graph_call = np.append(rows_named_so(calls, lambda name: "GraphLaunch" in name), False)
     launch = array_of(ops, "launch")
     held = trace.counted & is_graph_call[np.where(launch == NONE, len(calls), launch)]
     if not held.any():
