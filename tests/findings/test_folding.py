@@ -5,7 +5,7 @@ import pytest
 from tests import once
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.findings.finding import ordered
-from traceanalyzer.meaning.vocabulary import SEVERITIES
+from traceanalyzer.findings.savings import Saves
 
 
 @pytest.mark.parametrize(
@@ -31,28 +31,25 @@ from traceanalyzer.meaning.vocabulary import SEVERITIES
 def test_each_cause_is_said_once(traces, expected):
     found = find(once.results(traces))
     assert [(item.rule, [inner.rule for inner in item.also]) for item in found] == expected
-    order = [
-        (SEVERITIES.index(item.severity), item.is_of_ideal, item.gain_ns is None, -(item.gain_ns or 0))
-        for item in found
-    ]
+    order = [-item.saves.low_ns for item in found if item.leads]
     assert order == sorted(order)
 
 
+def saving(low_ns, high_ns=100):
+    return Saves(before_ns=1_000, likely_ns=low_ns, low_ns=low_ns, high_ns=high_ns, is_unprofiled=True)
+
+
 def test_they_are_read_in_this_order():
-    """First what the capture cannot tell, but not that hosts are late by the recording alone; then by severity."""
+    """By the lower end of what they save, the narrower first; then facts, the capture, and what gains nothing."""
     expected = [
-        Finding("info", "", is_about_capture=True, rule="capture"),
-        Finding("high", "", gain_ns=5, rule="severe"),
-        Finding("high", "", rule="severe, of unknown gain"),
-        Finding("high", "", gain_ns=100, is_of_ideal=True, rule="severe ideal"),
-        Finding("medium", "", gain_ns=80, unprofiled_gain_ns=91, gain_is_bound=False, rule="most without the profiler"),
-        Finding("medium", "", gain_ns=95, unprofiled_gain_ns=90, gain_is_bound=False, rule="for sure"),
-        Finding("medium", "", gain_ns=95, rule="at most"),
-        Finding("medium", "", gain_ns=99, is_of_ideal=True, rule="ideal"),
-        Finding("medium", "", gain_ns=0, gain_is_bound=False, ranks=(1,), rule="nothing to gain"),
-        Finding("low", "", gain_ns=500, is_about_capture=True, is_of_hosts=True, rule="hosts, as recorded"),
-        Finding("low", "", gain_ns=400, rule="slight"),
-        Finding("info", "", gain_ns=900, rule="told"),
+        Finding("high", "", saves=saving(100, 200), rule="most for sure"),
+        Finding("medium", "", saves=saving(50, 90), rule="narrow"),
+        Finding("medium", "", saves=saving(50, 900), rule="wide"),
+        Finding("info", "", gain_ns=900, ranks=(1,), rule="fact of a rank"),
+        Finding("info", "", gain_ns=950, rule="fact"),
+        Finding("high", "", is_about_capture=True, rule="capture"),
+        Finding("info", "", saves=saving(0, 5), rule="nothing"),
     ]
     for shown in (expected, expected[::-1], sorted(expected, key=lambda item: item.rule)):
         assert [item.rule for item in ordered(shown)] == [item.rule for item in expected]
+    assert ordered(expected[3:])[0].rule == "capture", "it leads where nothing saves anything"

@@ -516,7 +516,8 @@ def headline_of(report: Report, split: Split | None) -> str:
     if not shape and "groups" in report.results:
         shape = mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None)
     basis = split.basis.replace(" to ", "–") if split else None
-    return " · ".join(str(part) for part in (report.label, *gpus, shape, basis) if part)
+    parts = dict.fromkeys((report.label, *gpus, shape, basis))
+    return " · ".join(str(part) for part in parts if part)
 
 
 def cards(findings: Sequence[Finding]) -> list[Finding]:
@@ -552,10 +553,10 @@ def nothing_to_gain(findings: Sequence[Finding]) -> str:
     return f"Checked, nothing to gain: {', '.join(kinds)}." if kinds else ""
 
 
-def caveats(findings: Sequence[Finding]) -> list[str]:
-    """What the capture cannot tell, a headline each, where no card says it."""
+def caveats(findings: Sequence[Finding]) -> list[Finding]:
+    """What the capture cannot tell, where no card says it."""
     shown = cards(findings)
-    return [item.headline for item in findings if item.is_about_capture and item not in shown]
+    return [item for item in findings if item.is_about_capture and item not in shown]
 
 
 # Two or three sentences that say where the step time went: the findings' own words, or the breakdown's.
@@ -591,6 +592,14 @@ def verdict_sentences(report: Report, split: Split | None) -> list[str]:
         if not any({*seen.ranks} <= {*item.ranks, *item.named} for item in told)
     ]
     return [*length, *pair, *found, *_of_profiled_hosts(report)]
+
+
+def without_cards(report: Report, split: Split | None) -> list[str]:
+    """Where the time went, in sentences; none where a finding that saves something says so."""
+    if any(item.leads for item in report.findings):
+        return []
+    said = {NO_GPU_WORK, *(item.title for finding in report.findings for item in (finding, *finding.also))}
+    return [sentence for sentence in verdict_sentences(report, split) if sentence not in said]
 
 
 def advice(findings: Sequence[Finding]) -> str | None:

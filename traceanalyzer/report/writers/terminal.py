@@ -63,17 +63,14 @@ def show(report: Report, console: Console) -> None:
     else:
         _show_verdict(report, parts, say)
     _show_findings(report, say)
-    if not any(finding.leads for finding in report.findings):  # the time went, as on the page
-        said = {words.NO_GPU_WORK, *(it.title for finding in report.findings for it in (finding, *finding.also))}
-        for sentence in words.verdict_sentences(report, parts):
-            if sentence not in said:
-                say(f"[bold]•[/] {escape(sentence)}")
+    for sentence in words.without_cards(report, parts):
+        say(f"[bold]•[/] {escape(sentence)}")
     if not is_host_only:
         _show_ranks(report, console)
     if "headline" in words.doubted(report.results):
         say("[yellow]Read these figures with care:[/] the notes below say why.")
-    for sentence in words.caveats(report.findings):
-        say(f"[yellow]![/] {escape(sentence)}")
+    if of_capture := words.caveats(report.findings):
+        say(f"[yellow]![/] {escape(' '.join(finding.headline for finding in of_capture))}")
     for sentence in words.of_what_is_here(report):
         say(f"[yellow]Note:[/] {escape(sentence)}")
     for sentence in words.skipped(report.skipped, most=words.MOST_FILES):
