@@ -469,7 +469,8 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
         return None
     length = f"{time_text(mean_ns)}{'/step' if split.steps else ' captured'}"
     compute = "" if compute_pct is None or _opaque_pct(over) else f" · GPU compute {compute_pct:.0f}%"
-    return Verdict(_bound_by(report) or _not_computing(over), length + compute)
+    bound = _bound_by(report)
+    return Verdict(bound or "bottleneck unknown", length + (compute if bound else f" · {_not_computing(over)}"))
 
 
 def _bound_by(report: Report) -> str:
@@ -502,7 +503,7 @@ def _not_computing(over: OverRanks) -> str:
     }
     shares = {name: over.of(column)["mean_pct"] or 0.0 for name, column in parts.items()}
     most = max(shares, key=lambda name: shares[name])
-    return f"bottleneck unknown: {most} {shares[most]:.0f}%"
+    return f"{most} {shares[most]:.0f}%"
 
 
 def headline_of(report: Report, split: Split | None) -> str:

@@ -48,7 +48,7 @@ def test_every_figure_is_readable_at_any_width(width, is_table):
 
 def test_headings_stand_in_one_line_of_a_usual_terminal():
     heading = "Rank  Window ms  Compute %  Exposed comm %  Exposed copy %  Idle %  Overlap %"
-    assert heading in printed(80).splitlines()
+    assert any(heading in line for line in printed(80).splitlines())
 
 
 def test_of_many_ranks_the_late_the_middle_and_the_victims_are_shown_and_the_remedy():
@@ -90,8 +90,8 @@ def test_a_card_has_its_fields_in_order():
     fields = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] in "WFSC"]
     assert fields == ["Why", "Fix", "Saves", "Confidence", "What-if"]
     assert "1 Rank 1 is slow." in text
-    assert "about 3.00 ms/step without the profiler (10.0 → 7.00 ms, 30%)" in text
-    assert "high (between 2.00 and 4.00 ms)" in text
+    assert "about 3 ms/step without the profiler (10 → 7 ms, 30%)" in text
+    assert "high (between 2 and 4 ms)" in text
     assert "analyze-traces what-if --rank 1=peers" in text
 
 
