@@ -16,7 +16,6 @@ from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.diff import captures, surroundings
 from traceanalyzer.diff.captures import MOMENT, Capture, Scale, result_class
 from traceanalyzer.meaning.columns import Column, Unit, stem
-from traceanalyzer.model.tables import floats, with_columns
 
 # Rows that are one thing under another heading: an operator that moved from the forward to the backward pass.
 
@@ -117,17 +116,14 @@ PATHS = ("path", "range")
 def without_instances(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
     """The table with `blocks.9` as `blocks.*`, `ProfilerStep#2` as `ProfilerStep#*`, `step_3` as `step_*`."""
     held = [key for key in keys if key in frame]
-    return frame.assign(**{key: frame[key].map(_known(frame[key]), na_action="ignore") for key in held})
+    return frame.assign(**{key: frame[key].astype("object").map(plain, na_action="ignore") for key in held})
 
 
+@lru_cache(maxsize=65_536)
 def plain(name: str) -> str:
     """One name without the numbers of its instances, and without what wraps the model."""
     numbered = _IN_BRACKETS.sub("*", _OF_CLASS.sub(r"\1_*", name))
     return _WRAPPERS.sub("", _AFTER_WORD.sub(r"\1\2*", _AFTER_MARK.sub("*", numbered)))
-
-
-def _known(names: pd.Series) -> dict[object, str]:
-    return {name: plain(str(name)) for name in names.dropna().unique()}
 
 
 # Modules and ranges that are one thing under another name: `layers.*` of the one run, `blocks.*` of the other.
@@ -363,25 +359,18 @@ def _summed(
     """Sums of each key per step: of each rank, or their mean over `ranks` with the time's spread."""
     frame = _with_bus_bytes(frame)
     sums = [name for name in columns if name in frame and _is_number(frame[name])]
-    # All in one array of numpy's own: of columns that may have absent values pandas adds up each by itself.
-    values = [floats(frame[name]) for name in sums]
-    held = pd.DataFrame(np.column_stack([np.empty((len(frame), 0)), *values]), frame.index, sums)
+    held = frame[sums].astype("float64")
     by = [frame["rank"], *(plain_keys(frame[key]) for key in keys)]
     groups = held.groupby(by, dropna=False, sort=False)
     table = (_known_sums(groups, held) / divisor).reset_index()
     made = table if ranks is None else _over_ranks(table, keys, {name: columns[name] for name in sums}, ranks)
-    return with_columns(made, **{name: _floating(made[name]) for name in made if name not in ("rank", *keys)})
+    return made.astype({name: "Float64" for name in made if name not in ("rank", *keys)})
 
 
 def _known_sums(groups: Any, summed: pd.DataFrame) -> pd.DataFrame:
     """The sums of each group: a sum with an unknown part is unknown."""
     sums: pd.DataFrame = groups.sum(min_count=1)
     return sums.where(groups.count().eq(groups.size(), axis=0)) if summed.isna().to_numpy().any() else sums
-
-
-def _floating(column: pd.Series) -> pd.arrays.FloatingArray:
-    values = column.to_numpy()
-    return pd.arrays.FloatingArray(values, np.isnan(values))
 
 
 def _is_number(column: pd.Series) -> bool:
@@ -595,10 +584,9 @@ def _joined(
     is_new, is_removed = ((frame["_merge"] == side).to_numpy() for side in ("right_only", "left_only"))
     held = {column: known[column] for column in sums if column in known}
     time = leading_time(held)
-    # Numbers of numpy's own, NaN where they are absent: a column of pandas' takes ten times as long for each operation.
     columns: dict[str, np.ndarray] = {}
     for column in sums:
-        one, two = floats(frame[f"{column}_base"]), floats(frame[f"{column}_other"])
+        one, two = (frame[f"{column}_{side}"].to_numpy("float64", na_value=np.nan) for side in ("base", "other"))
         if column in held or (time and column == spread_of(time)):  # a row that a run does not have took no time there
             one, two = np.where(is_new, 0.0, one), np.where(is_removed, 0.0, two)
         columns |= {f"base_{column}": one, f"other_{column}": two}
@@ -615,8 +603,8 @@ def _joined(
         joined[WHY] = frame[f"{WHY}_base"]
         statuses = np.where(joined[WHY].notna(), CHANGED, statuses)
     order = _order(frame, columns[f"change_{time}"] if time else np.zeros(len(frame)), keys)
-    numbers = {name: pd.arrays.FloatingArray(values, np.isnan(values)) for name, values in columns.items()}
-    joined = with_columns(joined, status=pd.Series(statuses, dtype="str"), **numbers)
+    joined["status"] = pd.Series(statuses, dtype="str")
+    joined = pd.concat([joined, pd.DataFrame(columns).astype("Float64")], axis=1)
     return TableDiff(name, title, keys, time, joined.iloc[order].reset_index(drop=True))
 
 
