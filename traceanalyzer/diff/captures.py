@@ -1,9 +1,9 @@
 """One capture reduced to what a comparison needs, and its scales."""
 
-import dataclasses
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -187,8 +187,8 @@ def _rows(name: str, rows: Any, where: str) -> Rows:
             raise InputError(f"{where}: {name}, row {number}: {odd} is {row[odd]!a:.40}, not {_word(odd, unit)}")
         if known.keys == ("rank",) and row["rank"] is None:
             raise InputError(f"{where}: {name}, row {number}: it names no rank; make it again")
-    again = _twice([tuple(row[key] for key in known.keys) for row in made])
-    if again is not None:
+    (again, count), *_ = Counter(tuple(row[key] for key in known.keys) for row in made).most_common(1) or [((), 0)]
+    if count > 1:
         which = ", ".join(f"{key} {value}" for key, value in zip(known.keys, again, strict=True))
         raise InputError(f"{where}: {name} has two rows of {which}; make it again")
     return made
@@ -219,15 +219,6 @@ def _fits(value: Any, column: Column, name: str) -> bool:
         return column.unit in (Unit.TEXT, Unit.ID) and not _HALF.search(value)
     is_number = isinstance(value, int | float) and abs(value) < _MOST
     return is_number and column.unit not in (Unit.TEXT, Unit.FLAG)
-
-
-def _twice(keys: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
-    seen: set[tuple[Any, ...]] = set()
-    for key in keys:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
 
 
 # One capture reduced to what a comparison needs: its Results over complete steps, and what ran.
@@ -288,6 +279,11 @@ class Capture:
         """An analysis's rows by its name; `None` when it is not there or has none."""
         return cast("Tables", self._table)
 
+    @property
+    def known(self) -> RunInfo:
+        """The run.json, an empty one where there is none."""
+        return self.info or RunInfo()
+
     def _table(self, analysis: str) -> pd.DataFrame | None:
         frame = self.tables.get(analysis)
         return frame if frame is not None and len(frame) else None
@@ -304,6 +300,11 @@ class Side:
     def first(self) -> Capture:
         """The capture from which tables and facts are taken; repeats add to metrics only."""
         return self.captures[0]
+
+    @classmethod
+    def of(cls, label: str, captures: Iterable[Capture]) -> "Side":
+        """These captures, all under one name."""
+        return cls(label, tuple(replace(capture, label=label) for capture in captures))
 
 
 def shared_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None) -> tuple[int, ...]:
@@ -391,11 +392,6 @@ def of_json(content: Any, where: str) -> Capture:
     )
 
 
-def labelled(capture: Capture, label: str) -> Capture:
-    """The same under another name."""
-    return dataclasses.replace(capture, label=label)
-
-
 # By what a capture's sums are divided so that two runs can be compared: steps, or tokens.
 
 
@@ -438,7 +434,7 @@ TOKEN = Scale("1,000 tokens of a rank", per_token=True)
 
 def tokens_per_step(capture: Capture) -> int | None:
     """Tokens that one optimizer step of all ranks consumes, from run.json."""
-    told = capture.info.tokens_per_step if capture.info else None
+    told = capture.known.tokens_per_step
     return told if told and told > 0 else None
 
 
@@ -446,7 +442,7 @@ def world_size(capture: Capture) -> int | None:
     """Ranks of the job: as the traces say, else run.json."""
     ranks = capture.table("ranks")
     known = ranks["world_size"].dropna() if ranks is not None else list[int]()
-    told = int(max(known)) if len(known) else capture.info.world_size if capture.info else None
+    told = int(max(known)) if len(known) else capture.known.world_size
     return told if told and told > 0 else None
 
 

@@ -14,9 +14,6 @@ from traceanalyzer.diff.captures import CAPTURE, STEP, TOKEN, Capture, Scale, Si
 from traceanalyzer.diff.surroundings import parallel_sizes
 from traceanalyzer.meaning.vocabulary import listed, numbered
 
-# What runs that are compared should share, as each of them tells it.
-
-
 SAME, DIFFERS, UNKNOWN = "same", "differs", "not known"
 
 NOTE, WARN, WORK, REFUSE = "note", "warn", "work", "refuse"
@@ -64,7 +61,7 @@ def _distinct(column: str, table: str = "ranks") -> Callable[[Capture], str | No
 
 def _gpu(capture: Capture) -> str | None:
     named = _distinct("device_name")(capture)
-    gpu = capture.info.gpu if capture.info else None
+    gpu = capture.known.gpu
     return named or (str(gpu["name"]) if gpu and gpu.get("name") else None)
 
 
@@ -95,7 +92,7 @@ def micro_steps(capture: Capture) -> str | None:
     numbers = _of_micro_steps(capture, "micro_steps")
     if numbers:
         return " or ".join(map(str, numbers))
-    batch = capture.info.batch if capture.info else None
+    batch = capture.known.batch
     return None if batch is None or batch.grad_accum is None else f"{batch.grad_accum}"
 
 
@@ -126,13 +123,13 @@ def _gradient_bytes(capture: Capture) -> str | None:
 
 
 def _model(capture: Capture) -> str | None:
-    model = capture.info.model if capture.info else None
+    model = capture.known.model
     return None if not model else ", ".join(f"{name} {value}" for name, value in sorted(model.items()))
 
 
 def _of_info(name: str) -> Callable[[Capture], str | None]:
     def read(capture: Capture) -> str | None:
-        known = getattr(capture.info, name) if capture.info else None
+        known = getattr(capture.known, name)
         return None if known is None else str(known)
 
     return read

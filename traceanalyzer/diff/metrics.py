@@ -267,12 +267,12 @@ def _comm(column: str) -> Callable[[Capture], pd.Series | None]:
 
 
 def _unprofiled(capture: Capture) -> pd.Series | None:
-    timed = capture.info.unprofiled if capture.info else None
+    timed = capture.known.unprofiled
     return None if timed is None or timed.mean is None else pd.Series({WHOLE_RUN: timed.mean})
 
 
 def _tokens_per_s(capture: Capture) -> pd.Series | None:
-    known = capture.info.tokens_per_s if capture.info else None
+    known = capture.known.tokens_per_s
     return None if known is None else pd.Series({WHOLE_RUN: known})
 
 
@@ -283,8 +283,8 @@ def _peak_memory(column: str) -> Callable[[Capture], pd.Series | None]:
         of_trace = _column("memory", column)(capture)
         if of_trace is not None:
             return of_trace
-        memory = capture.info.memory if capture.info and capture.info.memory else ()
-        told = [(own.get("rank", place), own.get(column)) for place, own in enumerate(memory) if own is not None]
+        memory = enumerate(capture.known.memory or ())
+        told = [(own.get("rank", place), own.get(column)) for place, own in memory if own is not None]
         known = {rank: value for rank, value in told if type(rank) is int and type(value) is int}
         values = pd.Series(known, dtype="Int64")
         return values if len(values) else None

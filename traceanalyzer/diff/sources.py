@@ -9,14 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import run
+from traceanalyzer.analyses import Results, run
 from traceanalyzer.diff import captures as diff_captures
 from traceanalyzer.diff import lanes
 from traceanalyzer.diff.captures import (
     Capture,
     Side,
     is_of_steps,
-    labelled,
     of_json,
     of_results,
     of_rows,
@@ -31,7 +30,7 @@ from traceanalyzer.files.whole import whole_file
 from traceanalyzer.job import run_info
 from traceanalyzer.loading import LoadOptions, label_of, other_runs, refuse_several_runs
 from traceanalyzer.model import TraceSet
-from traceanalyzer.scale import Summary, summarise
+from traceanalyzer.scale import summarise
 from traceanalyzer.selection import Selection, with_steps
 
 # Which ranks runs of one size are compared on, where a run lacks the traces of some.
@@ -54,7 +53,7 @@ def with_same_ranks(sides: Sequence[Side], read_again: Callable[[int, frozenset[
     for place, side in enumerate(sides):
         own = side if _ranks_of(side) == common else read_again(place, common)
         lacks = tuple(sorted(every - _ranks_of(side)))
-        made.append(Side(side.label, tuple(_of_ranks(capture, common, side.label, lacks) for capture in own.captures)))
+        made.append(Side.of(side.label, (_of_ranks(capture, common, lacks) for capture in own.captures)))
     return made
 
 
@@ -67,12 +66,12 @@ def _shared(sides: Sequence[Side]) -> frozenset[int] | None:
     return common if is_told and any(own != common for own in held) else None
 
 
-def _of_ranks(capture: Capture, common: Collection[int], label: str, lacks: tuple[int, ...]) -> Capture:
+def _of_ranks(capture: Capture, common: Collection[int], lacks: tuple[int, ...]) -> Capture:
     tables = {
         name: frame[frame["rank"].isin([*common])].reset_index(drop=True) if "rank" in frame else frame
         for name, frame in capture.tables.items()
     }
-    return replace(capture, label=label, tables=tables, lacks=lacks)
+    return replace(capture, tables=tables, lacks=lacks)
 
 
 def _ranks_of(side: Side) -> frozenset[int]:
@@ -82,9 +81,6 @@ def _ranks_of(side: Side) -> frozenset[int]:
 def _ranks(capture: Capture) -> frozenset[int]:
     frame = capture.table("ranks")
     return frozenset() if frame is None else frozenset(int(rank) for rank in frame["rank"])
-
-
-# Where the sides of a comparison come from: folders of traces, saved summaries, baselines.
 
 
 BASELINES = Path(".traceanalyzer", "baselines")
@@ -137,7 +133,7 @@ def read_side(source: str, options: SourceOptions) -> Side:
     given, parts = _named(source)
     captures = [capture for part in parts for capture in _read(part, options)]
     label = given or captures[0].label
-    return Side(label, tuple(labelled(capture, label) for capture in captures))
+    return Side.of(label, captures)
 
 
 def save_baseline(name: str, side: Side, folder: Path = BASELINES) -> Path:
@@ -185,7 +181,7 @@ def _parts(source: str) -> list[str]:
 def _read(source: str, options: SourceOptions) -> list[Capture]:
     if source.startswith(BASELINE):
         _, side = read_baseline(source.removeprefix(BASELINE), options.baselines)
-        return [labelled(capture, source.removeprefix(BASELINE)) for capture in side.captures]
+        return [*Side.of(source.removeprefix(BASELINE), side.captures).captures]
     if not source:
         raise UsageError("a run to compare is named by nothing (an unset variable?)")
     path = Path(source)
@@ -216,14 +212,13 @@ def _of_run(found: Found, run: Run, label: str, notes: tuple[str, ...], options:
         selection = replace(options.load.selection, steps=wanted)
         summary = summarise(found, run, replace(options.load, selection=selection), jobs=options.jobs)
     info, more = run_info.read_or_note(run.info)
-    return _capture(summary, label, shared, info, (*notes, *more))
+    skipped = tuple(f"{item.what}: {item.why}" for item in summary.skipped)
+    return _capture(summary.results, label, shared, info, (*notes, *more, *summary.notes, *skipped))
 
 
 def _capture(
-    summary: Summary, label: str, shared: tuple[int, ...], info: run_info.RunInfo | None, notes: tuple[str, ...]
+    results: Results, label: str, shared: tuple[int, ...], info: run_info.RunInfo | None, notes: tuple[str, ...]
 ) -> Capture:
-    skipped = tuple(f"{item.what}: {item.why}" for item in summary.skipped)
-    results = summary.results
     return Capture(
         label=label,
         source="traces",
@@ -233,7 +228,7 @@ def _capture(
         info=info,
         lanes=lanes.of_results(results, shared),
         step_calls=lanes.calls_of(results, shared),
-        notes=(*notes, *summary.notes, *skipped),
+        notes=notes,
         dimensions=diff_captures.dimensions(results),
     )
 
@@ -325,7 +320,7 @@ def _named_by_folders(sources: list[str], sides: list[Side]) -> list[Side]:
         depths = range(1, len(parts) + 1) if len(alike) > 1 else ()
         depth = next((depth for depth in depths if sum(other[-depth:] == parts[-depth:] for other in alike) == 1), 0)
         label = "/".join((*parts[len(parts) - depth :], side.label))
-        made.append(Side(label, tuple(labelled(capture, label) for capture in side.captures)))
+        made.append(Side.of(label, side.captures))
     return made
 
 
@@ -336,7 +331,7 @@ def named_apart(sides: list[Side]) -> list[Side]:
     for side in sides:
         seen[side.label] = seen.get(side.label, 0) + 1
         label = side.label if seen[side.label] == 1 else f"{side.label} ({seen[side.label]})"
-        made.append(Side(label, tuple(labelled(capture, label) for capture in side.captures)))
+        made.append(Side.of(label, side.captures))
     return made
 
 
@@ -358,16 +353,5 @@ def _captured(traces: TraceSet) -> Capture:
     if not is_of_steps(steps, ranks, shared):
         wanted = ",".join(map(str, shared)) if shared else "all"
         looked_at = replace(traces, ranks=tuple(with_steps(trace, wanted) for trace in traces.ranks))
-    results = run(looked_at.ranks)
     skipped = tuple(f"{item.what}: {item.why}" for item in traces.skipped)
-    return Capture(
-        label=traces.label,
-        source="traces",
-        tables=of_results(results),
-        steps=shared,
-        is_exact=True,
-        lanes=lanes.of_results(results, shared),
-        step_calls=lanes.calls_of(results, shared),
-        notes=(*traces.notes, *skipped),
-        dimensions=diff_captures.dimensions(results),
-    )
+    return _capture(run(looked_at.ranks), traces.label, shared, None, (*traces.notes, *skipped))

@@ -40,7 +40,7 @@ def version_of(package: str) -> Callable[[Capture], str | None]:
     """Version of a package, by run.json, else by the traces; `None` where neither tells or ranks differ."""
 
     def read(capture: Capture) -> str | None:
-        stated = {name: value for name, value in _stated(capture).items() if value}
+        stated = {name: value for name, value in (capture.known.versions or {}).items() if value}
         known = _recorded(capture) | stated
         return next((known[name] for name in _ALIASES[package] if name in known), None)
 
@@ -49,7 +49,7 @@ def version_of(package: str) -> Callable[[Capture], str | None]:
 
 def links(capture: Capture) -> str | None:
     """Kinds of links between the host's GPUs, most frequent first: `NV18`, `NV4, SYS`; by run.json's topology."""
-    topology = capture.info.topology if capture.info else None
+    topology = capture.known.topology
     cells = [
         cell
         for line in (topology or "").splitlines()
@@ -64,14 +64,14 @@ def profiler(capture: Capture) -> str | None:
     """`PyTorch's profiler` or `Nsight Systems`, by the traces, else by run.json."""
     frame = capture.table("ranks")
     formats = sorted(frame["format"].dropna().astype("str").unique()) if frame is not None and "format" in frame else []
-    stated = (capture.info.profile or {}).get("profiler") if capture.info else None
+    stated = (capture.known.profile or {}).get("profiler")
     named = formats or ([str(stated)] if stated else [])
     return " and ".join(_PROFILERS.get(name, name) for name in named) or None
 
 
 def profiler_options(capture: Capture) -> str | None:
     """What the profiler recorded besides, by run.json: `record_shapes, stream_waits`; `none` for nothing."""
-    stated = capture.info.profile if capture.info else None
+    stated = capture.known.profile
     if not stated:
         return None
     return ", ".join(name for name in _OPTIONS if stated.get(name)) or "none"
@@ -90,7 +90,7 @@ def parallel(capture: Capture) -> str | None:
 
 def parallel_sizes(capture: Capture) -> dict[str, int]:
     """Sizes by axis (`dp`, `tp`, `pp`) as run.json has them; empty where it does not."""
-    stated = (capture.info.parallel or {}) if capture.info else {}
+    stated = capture.known.parallel or {}
     return {key: value for key, _ in _PARALLEL if isinstance(value := stated.get(key), int)}
 
 
@@ -101,7 +101,7 @@ def schedule(capture: Capture) -> str | None:
         return None
     names = sorted(frame["schedule"].dropna().astype("str").unique())
     numbers = sorted({int(number) for number in frame["microbatches"].dropna()})
-    stated = (capture.info.parallel or {}).get("microbatches") if capture.info else None
+    stated = (capture.known.parallel or {}).get("microbatches")
     count = " or ".join(map(str, numbers)) or (str(stated) if isinstance(stated, int) else "")
     told = [*names, *([f"{count} microbatches"] if count not in ("", "1") else [])]
     return ", ".join(told) or None
@@ -109,7 +109,7 @@ def schedule(capture: Capture) -> str | None:
 
 def split(capture: Capture) -> str | None:
     """Blocks by stage of a pipeline, by run.json: `6,2,2,2`."""
-    stated = (capture.info.parallel or {}).get("split") if capture.info else None
+    stated = (capture.known.parallel or {}).get("split")
     return ",".join(map(str, stated)) if isinstance(stated, list) else None
 
 
@@ -165,10 +165,6 @@ def kernels_made(capture: Capture) -> str | None:
     if frame is None or "name" not in frame:
         return None
     return "some" if frame["name"].astype("str").str.startswith("triton_").any() else "none"
-
-
-def _stated(capture: Capture) -> Mapping[str, str | None]:
-    return (capture.info.versions if capture.info else None) or {}
 
 
 def _recorded(capture: Capture) -> dict[str, str]:

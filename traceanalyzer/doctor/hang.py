@@ -204,58 +204,6 @@ def _mismatch(recorder: FlightRecorder, group: str, seq: int, what: str, calls: 
 _CALL = re.compile(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCall:
-    """A send or receive that a rank called and that is not complete, the rank's first in its group.
-
-    Attributes:
-        group: the process group.
-        rank: who called it.
-        is_send: whether it sends.
-        peer: the other end's global rank.
-        peer_left_dump: whether the other end's dump is there.
-        peer_is_open: whether the other end has its own half open too.
-        since_ns: when it was called.
-        frames: where in Python, innermost first.
-    """
-
-    group: Group
-    rank: int
-    is_send: bool
-    peer: int
-    peer_left_dump: bool
-    peer_is_open: bool
-    since_ns: int | None
-    frames: tuple[str, ...]
-
-
-def open_calls(recorder: FlightRecorder) -> list[OpenCall]:
-    """Of each rank and group the first send or receive that is not complete, the earliest first."""
-    entries = recorder.entries
-    stuck = entries[entries["is_p2p"] & (entries["state"] != "completed")]
-    told = [
-        (str(row.group), int(row.rank), int(row.entry), row.created_ns, call)
-        for row in stuck.itertuples()
-        if (call := _CALL.match(str(row.operation))) is not None
-    ]
-    halves = {(group, *_ends(recorder.groups[group], call)) for group, _, _, _, call in told}
-    made: dict[tuple[str, int], OpenCall] = {}
-    for group, rank, entry, created, call in told:
-        is_send, own, peer = _ends(recorder.groups[group], call)
-        if (group, rank) not in made:
-            made[group, rank] = OpenCall(
-                group=recorder.groups[group],
-                rank=rank,
-                is_send=is_send,
-                peer=peer,
-                peer_left_dump=peer in recorder.dumps,
-                peer_is_open=(group, not is_send, peer, own) in halves,
-                since_ns=None if pd.isna(created) else int(created),
-                frames=tuple(recorder.frames_of(rank, entry)),
-            )
-    return sorted(made.values(), key=lambda one: (one.peer_is_open, one.since_ns is None, one.since_ns or 0))
-
-
 def _ends(group: Group, call: re.Match[str]) -> tuple[bool, int, int]:
     """Whether it sends, and the global ranks of caller and other end; `send 0->1` counts ranks in the group."""
     ends = [int(call[2]), int(call[3])]
@@ -369,32 +317,49 @@ def open_send_recv(case: Case) -> Iterator[Diagnosis]:
     """A send or receive that waits for an end that was never called, or that both ends called in vain."""
     if case.recorder is None:
         return
-    calls = open_calls(case.recorder)
+    recorder, entries = case.recorder, case.recorder.entries
+    stuck = entries[entries["is_p2p"] & (entries["state"] != "completed")]
+    calls = [
+        (str(row.group), row, *_ends(recorder.groups[str(row.group)], call))
+        for row in stuck.itertuples()
+        if (call := _CALL.match(str(row.operation))) is not None
+    ]
     if not calls:
         return
-    first = calls[0]
-    kind, other = ("send to", "receive") if first.is_send else ("receive from", "send")
-    since = "" if first.since_ns is None else f" since {_time(first.since_ns)}"
-    if not first.peer_left_dump:
-        why = f"rank {first.peer} left no dump"
-    elif first.peer_is_open:
-        why = f"rank {first.peer} has called its half too, and neither completes"
+    halves = {(group, is_send, own, peer) for group, _, is_send, own, peer in calls}
+    firsts = {(group, row.rank): (group, row, is_send, own, peer) for group, row, is_send, own, peer in calls[::-1]}
+    ordered = [firsts[key] for key in dict.fromkeys((group, row.rank) for group, row, *_ in calls)]
+    ordered.sort(key=lambda one: ((one[0], not one[2], one[4], one[3]) in halves, _moment(one[1].created_ns)))
+    group, row, is_send, own, peer = ordered[0]
+    kind, other = ("send to", "receive") if is_send else ("receive from", "send")
+    since = "" if pd.isna(row.created_ns) else f" since {_time(int(row.created_ns))}"
+    if peer not in recorder.dumps:
+        why = f"rank {peer} left no dump"
+    elif (group, not is_send, peer, own) in halves:
+        why = f"rank {peer} has called its half too, and neither completes"
     else:
-        why = f"rank {first.peer} has no open {other} for it: it never came to it, or it is done with it already"
-    where = f" It is called at {_user_frame(first.frames)}." if first.frames else ""
-    waiting = [one.rank for one in calls]
+        why = f"rank {peer} has no open {other} for it: it never came to it, or it is done with it already"
+    frames = tuple(recorder.frames_of(row.rank, row.entry))
+    where = f" It is called at {_user_frame(frames)}." if frames else ""
     yield Diagnosis(
         severity="high",
-        diagnosis=f"Rank {first.rank} waits in a {kind} rank {first.peer} of {first.group.label}{since}: {why}.{where}",
-        signal=f"Sends or receives that are not complete on {numbered('rank', waiting)}; of each rank the first: "
-        + "; ".join(f"rank {one.rank} {'to' if one.is_send else 'from'} {one.peer}" for one in calls[:8])
+        diagnosis=f"Rank {row.rank} waits in a {kind} rank {peer} of {recorder.groups[group].label}{since}: "
+        f"{why}.{where}",
+        signal=f"Sends or receives that are not complete on {numbered('rank', [one[1].rank for one in ordered])}; of "
+        "each rank the first: "
+        + "; ".join(f"rank {one[1].rank} {'to' if one[2] else 'from'} {one[4]}" for one in ordered[:8])
         + ".",
-        recommendation=f"Look at rank {first.peer} first: what it does instead, and whether both sides agree on "
+        recommendation=f"Look at rank {peer} first: what it does instead, and whether both sides agree on "
         "the order of sends and receives (a schedule's microbatches, a send that needs its receive posted).",
         caveat="Stages further down wait for what these hold up: the first in time is where to look, and it is by "
         "the ranks' own clocks.",
-        ranks=(first.rank, first.peer),
+        ranks=(row.rank, peer),
     )
+
+
+def _moment(created_ns: int | None) -> tuple[bool, int]:
+    """For sorting: what is not known comes last."""
+    return (True, 0) if pd.isna(created_ns) else (False, int(created_ns or 0))
 
 
 def ranks_without_dump(case: Case) -> Iterator[Diagnosis]:

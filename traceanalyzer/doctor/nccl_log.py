@@ -31,27 +31,23 @@ class Line:
     """One line of a log.
 
     Attributes:
-        file: number of the file that it is from.
-        number: its number there, from 1.
         process: (host, pid), or the device where the pid is redacted; empty for lines that NCCL did not mark.
         level: `INFO`, `WARN`, …; empty for lines that NCCL did not mark.
         text: what it says.
     """
 
-    file: int
-    number: int
     process: tuple[str, int] | None
     level: str
     text: str
 
 
-def lines(text: str, file: int = 0) -> Iterator[Line]:
+def lines(text: str) -> Iterator[Line]:
     """The log's lines; two that ran into each other are separated at their heads."""
     hosts: set[str] = set()
-    for number, line in enumerate(_clean(text), 1):
+    for line in _clean(text):
         levels = list(_LEVEL.finditer(line)) if "NCCL" in line else []
         if not levels:
-            yield Line(file, number, None, "", line.strip())
+            yield Line(None, "", line.strip())
             continue
         ends = [level.end() for level in levels]
         heads = [_HEAD.search(line, max(level.start() - 160, before), level.start())
@@ -65,7 +61,7 @@ def lines(text: str, file: int = 0) -> Iterator[Line]:
                 said = _PREFIX_OF_NEXT.sub("", said)
             host, pid = line[start : head.end("host")] if head["host"] else "", head["pid"] or ""
             process = host, int(pid if pid.isdecimal() else head["device"] or -1)
-            yield Line(file, number, process, level[1], said.strip())
+            yield Line(process, level[1], said.strip())
 
 
 def _clean(text: str) -> Iterator[str]:
@@ -108,13 +104,11 @@ class Member:
         size: ranks of the communicator.
         device: CUDA device of the process, `None` where not told.
         gpu: the machine's number of the GPU (NVML), `None` where not told.
-        bus_id: PCI bus of the GPU, as written.
         has_started: whether the start of init is in the log (versions before 2.16 do not print it).
         is_complete: whether the end of init is.
         is_closed: whether it was destroyed or aborted afterwards, as written: `Destroy`, `Abort`.
         init_s: time of init, where printed.
         nodes: nodes of the communicator, where printed.
-        is_split: whether it was split off another one.
     """
 
     communicator: str
@@ -123,13 +117,11 @@ class Member:
     size: int
     device: int | None = None
     gpu: int | None = None
-    bus_id: str | None = None
     has_started: bool = False
     is_complete: bool = False
     is_closed: str | None = None
     init_s: float | None = None
     nodes: int | None = None
-    is_split: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +234,8 @@ class NcclLog:
         told = {value: len(who) for (name, value), who in self.environment.items() if name == variable}
         return max(told, key=lambda value: told[value]) if told else None
 
-    def rank_of(self, process: Process) -> int | None:
-        """The process' rank in its largest communicator."""
-        return self._ranks.get(process)
-
     @cached_property
-    def _ranks(self) -> dict[Process, int]:
+    def ranks(self) -> dict[Process, int]:
         """Process → its rank in its largest communicator, the first of several that are as large."""
         ordered = sorted(self.members, key=lambda member: -member.size)
         return {member.process: member.rank for member in reversed(ordered)}
@@ -258,7 +246,7 @@ class NcclLog:
 
     def ranks_of(self, processes: Iterable[Process]) -> list[int]:
         """The processes' ranks in their largest communicators, each once; those that are not known are left out."""
-        return sorted({rank for process in set(processes) if (rank := self.rank_of(process)) is not None})
+        return sorted({rank for process in set(processes) if (rank := self.ranks.get(process)) is not None})
 
     def transports(self) -> Counter[str]:
         """Transport as written → connections."""
@@ -283,7 +271,7 @@ class NcclLog:
 _VERSION = re.compile(r"(?:NCCL|RCCL) version (\d\S*)")
 _MEMBER = re.compile(r"comm (0x[0-9a-fA-F]+) rank (\d{1,6}) n[rR]anks (\d{1,6})(?!\d)(.*)$")
 _STATE = re.compile(r"- (Init|Destroy|Abort|Finalize) (START|COMPLETE)")
-_FACT = re.compile(r"(?:(cudaDev|nvmlDev) (\d{1,9})(?!\w)|(busId|commId|parent) (\w+))")
+_FACT = re.compile(r"(?:(cudaDev|nvmlDev) (\d{1,9})(?!\w)|(commId) (\w+))")
 _NODES = re.compile(r"comm (0x\w+) rank (\d{1,9}) nRanks (\d{1,9}) nNodes (\d{1,9})")
 _TIMINGS = re.compile(r"Init timings - \w+: rank (\d{1,9}) nranks (\d{1,9}) total (\d{1,9}(?:\.\d{1,9})?)")
 _LINK = re.compile(
@@ -321,8 +309,8 @@ def read_logs(texts: Sequence[tuple[str, str]]) -> tuple[NcclLog, ...]:
         InputError: a file holds no line of NCCL.
     """
     parsed = []
-    for number, (name, text) in enumerate(texts):
-        own = list(lines(text, number))
+    for name, text in texts:
+        own = list(lines(text))
         if not holds_log(text):
             raise InputError(f"{name}: no line of an NCCL log in it; record one with NCCL_DEBUG=INFO")
         parsed.append(own)
@@ -415,13 +403,13 @@ class _Reading:
                 self.of_process[process].append(key)
             self._update(process, found[1], nodes=int(found[4]))
         elif (found := _MEMBER.search(line.text)) and (state := _STATE.search(found[4])):
-            self._state(line.text, process, found, state)
+            self._state(process, found, state)
         if found := _TIMINGS.search(line.text):
             own = [key for key in self.of_process[process] if self.members[key].rank == int(found[1])]
             if own:
                 self.members[own[-1]] = replace(self.members[own[-1]], init_s=float(found[3]))
 
-    def _state(self, text: str, process: Process, found: re.Match[str], state: re.Match[str]) -> None:
+    def _state(self, process: Process, found: re.Match[str], state: re.Match[str]) -> None:
         facts = {one[0] or one[2]: one[1] or one[3] for one in _FACT.findall(found[4])}
         key = (process, found[1])
         before = self.members.get(key)
@@ -437,11 +425,9 @@ class _Reading:
             communicator=facts.get("commId") or before.communicator,
             device=int(facts["cudaDev"]) if "cudaDev" in facts else before.device,
             gpu=int(facts["nvmlDev"]) if "nvmlDev" in facts else before.gpu,
-            bus_id=facts.get("busId") or before.bus_id,
             has_started=before.has_started or (state[1] == "Init" and state[2] == "START"),
             is_complete=before.is_complete or (state[1] == "Init" and state[2] == "COMPLETE"),
             is_closed=state[1] if state[1] in {"Destroy", "Abort"} else before.is_closed,
-            is_split=before.is_split or "parent" in facts or "CommSplit" in text,
         )
 
     def _update(self, process: Process, pointer: str, **facts: Any) -> None:

@@ -346,8 +346,8 @@ def wiring(topology: Topology | None, logs: Sequence[NcclLog]) -> Wiring | None:
     if log is None:
         return Wiring(paths)
     world = {(member.communicator, member.rank): rank for member in log.members
-             if (rank := log.rank_of(member.process)) is not None}  # fmt: skip
-    members = [(rank, member) for member in log.members if (rank := log.rank_of(member.process)) is not None]
+             if (rank := log.ranks.get(member.process)) is not None}  # fmt: skip
+    members = [(rank, member) for member in log.members if (rank := log.ranks.get(member.process)) is not None]
     return Wiring(
         paths,
         {rank: member.gpu for rank, member in members if member.gpu is not None},
