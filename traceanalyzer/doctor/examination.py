@@ -1,7 +1,7 @@
 """An examination: inputs read, put together, what the rules say of them, and tables of them."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -176,12 +176,8 @@ def tables(case: Case) -> dict[TableName, Rows]:
         made["topology"] = _topology(case)
     if case.logs:
         made |= {
-            "communicators": [row for log in case.logs for row in _members(log)],
-            "transports": [row for log in case.logs for row in _transports(log)],
-            "rings": [row for log in case.logs for row in _rings(log)],
-            "algorithms": [row for log in case.logs for row in _algorithms(log)],
-            "environment": [row for log in case.logs for row in _environment(log)],
-            "warnings": [row for log in case.logs for row in _warnings(log)],
+            name: [{"log": log.label, **row} for log in case.logs for row in rows_of(log)]
+            for name, rows_of in _OF_LOGS.items()
         }
     if case.recorder is not None:
         made |= _recorder(case)
@@ -211,12 +207,11 @@ def _topology(case: Case) -> Rows:
 
 
 def _members(log: NcclLog) -> Rows:
-    found: dict[Any, Counter[str]] = {}
+    found: dict[Any, Counter[str]] = defaultdict(Counter)
     for link in log.links:
-        found.setdefault((link.communicator, link.process), Counter())[link.transport] += 1
+        found[link.communicator, link.process][link.transport] += 1
     return [
         {
-            "log": log.label,
             "communicator": member.communicator,
             "rank": member.rank,
             "ranks": member.size,
@@ -226,7 +221,10 @@ def _members(log: NcclLog) -> Rows:
             "nccl": log.versions.get(member.process),
             "init": "complete" if member.is_complete else "not complete",
             "init_s": member.init_s,
-            "transports": ", ".join(f"{count} × {name}" for name, count in _of(found, member).most_common()) or None,
+            "transports": ", ".join(
+                f"{count} × {name}" for name, count in found[member.communicator, member.process].most_common()
+            )
+            or None,
             "channels": log.channels.get(member.process, {}).get("coll"),
             "trees": log.trees.get(member.process),
             "nvls": log.nvls.get(member.process),
@@ -239,16 +237,12 @@ def _members(log: NcclLog) -> Rows:
     ]
 
 
-def _of(found: Mapping[Any, Counter[str]], member: Any) -> Counter[str]:
-    return found.get((member.communicator, member.process), Counter())
-
-
 def _transports(log: NcclLog) -> Rows:
-    pairs: dict[Any, set[int]] = {}
+    pairs: dict[Any, set[int]] = defaultdict(set)
     for link in log.links:
-        pairs.setdefault((link.communicator, link.source, link.target, link.transport), set()).add(link.channel)
+        pairs[link.communicator, link.source, link.target, link.transport].add(link.channel)
     return [
-        {"log": log.label, "communicator": communicator, "source": source, "target": target, "transport": transport,
+        {"communicator": communicator, "source": source, "target": target, "transport": transport,
          "channels": len(channels)}
         for (communicator, source, target, transport), channels in sorted(pairs.items(), key=str)
     ]  # fmt: skip
@@ -257,21 +251,21 @@ def _transports(log: NcclLog) -> Rows:
 def _rings(log: NcclLog) -> Rows:
     orders = Counter((communicator, ranks) for (communicator, _), ranks in log.rings.items())
     return [
-        {"log": log.label, "communicator": communicator, "channels": channels, "ring": " → ".join(map(str, ranks))}
+        {"communicator": communicator, "channels": channels, "ring": " → ".join(map(str, ranks))}
         for (communicator, ranks), channels in orders.most_common()
     ]
 
 
 def _algorithms(log: NcclLog) -> Rows:
     return [
-        {"log": log.label, "collective": collective, "algorithm": algorithm, "protocol": protocol, "times": times}
+        {"collective": collective, "algorithm": algorithm, "protocol": protocol, "times": times}
         for (collective, algorithm, protocol), times in log.algorithms.most_common()
     ]
 
 
 def _environment(log: NcclLog) -> Rows:
     return [
-        {"log": log.label, "variable": name, "value": value, "processes": len(who), "changes": job.SETTINGS.get(name)}
+        {"variable": name, "value": value, "processes": len(who), "changes": job.SETTINGS.get(name)}
         for (name, value), who in sorted(log.environment.items())
     ]
 
@@ -279,13 +273,18 @@ def _environment(log: NcclLog) -> Rows:
 def _warnings(log: NcclLog) -> Rows:
     return [
         {
-            "log": log.label,
             "warning": text[:400],
             "times": len(who),
             "ranks": ", ".join(map(str, log.ranks_of(who)[:32])) or None,
         }
         for text, who in log.warnings.items()
     ]
+
+
+_OF_LOGS: dict[TableName, Callable[[NcclLog], Rows]] = {
+    "communicators": _members, "transports": _transports, "rings": _rings, "algorithms": _algorithms,
+    "environment": _environment, "warnings": _warnings,
+}  # fmt: skip
 
 
 def _recorder(case: Case) -> dict[TableName, Rows]:

@@ -1,7 +1,7 @@
 """What monitors of a running job wrote: NCCL Inspector, NCCL RAS, xpu_timer."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -45,19 +45,30 @@ def read_inspector(folder: Path, *, follows_links: bool = False) -> Inspector:
     Raises:
         InputError: no file holds a record of a collective.
     """
-    files = all_below(folder, follows_links=follows_links) if folder.is_dir() else [folder]
-    rows, notes, used = [], [], 0
-    for path in files:
-        try:
-            found = [row for record in _objects(path) if (row := _row(record)) is not None]
-        except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-            notes.append(f"{path}: not the Inspector's JSON ({error})")
-            continue
-        used += bool(found)
-        rows += found
+    rows, used, notes = _read_all(folder, _calls_in, "the Inspector's JSON", follows_links)
     if not rows:
         raise InputError(f"{folder}: no record of NCCL Inspector in it{': ' + notes[0] if notes else ''}")
     return Inspector(pd.DataFrame(rows, columns=list(_COLUMNS)), used, tuple(notes))
+
+
+def _read_all(
+    place: Path, rows_of: Callable[[Path], list[Any]], what: str, follows_links: bool
+) -> tuple[list[Any], int, list[str]]:
+    """Rows of a file, or of all files below a folder; how many files have some; which cannot be read, and why."""
+    rows, notes, used = [], [], 0
+    for path in all_below(place, follows_links=follows_links) if place.is_dir() else [place]:
+        try:
+            found = rows_of(path)
+        except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+            notes.append(f"{path}: not {what} ({error})")
+            continue
+        used += bool(found)
+        rows += found
+    return rows, used, notes
+
+
+def _calls_in(path: Path) -> list[tuple[Any, ...]]:
+    return [row for record in _objects(path) if (row := _row(record)) is not None]
 
 
 _MOST_BYTES = 4 << 30
@@ -271,16 +282,7 @@ def read_xpu_timer(place: Path, *, follows_links: bool = False) -> XpuTimer:
     Raises:
         InputError: there is no figure of xpu_timer in them.
     """
-    files = all_below(place, follows_links=follows_links) if place.is_dir() else [place]
-    rows, notes, used = [], [], 0
-    for path in files:
-        try:
-            found = _rows(path)
-        except (OSError, UnicodeDecodeError) as error:
-            notes.append(f"{path}: not a text of metrics ({error})")
-            continue
-        used += bool(found)
-        rows += found
+    rows, used, notes = _read_all(place, _rows, "a text of metrics", follows_links)
     if not rows:
         why = f": {notes[0]}" if notes else ""
         raise InputError(
@@ -349,7 +351,7 @@ def against_others(table: pd.DataFrame, figure: str) -> pd.Series:
     return pd.Series(ratios, dtype="float64").dropna()
 
 
-def often_last(case: Case, *, last_pct: float = 50.0, cost_pct: float = 5.0, fewest_calls: int = 20) -> list[Diagnosis]:
+def often_last(case: Case) -> list[Diagnosis]:
     """A rank that comes last to most collectives of a communicator of more than two, and makes the others wait."""
     if case.inspector is None:
         return []
@@ -359,7 +361,7 @@ def often_last(case: Case, *, last_pct: float = 50.0, cost_pct: float = 5.0, few
     total = case.inspector.calls.groupby("communicator")["duration_ns"].sum()
     members = late.groupby("communicator")["rank"].transform("size")
     share = 100 * late["caused_wait_ns"] * (members - 1) / late["communicator"].map(total)
-    found = late[(late["last_pct"] >= last_pct) & (late["calls"] >= fewest_calls) & (share >= cost_pct)]
+    found = late[(late["last_pct"] >= 50) & (late["calls"] >= 20) & (share >= 5)]
     return [
         Diagnosis(
             severity="medium",
@@ -371,22 +373,17 @@ def often_last(case: Case, *, last_pct: float = 50.0, cost_pct: float = 5.0, few
             caveat="Durations include queueing on the GPU where the Inspector's timing source is the host.",
             ranks=(int(rank),),
         )
-        for communicator, rank, calls, last, caused, pct in zip(
-            found["communicator"], found["rank"], found["calls"], found["last"], found["caused_wait_ns"],
-            found["last_pct"], strict=True,
-        )
-    ]  # fmt: skip
+        for communicator, rank, calls, last, caused, _, pct in found.itertuples(index=False)
+    ]
 
 
-def bandwidth_drops(
-    case: Case, *, drop_pct: float = 50.0, fewest_calls: int = 50, least_bytes: int = 1 << 20
-) -> list[Diagnosis]:
+def bandwidth_drops(case: Case) -> list[Diagnosis]:
     """Collectives of one size whose slowest tenth reaches less than half of the median bandwidth."""
     if case.inspector is None:
         return []
     table = bandwidth(case.inspector)
-    big = table[(table["calls"] >= fewest_calls) & (table["size_bytes"] >= least_bytes)]
-    found = big[big["low_gb_per_s"] < (100 - drop_pct) / 100 * big["median_gb_per_s"]]
+    big = table[(table["calls"] >= 50) & (table["size_bytes"] >= 1 << 20)]
+    found = big[big["low_gb_per_s"] < 0.5 * big["median_gb_per_s"]]
     return [
         Diagnosis(
             severity="low",
@@ -459,7 +456,7 @@ def reported_hang(case: Case) -> list[Diagnosis]:
     ]
 
 
-def waited_for(case: Case, *, most_of_others: float = 0.7) -> list[Diagnosis]:
+def waited_for(case: Case) -> list[Diagnosis]:
     """A rank whose collectives are much shorter than the other ranks' of the same series: it comes last."""
     if case.xpu_timer is None:
         return []
@@ -475,11 +472,11 @@ def waited_for(case: Case, *, most_of_others: float = 0.7) -> list[Diagnosis]:
             caveat="Series are classes of throughput, not of size: a rank that waits long may be in another class.",
             ranks=(int(rank),),
         )
-        for rank, share in shares[shares <= most_of_others].sort_values().items()
+        for rank, share in shares[shares <= 0.7].sort_values().items()
     ][:5]
 
 
-def slow_products(case: Case, *, least_of_others: float = 0.9) -> list[Diagnosis]:
+def slow_products(case: Case) -> list[Diagnosis]:
     """A rank whose matrix products run slower than the other ranks' of the same series."""
     if case.xpu_timer is None:
         return []
@@ -495,5 +492,5 @@ def slow_products(case: Case, *, least_of_others: float = 0.9) -> list[Diagnosis
             caveat="Ranks that compute other shapes (a pipeline's stages) differ by their work, not by their GPU.",
             ranks=(int(rank),),
         )
-        for rank, share in shares[shares <= least_of_others].sort_values().items()
+        for rank, share in shares[shares <= 0.9].sort_values().items()
     ][:5]

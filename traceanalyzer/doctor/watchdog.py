@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from traceanalyzer.doctor.nccl_log import NcclLog
 
 
-def _flexible(pattern: str, *, flags: int = 0) -> re.Pattern[str]:
+def _flexible(pattern: str) -> re.Pattern[str]:
     """The pattern where any space may be a line's end: terminals and pagers wrap long lines."""
-    return re.compile(pattern.replace(" ", r"\s+"), flags)
+    return re.compile(pattern.replace(" ", r"\s+"))
 
 
 _WHO = r"(?:\[rank(\d{1,9})\]:[^\n]{0,200}?)?\[(?:PG ([^\[\]]{1,99}?) )?Rank (\d{1,9})\]\s*"
@@ -38,7 +38,6 @@ _STUCK = _flexible(_WHO + r"(?:ProcessGroup\w+'s watchdog got stuck for (\d{1,9}
 _BEHIND = _flexible(
     r"\[(\d[\d, ]*)\] finished collective #\d+, but didn't join|ranks \[(\d[\d, ]*)\] are the lagging ranks"
 )
-_ABORTED = re.compile(r"NCCLABORTEDCOMM:\S+ from rank: (\d{1,9})")
 _RANKS = re.compile(r"\[rank(\d{1,6})\]"), re.compile(r"Rank (\d{1,6})\]")
 _WORDS = ("enqueued", "SeqNum", "atchdog", "Observed", "Heartbeat", "collective #", "lagging", "COMM:", "exitcode",
           "exited on signal", "srun: error", "Root Cause")  # fmt: skip
