@@ -113,6 +113,9 @@ def _plain(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, pd.Series]:
 # What a file of stored tables may hold: checked when it is read, so that nothing after meets anything else.
 
 
+ALIKE = 0.05
+"""Of the larger one: amounts of two runs that differ by no more are the same."""
+
 Rows = list[dict[str, Any]]
 
 T = TypeVar("T")
@@ -486,10 +489,6 @@ def is_shared(captures: Sequence[Capture]) -> bool:
 # Whether runs did the same work, as far as the model FLOPs that their traces hold can tell.
 
 
-TOLERANCE_PCT = 5.0
-"""Of the larger: operators that one of two equal runs fuses or repeats change their FLOPs by less."""
-
-
 def model_flops(capture: Capture) -> float | None:
     """Model FLOPs of one step of all ranks, mean over the compared steps.
 
@@ -505,20 +504,20 @@ def model_flops(capture: Capture) -> float | None:
 
 
 def model_flops_told(capture: Capture) -> str | None:
-    """The same for people, and of one rank that does more than `TOLERANCE_PCT` more than each other one its part."""
+    """The same for people, and of one rank that does more than `ALIKE` more than each other one its part."""
     flops = model_flops(capture)
     if flops is None:
         return None
     frame = capture.tables["mfu"]
     own = frame[frame["step"].isin(capture.steps)].groupby("rank")["model_flops"].sum() / len(capture.steps)
     most = own.nlargest(2).astype("float64")
-    is_uneven = len(most) > 1 and most.iloc[1] < most.iloc[0] * (1 - TOLERANCE_PCT / 100)
+    is_uneven = len(most) > 1 and most.iloc[1] < most.iloc[0] * (1 - ALIKE)
     whose = f", {most.iloc[0] / 1e12:,.4g} of them on rank {most.index[0]}" if is_uneven else ""
     return f"{flops / 1e12:,.4g} TFLOP{whose}"
 
 
 def is_close(captures: Sequence[Capture]) -> bool:
-    """Whether all captures tell, and the largest exceeds the least by no more than `TOLERANCE_PCT` of itself."""
+    """Whether all captures tell, and the largest exceeds the least by no more than `ALIKE` of itself."""
     flops = [model_flops(capture) for capture in captures]
     known = [value for value in flops if value is not None]
-    return len(known) == len(flops) and max(known) - min(known) <= max(known) * TOLERANCE_PCT / 100
+    return len(known) == len(flops) and max(known) - min(known) <= max(known) * ALIKE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.diff import surroundings
-from traceanalyzer.diff.captures import Capture
+from traceanalyzer.diff.captures import ALIKE, Capture
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit, per_cent, text
 
@@ -23,16 +23,11 @@ SHARES = "ranks' shares of the model FLOPs"
 
 NAMES = (COPIES, WAITS, RANGES, PRODUCTS, SHARES)
 
-_EQUAL = 0.05
-"""Amounts that differ by less of the larger one are the same."""
-
 _WAYS: dict[str, tuple[str, str]] = {
     "HtoD": ("source_memory", "from {} memory to the GPU"),
     "DtoH": ("target_memory", "from the GPU to {} memory"),
 }
 """Directions of copies: the column that names the host's memory, and words. Copies between GPUs are communication."""
-
-_SHARE_POINTS = 5.0
 
 _LEAST_COST = 0.01
 """Of a step: copies that take less in every run are not told."""
@@ -72,7 +67,7 @@ class _Amount:
         """`12 waits`, `40 products on rank 1`, `products 6 on rank 0, 16 on rank 1`, or a range; `data 3 ms`."""
         held = {rank: value for rank, value in self.by_rank.items() if value}
         values = held.values()
-        if len(held) == len(self.by_rank) and max(values) - min(values) <= _EQUAL * max(values):
+        if len(held) == len(self.by_rank) and max(values) - min(values) <= ALIKE * max(values):
             return self._beside(name, text(sum(values) / len(held), self.unit))
         if len(held) == 1:
             ((rank, value),) = held.items()
@@ -152,7 +147,7 @@ def _unequal(amounts: Sequence[_Amounts]) -> list[str]:
 def _is_equal(by_rank: Sequence[Mapping[int, float]]) -> bool:
     """Whether every rank does as much in every run; where ranks differ, the least and the most of them."""
     ends = [(min(own.values()), max(own.values())) if own else (0.0, 0.0) for own in by_rank]
-    return all(max(values) - min(values) <= _EQUAL * max(values) for values in zip(*ends, strict=True))
+    return all(max(values) - min(values) <= ALIKE * max(values) for values in zip(*ends, strict=True))
 
 
 def _copies(capture: Capture) -> _Amounts | None:
@@ -216,10 +211,10 @@ def _flop_shares(capture: Capture) -> list[float] | None:
 
 
 def _are_shared_otherwise(shares: Sequence[list[float]]) -> bool:
-    """Whether a rank's share differs by more than `_SHARE_POINTS`, of runs with as many ranks."""
+    """Whether a rank's share differs by more than `ALIKE`, of runs with as many ranks."""
     if len({len(own) for own in shares}) != 1:
         return False
-    return any(max(values) - min(values) > _SHARE_POINTS for values in zip(*shares, strict=True))
+    return any(max(values) - min(values) > 100 * ALIKE for values in zip(*shares, strict=True))
 
 
 def _amount(capture: Capture, rows: pd.DataFrame, column: str, unit: Unit, cost_ns: float = 0.0) -> _Amount:

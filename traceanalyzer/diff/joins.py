@@ -14,7 +14,7 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.diff import captures, surroundings
-from traceanalyzer.diff.captures import MOMENT, Capture, Scale, result_class
+from traceanalyzer.diff.captures import ALIKE, MOMENT, Capture, Scale, result_class
 from traceanalyzer.meaning.columns import Column, Unit, stem
 
 # Rows that are one thing under another heading: an operator that moved from the forward to the backward pass.
@@ -410,10 +410,6 @@ def plain_keys(column: pd.Series) -> pd.Series:
 
 NEW, REMOVED, CHANGED, SAME = "NEW", "REMOVED", "CHANGED", "SAME"
 
-CHANGED_PCT = 5.0
-"""A row counts as changed when its time differs by more than this per cent of the larger one (so that the order of
-the runs does not matter), or its calls or bytes differ at all."""
-
 
 def joined_by(result: type[Result]) -> tuple[str, ...]:
     """Columns by which two runs' rows of a Result are joined, beside the rank and the step: rows are per step."""
@@ -640,7 +636,7 @@ def _statuses(
 ) -> np.ndarray:
     changed = np.zeros(len(is_new), dtype=bool)
     limits = {name: 1e-9 for name, column in held.items() if column.unit is not Unit.NS}
-    for name, limit in [*limits.items(), *([(time, CHANGED_PCT / 100)] if time else [])]:
+    for name, limit in [*limits.items(), *([(time, ALIKE)] if time else [])]:
         larger = np.maximum(columns[f"base_{name}"], columns[f"other_{name}"])
         changed |= np.abs(columns[f"change_{name}"]) > limit * larger  # not where one is absent
     return np.select([is_new, is_removed, changed], [NEW, REMOVED, CHANGED], SAME)

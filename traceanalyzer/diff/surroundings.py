@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from traceanalyzer.analyses.communication.groups import mesh_of
-from traceanalyzer.diff.captures import Capture, world_size
+from traceanalyzer.diff.captures import ALIKE, Capture, world_size
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import digits
 from traceanalyzer.meaning.names import collective_words
@@ -122,16 +122,12 @@ def streams_of_copies(capture: Capture) -> str | None:
     times = frame.loc[is_copying, ["upload_ns", "download_ns", "compute_ns"]].fillna(0)
     window = capture.table("breakdown")
     copied = times[["upload_ns", "download_ns"]].sum(axis=1)
-    if window is None or not copied.sum() or copied.sum() < _MUCH_COPYING * float(window["window_ns"].sum()):
+    if window is None or not copied.sum() or copied.sum() < ALIKE * float(window["window_ns"].sum()):
         return None
     shared = copied[times["compute_ns"] > 0].sum() / copied.sum()
-    return "that of compute" if shared > 1 - _FEW else "of their own" if shared < _FEW else "that of compute and others"
-
-
-_MUCH_COPYING = 0.05
-"""Of the window: where copies take less, it does not matter on which stream they run."""
-
-_FEW = 0.05
+    return (
+        "that of compute" if shared > 1 - ALIKE else "of their own" if shared < ALIKE else "that of compute and others"
+    )
 
 
 def communication(captures: Sequence[Capture]) -> tuple[str | None, ...]:
