@@ -178,9 +178,10 @@ def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
     # Of a communicator whose size the trace does not say the ranks that use it are its members.
     is_message = table["collective"].isin(kinds.POINT_TO_POINT) & ~table["is_ring"]
     is_named = table["group"].notna() | table["matched_by"].astype("str").str.endswith("group inferred")
-    users = table.groupby("instance")["rank"].transform("nunique").astype("Int64").where(~is_message & is_named)
-    table["group_size"] = table["group_size"].astype("Int64").fillna(users)
     held = Rows.of(table, ["instance"])
+    users = pd.Series(np.append(held.distinct(array_of(table, "rank")), 0)[held.of_row], dtype="Int64")
+    is_of_users = (held.of_row != NONE) & ~is_message & is_named
+    table["group_size"] = table["group_size"].astype("Int64").fillna(users.where(is_of_users))
     order = np.lexsort((held.of_row, table["call"], table["rank"]))  # a call in no instance has but one row
     timed = _with_waits(table, held).take(order).reset_index(drop=True)
     return Members(with_several_peers(timed, hosts_of(ranks.table)))
