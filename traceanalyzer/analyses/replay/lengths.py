@@ -67,6 +67,10 @@ def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 # What compute gains when a call beside it waits less: a collective that spins takes multiprocessors and memory.
 
 
+_MOST_PEERS = 8
+"""Other ranks that are asked how long a kernel takes alone: asking all would take the square of the ranks."""
+
+
 class Beside(Struct, frozen=True):
     """Operations of a rank beside waits: one row for each operation and call.
 
@@ -133,7 +137,7 @@ class Relief:
     def _typical(self, rank: int) -> np.ndarray:
         """Of each of the rank's kernels what it takes alone, here or on some other ranks."""
         place = self._rows[rank]
-        others = [row for row in range(len(self._medians)) if row != place]
+        others = [row for row in range(len(self._medians)) if row != place][:_MOST_PEERS]
         columns = self._columns[rank]
         return of_peers(self._medians[place], self._medians[others])[columns]
 
