@@ -478,6 +478,8 @@ def _longest(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, floa
             continue
         held, typical = named.sums[:, 0], np.nan_to_num(beside.medians(what, named.name)[:, 0])
         extra = held - typical
+        if what == OPERATOR and not typical.all():
+            extra *= _not_of_other_sizes(named, typical == 0, beside)
         is_long = extra >= SHARE * excess_ns
         if what in (DOING, RANGE):  # a host that is slow at everything is not slow by what it does most
             is_long &= extra >= SHARE * held
@@ -493,6 +495,21 @@ def _of_all_sizes(names: np.ndarray, extra: np.ndarray, excess_ns: int) -> dict[
     stems, of_row = np.unique([name.partition(SIZES)[0] for name in names], return_inverse=True)
     total = np.bincount(of_row, extra)
     return {(OPERATOR, str(stems[at])): float(total[at]) for at in np.flatnonzero(total >= SHARE * excess_ns)}
+
+
+def _not_of_other_sizes(own: NamedWork, is_own: np.ndarray, beside: Beside) -> np.ndarray:
+    """Of each name the part that is more than what the peers run of it in sizes that the rank does not run.
+
+    `is_own` are those whose sizes the peers do not run: a longer batch is not all of its operators more.
+    """
+    part = np.ones(len(own.name))
+    stems = np.array([name.partition(SIZES)[0] if SIZES in name else "" for name in own.name], dtype=object)
+    shared = frozenset(own.name[~is_own])
+    for stem in {*stems[is_own]} - {""}:
+        rows = is_own & (stems == stem)
+        total_ns = own.sums[rows, 0].sum()
+        part[rows] = max(total_ns - beside.of_other_sizes(stem, shared), 0.0) / max(total_ns, 1.0)
+    return part
 
 
 def _is_work(doing: str) -> bool:

@@ -924,6 +924,14 @@ class Beside:
         known = self._known[what]
         return np.array([known.get(name, _UNKNOWN) for name in names]).reshape(len(names), 3)
 
+    def of_other_sizes(self, stem: str, shared: frozenset[str]) -> float:
+        """The median over the ranks of the time in an operator of sizes that are not among the `shared` names."""
+        own = self.names.of_kind(OPERATOR)
+        is_other = np.array([name.startswith(stem + SIZES) and name not in shared for name in own.name], dtype=bool)
+        total = np.zeros(len(self.others))
+        np.add.at(total, np.searchsorted(self.others, own.rank[is_other]), own.sums[is_other, 0])
+        return float(np.median(total))
+
 
 class Alike(Struct, frozen=True):
     """Names under which the rank and its peers do the same work, and the time in each: its own, and theirs."""
