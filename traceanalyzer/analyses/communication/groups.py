@@ -551,7 +551,8 @@ def mesh_of(groups: pd.DataFrame, world_size: int | None) -> str | None:
         if isinstance(role, str) and role not in held:
             held.append(role)
     inner = {axis: roles for axis, roles in found.items() if axis[1] != world_size} or found
-    reach, texts = 1, []
+    texts: list[str] = []
+    reach = 1
     for stride, size in sorted(inner):
         if stride != reach:
             return None
