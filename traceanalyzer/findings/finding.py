@@ -296,8 +296,9 @@ def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
     """Findings, first to read first.
 
-    By the lower end of what they save, the narrower interval first of the same; then facts without a saving, then what
-    is about the capture, which comes first only where no finding leads, and last what saves nothing.
+    By the lower end of what they save, the narrower interval first of the same; a remedy goes before an ideal of which it
+    saves half. Then facts without a saving, then what is about the capture, which comes first only where no finding
+    leads, and last what saves nothing.
     """
     every = list(findings)
     has_lead = any(item.leads for item in every)
@@ -310,5 +311,5 @@ def _key(finding: Finding, *, has_lead: bool) -> tuple[int, float, float, int]:
         is_first = not has_lead and finding.severity != SEVERITIES[-2] and not finding.is_of_hosts
         return (1 if is_first else 3), SEVERITIES.index(finding.severity), 0, 0
     if finding.leads and saves is not None:
-        return 0, -saves.low_ns, saves.high_ns - saves.low_ns, 0
+        return 0, -saves.low_ns * (_HALF if finding.is_of_ideal else 1), saves.high_ns - saves.low_ns, 0
     return (4 if finding.is_nothing else 2), finding.is_of_ideal, not finding.ranks, -(finding.expected_ns or 0)
