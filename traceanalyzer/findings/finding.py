@@ -296,8 +296,8 @@ def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
     """Findings, first to read first.
 
-    By the lower end of what they save, the narrower interval first of the same; a remedy goes before an ideal of which it
-    saves half. Then facts without a saving, then what is about the capture, which comes first only where no finding
+    By the lower end of what they save, the narrower interval first of the same; a remedy goes before an ideal of which
+    it saves half. Then facts without a saving, then what is about the capture, which comes first only where no finding
     leads, and last what saves nothing.
     """
     every = list(findings)
