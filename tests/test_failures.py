@@ -40,6 +40,7 @@ def break_analysis(monkeypatch, name, half):
         return broken(*args, **named)
 
     failing.__signature__ = __import__("inspect").signature(original)
+    failing.__self__ = getattr(original, "__self__", None)  # the Result that it makes
     table = MappingProxyType({**engine.ANALYSES, name: replace(ANALYSES[name], **{half: failing})})
     monkeypatch.setattr(engine, "ANALYSES", table)
 

@@ -275,7 +275,7 @@ def analyse(
     counter_bins: int = 300,
     straggler_step_pct: float = 1.0,
     most_replayed: int = 8000000,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
 ) -> _Results: ...
 def find(
     traces: TraceSet,
@@ -306,7 +306,7 @@ def find(
     counter_bins: int = 300,
     straggler_step_pct: float = 1.0,
     most_replayed: int = 8000000,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
     absent_wait_pct: float = 5.0,
     unmatched_pct: float = 10.0,
     grave_unmatched_pct: float = 30.0,
@@ -421,7 +421,7 @@ def report(
     counter_bins: int = 300,
     straggler_step_pct: float = 1.0,
     most_replayed: int = 8000000,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
     absent_wait_pct: float = 5.0,
     unmatched_pct: float = 10.0,
     grave_unmatched_pct: float = 30.0,
@@ -532,7 +532,7 @@ def time_parts(
     idle_launch_ns: int = 50000,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
     wiring: _Wiring | None = None,
 ) -> _TimeParts: ...
 def step_time_parts(
@@ -552,7 +552,7 @@ def over_ranks(
     idle_launch_ns: int = 50000,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
     wiring: _Wiring | None = None,
 ) -> _OverRanks: ...
 def unlike_ranks(
@@ -564,7 +564,7 @@ def unlike_ranks(
     idle_launch_ns: int = 50000,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
     wiring: _Wiring | None = None,
 ) -> _UnlikeRanks: ...
 def steps_over_ranks(
@@ -580,7 +580,7 @@ def host_steps(
     *,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
     wiring: _Wiring | None = None,
 ) -> _HostSteps: ...
 def overlap(traces: TraceSet) -> _Overlap: ...
@@ -777,7 +777,7 @@ def places(
 def episodes(
     traces: TraceSet,
     *,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
     most_replayed: int = 8000000,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
@@ -787,7 +787,7 @@ def what_ran(traces: TraceSet) -> _WhatRan: ...
 def step_needs(
     traces: TraceSet,
     *,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
     wiring: _Wiring | None = None,
@@ -798,7 +798,7 @@ def stragglers(
     straggler_step_pct: float = 1.0,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
     most_replayed: int = 8000000,
     wiring: _Wiring | None = None,
 ) -> _Stragglers: ...
@@ -910,7 +910,7 @@ def call_waits(
 def slower_calls(
     traces: TraceSet,
     *,
-    least_times: float = 1.25,
+    least_times: float = 1.2,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
     wiring: _Wiring | None = None,

@@ -20,6 +20,7 @@ ALWAYS = {
     **dict.fromkeys(("host_work", "host_work_over_ranks"), _OPERATORS),
     "what_ifs": _COST,
     "slowdown": _COST,
+    "bottleneck": _COST,
 }
 """Tables that may differ, and why; all others are the same to the nanosecond."""
 

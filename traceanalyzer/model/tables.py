@@ -15,13 +15,13 @@ Table = TypeVar("Table", bound=pd.DataFrame)
 
 def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.DataFrame:
     """A table of columns of one length, which are not copied; its rows are numbered from 0 unless an index is given."""
-    return pd.DataFrame({name: _as_column(own) for name, own in columns.items()}, index, copy=False)
+    return pd.DataFrame({name: _as_column(own, index) for name, own in columns.items()}, index, copy=False)
 
 
-def _as_column(values: Any) -> Any:
+def _as_column(values: Any, index: pd.Index | None) -> Any:
     """The values of an extension array with the type that they have: of plain objects pandas would look for another."""
     is_plain = type(values) is pd.arrays.NumpyExtensionArray
-    return pd.Series(values, dtype=values.dtype.numpy_dtype, copy=False) if is_plain else values
+    return pd.Series(values, index, dtype=values.dtype.numpy_dtype, copy=False) if is_plain else values
 
 
 def without_rows(columns: Iterable[str]) -> pd.DataFrame:

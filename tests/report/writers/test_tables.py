@@ -91,7 +91,7 @@ def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypa
         json.dumps(row, ensure_ascii=False) in text.replace(",\n", "\n").split("\n")
         for row in content["results"]["idle"]
     )
-    assert content["format_version"] == 2
+    assert content["format_version"] == 4
     assert set(content["files"]) == {"kernels"} == {path.stem for path in written[1:]}
     assert "kernels" not in content["results"]
     assert content["files"]["kernels"] == {"path": "tables/kernels.parquet", "rows": len(report.results["kernels"])}
@@ -101,4 +101,4 @@ def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypa
     )
     assert own.keys() == whole.keys()
     assert own["kernels"]["total_ns"].tolist() == whole["kernels"]["total_ns"].tolist()
-    assert json.loads((tmp_path / "whole" / "summary.json").read_text())["format_version"] == 1
+    assert json.loads((tmp_path / "whole" / "summary.json").read_text())["format_version"] == 3

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import Result, is_true, percent, plain_rows, st
 from traceanalyzer.analyses.blame.episodes import Episodes, is_of_every_host
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.waits import STRETCH, CallWaits, Members, Waits, cut_by_calls, exposed_of
-from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.analyses.time.breakdown import side_by_side, stretches
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
@@ -175,7 +175,7 @@ class Stragglers(Result):
         "episode": Column.ident(
             "The costliest episode (see episodes) that the rank is part of; absent when it is in none: it needs no "
             "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does; or "
-            "mending it gains less than half of its cost."
+            "mending it gains less than 3 % of its cost."
         ),
         "is_acquitted": Column.flag(
             "Late only by its host, which needs no more for a step than hosts do where none is slow: nobody's fault."
@@ -223,11 +223,11 @@ def across(
 def _of_episodes(episodes: pd.DataFrame) -> pd.DataFrame:
     """For each rank the costliest episode that it is part of and that is its own fault.
 
-    One whose mending gains less than half of its cost is hidden, as loading is in a pipeline's bubble: no reason.
+    One whose mending gains less than 3 % of its cost is hidden, as loading is in a pipeline's bubble: no reason.
     """
     is_acquitted = np.array([is_of_every_host(row) for row in plain_rows(only(episodes, [*_OF_A_HOST]))], dtype=bool)
     gained = only(episodes, ["gain_ns", "joint_gain_ns"]).astype("Float64").max(axis=1)
-    is_hidden = (SHARE * episodes["cost_ns"] > gained) & ~episodes["gain_is_bound"].astype("boolean")
+    is_hidden = (PERCENT / 100 * episodes["cost_ns"] > gained) & ~episodes["gain_is_bound"].astype("boolean")
     is_told = is_acquitted | ~is_true(is_hidden)
     ranks = array_of(episodes, "ranks").tolist()
     first: dict[int, int] = {}
