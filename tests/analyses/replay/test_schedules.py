@@ -65,7 +65,7 @@ def test_one_schedule_is_forecast_from_another(recorded, before, after):
     found = answer(recorded[before], asked)
     happened = recorded[after]["replay"].engine.before_ns
     assert found.gain.after_ns == pytest.approx(happened, rel=0.03)
-    assert found.gain.error_ns < 0.02 * found.gain.before_ns
+    assert found.gain.error_ns < 0.03 * found.gain.before_ns
     assert needed(asked) == ("replay", "pipeline", "pipeline_schedule")
     said = f"asked:    {NAMES[after]}, 4 ranks, 2 stages a rank, 8 microbatches"
     assert any(line.strip().startswith(said) for line in found.lines())
