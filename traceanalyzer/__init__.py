@@ -44,17 +44,16 @@ __all__ = ["InputError", "NotATraceError", "TraceAnalyzerError", "UsageError", "
 def find(traces: "TraceSet", **thresholds: Any) -> "Findings":
     """The report's findings of traces in memory, one for each cause, most to gain first.
 
-    `thresholds` are those of analyses, as in `analyse`, and of rules (docs/findings.md), by parameter name.
+    `thresholds` are those of analyses, as in `analyse`, by parameter name.
 
     Raises:
         UsageError: a threshold is unknown, or `traces` are not loaded.
     """
-    from traceanalyzer.findings import Findings, results_of_rules
-    from traceanalyzer.functions import with_rules
+    from traceanalyzer.findings import Findings, results_of_kinds
+    from traceanalyzer.functions import analyse
     from traceanalyzer.report.build import findings_of
 
-    results, of_rules = with_rules(traces, thresholds, results_of_rules())
-    return Findings(findings_of(results, **of_rules))
+    return Findings(findings_of(analyse(traces, *results_of_kinds(), **thresholds)))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """Each analysis as a function of traces in memory: what `traceanalyzer.breakdown` and its like are."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from textwrap import fill
 from typing import Any, cast
@@ -12,7 +12,6 @@ from traceanalyzer.analyses.engine import kinds_of_thresholds, no_such_analysis,
 from traceanalyzer.analyses.replay.changes import Change, read_change
 from traceanalyzer.analyses.replay.what_if import Answer, answer, needed
 from traceanalyzer.errors import UsageError
-from traceanalyzer.findings import kinds_of_rules, thresholds_of_rules
 from traceanalyzer.model import TraceSet
 
 
@@ -30,40 +29,22 @@ def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
     return run(loaded(traces).ranks, names or tuple(ANALYSES), **thresholds)
 
 
-def with_rules(
-    traces: TraceSet, thresholds: Mapping[str, Any], names: Collection[str] = ANALYSES
-) -> tuple[Results, dict[str, Any]]:
-    """The analyses of traces in memory, and of the thresholds those that rules take.
-
-    Raises:
-        UsageError: a threshold is unknown, or `traces` are not loaded.
-    """
-    of_analyses, of_rules = thresholds_apart(thresholds)
-    known = thresholds_of(names)
-    return analyse(traces, *names, **{name: of_analyses[name] for name in of_analyses if name in known}), of_rules
-
-
-def thresholds_apart(
-    thresholds: Mapping[str, Any], known: Iterable[str] | None = None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those of analyses, and those of rules; `known` are the names that may be set, all unless given.
+def thresholds_of_analyses(thresholds: Mapping[str, Any], known: Iterable[str] | None = None) -> dict[str, Any]:
+    """The thresholds, each checked; `known` are the names that may be set, all unless given.
 
     Raises:
         UsageError: a threshold is unknown, or its value is of another kind.
     """
-    of_analyses, of_rules = thresholds_of(ANALYSES), thresholds_of_rules()
-    names = [*of_analyses, *of_rules] if known is None else [*known]
+    names = [*thresholds_of(ANALYSES)] if known is None else [*known]
     if unknown := [name for name in thresholds if name not in names]:
         raise UsageError(no_such_threshold(unknown[0], names))
-    kinds = kinds_of_thresholds(ANALYSES) | kinds_of_rules()
-    held = {name: given.threshold(name, value, kinds[name]) for name, value in thresholds.items()}
-    return ({name: value for name, value in held.items() if name in of_analyses},
-            {name: value for name, value in held.items() if name in of_rules})  # fmt: skip
+    kinds = kinds_of_thresholds(ANALYSES)
+    return {name: given.threshold(name, value, kinds[name]) for name, value in thresholds.items()}
 
 
 def thresholds_with_numbers() -> dict[str, type]:
     """Every threshold that is a number, with its type: others are what a run's files say."""
-    every = kinds_of_thresholds(ANALYSES) | kinds_of_rules()
+    every = kinds_of_thresholds(ANALYSES)
     return {name: kind for name, kind in every.items() if kind in (int, float)}
 
 

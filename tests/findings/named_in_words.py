@@ -27,7 +27,7 @@ def unlike_words(findings):
     """What is wrong with each finding, or sign of one, whose words name other ranks than its data."""
     wrong = []
     for item in (each for finding in findings for each in (finding, *finding.also)):
-        (words, more), held = in_words(item.title), {*item.ranks, *item.named}
+        (words, more), held = in_words(f"{item.headline} {item.why}"), {*item.ranks, *item.named}
         if not words <= held or len(held - words) != more:
-            wrong.append(f"{item.rule} names {sorted(words)}, and holds {item.ranks} and {item.named}: {item.title}")
+            wrong.append(f"{item.kind} names {sorted(words)}, and holds {item.ranks} and {item.named}: {item.headline}")
     return wrong

@@ -13,8 +13,8 @@ MS = 1_000_000
 
 LOADER = "DataLoader"
 
-HEALTHY = "A step takes|model FLOPs"
-"""What the first line says where there is nothing to mend."""
+HEALTHY = ""
+"""Kinds that lead where there is nothing to fix: any that blames no rank."""
 
 FOUR = (0, 1, 2, 3)
 """All ranks of four."""
@@ -32,7 +32,7 @@ class Truth:
         cause: the kind of time that they need more of.
         what: text that names the operation.
         steps: in which it happens; `None` for all.
-        says: text of the first line, where nobody is at fault.
+        kinds: kinds of findings that may lead, with blanks between; empty for any.
         has_gain: whether the gain can be told (not of a step that no mean holds, nor without all files).
         is_small: it may go unsaid.
         others: further ranks at fault.
@@ -44,7 +44,7 @@ class Truth:
     cause: str | None = None
     what: str = ""
     steps: tuple[int, ...] | None = None
-    says: str = ""
+    kinds: str = ""
     has_gain: bool = True
     is_small: bool = False
     others: tuple[int, ...] = ()
@@ -122,10 +122,10 @@ def case_of(name: str, job: Callable[..., Job], fault: Fault, what: str, *, says
     return several(name, job, (fault, *left), truth, left=left, **options)
 
 
-def nobody(name: str, says: str, job: Callable[..., Job], *faults: Fault, others: tuple[int, ...] = (),
+def nobody(name: str, kinds: str, job: Callable[..., Job], *faults: Fault, others: tuple[int, ...] = (),
            is_gained: bool = False, **options: object) -> Case:  # fmt: skip
-    """Nobody's fault comes first: the first line `says` something else; what is said behind it of `others` is true."""
-    return several(name, job, faults, Truth(says=says, others=others, is_gained=is_gained), **options)
+    """Nobody's fault comes first: one of these kinds leads; what is found of `others` is true."""
+    return several(name, job, faults, Truth(kinds=kinds, others=others, is_gained=is_gained), **options)
 
 
 def several(name: str, job: Callable[..., Job], faults: Faults, truth: Truth, *, how: Capture | None = None,

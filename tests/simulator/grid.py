@@ -142,9 +142,9 @@ def _captured(place: Place, ranks: tuple[int, ...]) -> Capture:
 def _said(place: Place, truth: Truth) -> Truth:
     """What else is to be said first, where the late rank is not."""
     if place.when == "its own file missing":
-        return Truth(says="that is not here|has no file", others=truth.others)
+        return Truth(kinds="missing_data", others=truth.others)
     if place.when == "clock step":
-        return Truth(says="clock", others=(*truth.ranks, *truth.others))
+        return Truth(kinds="missing_data usable_steps", others=(*truth.ranks, *truth.others))
     return truth
 
 

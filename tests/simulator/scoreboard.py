@@ -1,6 +1,5 @@
 """What a report says first of each case, beside the truth: `python -m tests.simulator.scoreboard [name]`."""
 
-import re
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ def judged(case: Case) -> Judged:
     """Run, record, read back, analyse, and hold against the truth."""
     report = report_of(case)
     line = first_line(report)
-    return Judged(case, line, _first_advice(case, report), tuple(_wrong(case, report, line)))
+    return Judged(case, line, _first_advice(case, report), tuple(_wrong(case, report)))
 
 
 def report_of(case: Case) -> Report:
@@ -56,25 +55,26 @@ def report_of(case: Case) -> Report:
 
 
 def first_line(report: Report) -> str:
-    """What the terminal prints first below the table, and what it says of the capture in the foot."""
+    """The first finding in words, or what the terminal says without one."""
     if report.findings:
-        of_capture = [item.title for item in report.findings[1:] if item.is_about_capture]
-        return " ".join([report.findings[0].title, *of_capture])
+        return report.findings[0].text
     return " ".join(report_words.verdict_sentences(report, report_words.split(report.results)))
 
 
-def _wrong(case: Case, report: Report, line: str) -> list[str]:
+def _wrong(case: Case, report: Report) -> list[str]:
     truth = case.truth
     wrong = [
-        f"names {item.ranks}: {item.title}"
+        f"names {item.ranks}: {item.headline}"
         for item in _blaming(report)
         if not {*item.ranks} <= {*truth.ranks, *truth.others}
     ]
     wrong += unlike_words(report.findings)
     wrong += [f"table stragglers: rank {rank} first" for rank in _awaited_most(report) - {*truth.ranks, *truth.others}]
-    if truth.says and not re.search(truth.says, line):
-        wrong.append(f"does not say {truth.says!r}")
     first = _first_advice(case, report)
+    kinds = truth.kinds.split()
+    about_capture = {item.kind for item in report.findings if item.is_about_capture}
+    if kinds and not ({first.kind if first else None} | about_capture) & {*kinds}:
+        wrong.append(f"{first.kind if first else 'nothing'} first, not {truth.kinds}")
     if truth.is_gained:
         wrong += _wrong_gain(case, first) if first else ["says nothing"]
     if truth.ranks:
@@ -83,19 +83,15 @@ def _wrong(case: Case, report: Report, line: str) -> list[str]:
 
 
 def _first_advice(case: Case, report: Report) -> Finding | None:
-    """The first finding, past those that say with little weight what the capture cannot tell, or which files are cut.
-
-    Of what no mean step holds the first that holds ranks to be late.
-    """
-    every = (item for item in report.findings if not item.is_about_capture or item.severity == "high")
-    every = (item for item in every if item.rule != "cut_files" and (item.ranks or not case.truth.is_behind))
-    return next(every, None)
+    """The first finding about the job: one that leads, else a fact; of what no mean step holds one that names ranks."""
+    every = [item for item in report.findings if not item.is_about_capture and not item.is_nothing]
+    return next((item for item in every if item.ranks or not case.truth.is_behind), None)
 
 
 def _blaming(report: Report) -> list[Finding]:
-    """Findings that hold ranks to be late."""
+    """Findings that hold ranks to be stragglers, and lead."""
     every = [item for finding in report.findings for item in (finding, *finding.also)]
-    return [item for item in every if item.ranks]
+    return [item for item in every if item.ranks and not item.is_nothing]
 
 
 def _awaited_most(report: Report) -> set[int]:
@@ -107,7 +103,7 @@ def _awaited_most(report: Report) -> set[int]:
 
 def _wrong_first(case: Case, first: Finding) -> list[str]:
     truth = case.truth
-    words = " ".join([first.title, first.recommendation or "", *(item.title for item in first.also)])
+    words = " ".join([first.text, str(first.evidence), *(f"{item.text} {item.evidence}" for item in first.also)])
     wrong = []
     if first.ranks != truth.ranks:
         wrong.append(f"ranks {first.ranks}, not {truth.ranks}")
@@ -121,14 +117,14 @@ def _wrong_first(case: Case, first: Finding) -> list[str]:
 
 
 def _wrong_gain(case: Case, first: Finding) -> list[str]:
-    if not case.truth.has_gain or first.gain_ns is None:
+    """The true gain lies outside the finding's interval, by more than the tolerance."""
+    if not case.truth.has_gain or first.saves is None:
         return []
-    true_ns = case.gain_ns()
-    off_ns = first.gain_ns - true_ns
-    most_ns = max(GAIN_TOLERANCE * true_ns, _LEAST_GAIN_NS, first.gain_error_ns or 0)
-    if abs(off_ns) <= most_ns or (first.gain_is_bound and off_ns > 0):
+    true_ns, saves = case.gain_ns(), first.saves
+    off_ns = max(saves.low_ns - true_ns, true_ns - saves.high_ns)
+    if off_ns <= max(GAIN_TOLERANCE * true_ns, _LEAST_GAIN_NS):
         return []
-    return [f"gain {first.gain_ns / 1e6:.3g} ms, truly {true_ns / 1e6:.3g}"]
+    return [f"saves {saves.low_ns / 1e6:.3g} to {saves.high_ns / 1e6:.3g} ms, truly {true_ns / 1e6:.3g}"]
 
 
 def main() -> None:
@@ -148,7 +144,7 @@ def main() -> None:
 def _told(case: Case) -> str:
     truth = case.truth
     if not truth.ranks:
-        return f"nobody: {truth.says!r}"
+        return f"nobody: {truth.kinds!r}"
     when = "every step" if truth.steps is None else f"steps {', '.join(map(str, truth.steps))}"
     gain = f"{case.gain_ns() / 1e6:.3g} ms a step" if truth.has_gain else "gain not told"
     return f"ranks {', '.join(map(str, truth.ranks))} by {truth.cause} ({truth.what}), {when}, {gain}"

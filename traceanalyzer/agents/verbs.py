@@ -23,9 +23,6 @@ from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.discovery.candidates import find_snapshots
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings import Finding
-from traceanalyzer.findings.hosts import slow_hosts
-from traceanalyzer.findings.stragglers import stragglers
-from traceanalyzer.findings.uneven import hidden
 from traceanalyzer.job import run_info
 from traceanalyzer.loading import LoadOptions, label_of, load, other_runs
 from traceanalyzer.meaning.columns import time_text
@@ -378,12 +375,15 @@ def _identity(found: Found) -> tuple[object, ...]:
 
 FINDING_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
-        "id": "Rule and what it is about: the same in every run over the same files.",
-        "severity": f"{', '.join(SEVERITIES[:-1])} or {SEVERITIES[-1]}.",
-        "title": "One sentence with its figures.",
-        "recommendation": "What to do.",
+        "id": "Kind of finding.",
+        "severity": f"{', '.join(SEVERITIES[:-1])} or {SEVERITIES[-1]}, by the lower end of the saving.",
+        "headline": "The bottleneck.",
+        "why": "Evidence in one sentence.",
+        "fix": "What to change.",
+        "saves": "What that saves of a step without the profiler, as an interval in ms.",
+        "confidence": "Level, interval and what limits it.",
+        "what_if": "The command that replays the change.",
         "caveat": "When it may not hold.",
-        "gain_ns": "What mending it gains of a mean step (of the capture, without steps), ns.",
         "also": "Other signs of the same cause.",
         "table": "Ask `table` for this one to see more.",
         "evidence": "Rows behind it.",
@@ -411,10 +411,6 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
         "path_pct_before": "Per cent of the critical path by category, as recorded.",
         "path_pct_after": "The same after the changes.",
     }
-)
-
-_OF_LATENESS = tuple(
-    rule.__name__ for rule in (stragglers.late_ranks, hidden.hidden_late, slow_hosts.slow_hosts, slow_hosts.busy_hosts)
 )
 
 
@@ -515,9 +511,7 @@ def why_waiting(workspace: Workspace, folder: str, rank: int, step: int | None =
     if waited.empty and not of_rank["is_matched"].any():
         reasons = of_rank["why_not_split"].dropna().unique().tolist() or ["no call is matched with another rank's"]
         return could_not(f"its calls cannot be split into wait and transfer: {'; '.join(map(str, reasons))}")
-    about = [
-        finding.title for finding in report.findings if "call_waits" in finding.sources or finding.rule in _OF_LATENESS
-    ]
+    about = [finding.text for finding in report.findings if "call_waits" in finding.sources]
     return _of_result(
         "call_waits", report.results["call_waits"], waited, cursor=cursor, said=about, none="it waited for nobody"
     )
@@ -615,15 +609,18 @@ def parameters(verb: str) -> list[Parameter]:
 
 def _of_finding(finding: Finding) -> dict[str, Any]:
     """What is known of `FINDING_COLUMNS`."""
-    about = finding.about or finding.title
+    saves = finding.saves
     row = {
-        "id": f"{finding.rule}/{about}",
+        "id": finding.kind,
         "severity": finding.severity,
-        "gain_ns": finding.gain_ns,
-        "title": finding.title,
-        "recommendation": finding.recommendation,
-        "caveat": finding.caveat,
-        "also": [one.title for one in finding.also] or None,
+        "headline": finding.headline,
+        "why": finding.why or None,
+        "fix": finding.fix or None,
+        "saves": saves and saves.to_dict(),
+        "confidence": saves and saves.confidence,
+        "what_if": finding.what_if,
+        "caveat": finding.caveat or None,
+        "also": [one.headline for one in finding.also] or None,
         "table": finding.table,
         "evidence": [dict(one) for one in finding.evidence[:5]] or None,
     }

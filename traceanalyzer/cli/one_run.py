@@ -261,8 +261,7 @@ def _analysed(
     known = with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
     known["wiring"] = wiring
     analysed = partial(summarise, found, run, load, jobs=options["jobs"], is_guarded=True, **known)
-    asked = known | options["of_rules"]
-    entry = kept_report.place_of(found, run, load, asked)
+    entry = kept_report.place_of(found, run, load, known)
     findings = None
     if held := kept_report.kept(entry, analysed):
         summary, findings = held
@@ -273,14 +272,13 @@ def _analysed(
     from traceanalyzer.report.build import build
 
     notes = (*_of_other_runs(command, run), *_without_host(summary, options), *info_notes, *examination_notes)
-    processes = _beside(run, options)
-    made = build(summary, label, notes, command_line(), info, findings, processes, **options["of_rules"])
+    made = build(summary, label, notes, command_line(), info, findings)
     memory, told = memory_beside(options["snapshots"], run, command.found.runs, made.results["steps"].table)
     made = replace(made, snapshots=told)
 
     def keep(whole: "Summary") -> None:
         if entry and not held:
-            again = kept_report.place_of(found, run, load, asked)
+            again = kept_report.place_of(found, run, load, known)
             later(partial(kept_report.keep, entry, again, whole, made.findings), processes=_beside(run, options))
 
     return made, examination, (memory, told), partial(_completed, command, run, summary, made, keep)
@@ -289,10 +287,10 @@ def _analysed(
 def _first(options: dict[str, Any]) -> "Collection[str]":
     """Results that the summary is of; nothing where it may be of any. What judges and shows them is loaded here."""
     import traceanalyzer.report.build  # noqa: F401 - loaded, not used
-    from traceanalyzer.findings import results_of_rules
+    from traceanalyzer.findings import results_of_kinds
     from traceanalyzer.report.writers.terminal import SHOWN
 
-    return () if options["gates"] or options["top"] else {*results_of_rules(), *SHOWN}
+    return () if options["gates"] or options["top"] else {*results_of_kinds(), *SHOWN}
 
 
 def _completed(

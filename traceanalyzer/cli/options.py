@@ -281,21 +281,21 @@ threshold_option = click.option(
 )  # fmt: skip
 
 
-def read_thresholds(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Thresholds of analyses, and those of rules.
+def read_thresholds(texts: Iterable[str]) -> dict[str, Any]:
+    """Thresholds of analyses by name.
 
     Raises:
         UsageError: one has no such name, or no number.
     """
     if not (given := tuple(texts)):
-        return {}, {}
-    from traceanalyzer.functions import thresholds_apart, thresholds_with_numbers
+        return {}
+    from traceanalyzer.functions import thresholds_of_analyses, thresholds_with_numbers
 
     known, read = thresholds_with_numbers(), {}
     for text in given:
         name, _, value = (part.strip() for part in text.partition("="))
         read[name] = _number(text, value, known.get(name, float))
-    return thresholds_apart(read, known)
+    return thresholds_of_analyses(read, known)
 
 
 def _number(text: str, value: str, kind: type) -> float:

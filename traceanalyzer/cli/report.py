@@ -77,7 +77,7 @@ def report(folder: Path | None, **options: Any) -> int:
         set_up_process()
     console = Console(quiet=options["quiet"])
     options["gates"] = wanted_gates(options)
-    of_analyses, options["of_rules"] = read_thresholds(options["limits"])
+    of_analyses = read_thresholds(options["limits"])
     refuse_others(options["debug"], debug.MARK, force=options["force"])
     snapshots = snapshots_in(folder, options["trace_dir"], follows_links=options["follow_links"])
     try:

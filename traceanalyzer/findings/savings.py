@@ -12,6 +12,9 @@ from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
 CUTS: tuple[tuple[float, Severity], ...] = ((10.0, HIGH), (3.0, MEDIUM), (1.0, LOW))
 """Percent of a step from which the lower end of what a finding saves is so severe; below the last it is no finding."""
 
+LEAST_PCT = CUTS[-1][0]
+"""Percent of a step from which a saving is a finding."""
+
 HALF_WAY = 0.5
 """How much of a change to an ideal (CPUs, kernels or transfers that take no time) the lower end supposes."""
 
@@ -100,34 +103,45 @@ def _whole_percent(share: float) -> str:
     return f"{share:.0f}%" if share >= 1 or not share else f"{per_cent(share)}%"
 
 
-def saves_of(
-    engine: Engine, changes: Sequence[Change], *, is_ideal: bool, is_bound: bool, delayed_ns: int, is_once: bool
-) -> Saves:
-    """Replay the changed job at each corner of what is not known, and take the ends.
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A set of changes to weigh.
 
-    Args:
-        engine: the job's graph.
+    Attributes:
         changes: what is different, made together.
         is_ideal: nothing makes all of the changed time go away: the lower end supposes half of it.
-        is_bound: the graph explains too little of the step, or the capture too little of the job, for a forecast.
-        delayed_ns: by how much more a step is shorter without start delays that no recorded dependency explains.
-        is_once: it was seen in one step alone: whether it comes again is not known.
+        is_once: it was seen in one step alone: whether it recurs is unknown, and the lower end is 0.
     """
-    half = [_half_way(change) for change in changes] if is_ideal else changes
+
+    changes: tuple[Change, ...]
+    is_ideal: bool = False
+    is_once: bool = False
+
+
+def savings_of(engine: Engine, questions: Sequence[Question]) -> list[Saves]:
+    """What each set of changes saves, by replaying the changed job at each corner of what is unknown."""
+    return [_saves_of(engine, question) for question in questions]
+
+
+def _saves_of(engine: Engine, question: Question) -> Saves:
+    changes = question.changes
+    half = [_half_way(change) for change in changes] if question.is_ideal else changes
     full, least = _corners(engine, changes), _corners(engine, half)
     before_ns, likely_ns = least[TYPICAL]
     lows, highs = [ns for _, ns in least.values()], [ns for _, ns in full.values()]
-    low_ns = max(0, min(lows) - engine.error_ns)
+    gain = engine.gains([tuple(changes)])[0]
+    delayed_ns = gain.delayed_ns if gain.is_delayed else 0
+    low_ns = 0 if question.is_once else max(0, min(lows) - engine.error_ns)
     high_ns = max(highs) + delayed_ns
+    overhead_ns = max(highs) - min(ns for _, ns in full.values())
     limit, remedy = _widest(
         {
             ("only part of an ideal can be reached", ""): full[TYPICAL][1] - likely_ns,
-            ("the cost of profiling is estimated", "Record the step time without the profiler in run.json"): max(highs)
+            ("profiler overhead is estimated", "Pass --unprofiled-step"): max(highs)
             - min(ns for _, ns in full.values()),
-            ("start delays have no recorded cause", "Record with the CPU side"): delayed_ns,
-            ("the replay misses the recorded step", ""): engine.error_ns,
-            ("an upper bound: part of the step is unexplained", ""): high_ns if is_bound else 0,
-            ("seen in one step", "Record more steps"): high_ns + 1 if is_once else 0,
+            ("some start delays have no recorded cause", "Record with the CPU side"): delayed_ns,
+            ("replay error", ""): engine.error_ns,
+            ("seen in one step", "Record more steps"): high_ns + 1 if question.is_once else 0,
         },
         high_ns,
     )

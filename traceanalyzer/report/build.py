@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from traceanalyzer import __version__
 from traceanalyzer.analyses import Results
 from traceanalyzer.failures import Failure, sentences, warn
-from traceanalyzer.findings import Finding, find, with_limits
+from traceanalyzer.findings import Finding, find
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
@@ -23,8 +22,6 @@ def build(
     command: str | None = None,
     run_info: RunInfo | None = None,
     findings: tuple[Finding, ...] | None = None,
-    processes: int = 1,
-    **thresholds: Any,
 ) -> Report:
     """The report of one run.
 
@@ -35,14 +32,12 @@ def build(
         command: the command line that makes it again.
         run_info: the run.json beside the traces.
         findings: where they are known already.
-        processes: how many may look for them, where this one can be forked.
-        thresholds: keyword arguments of rules, by parameter name.
     """
     failures = list(summary.failures)
     if findings is None:
-        findings = findings_of(summary.results, failures, processes, **thresholds)
+        findings = findings_of(summary.results, failures)
     warn(failures[len(summary.failures) :])
-    results = with_limits(summary.results, thresholds)
+    results = summary.results
     return Report(
         label=label,
         results=results if run_info is None else results | {"run_info": run_facts(run_info)},
@@ -61,18 +56,12 @@ def with_results(report: Report, results: Results, failures: Sequence[Failure]) 
     """The report with these in place of the Results of analyses that it has, and with all that failed by now."""
     others = {name: result for name, result in report.results.items() if name not in results}
     notes = report.notes[len(sentences(report.failures)) :]
-    whole = results | others
-    if "episodes" in report.results:  # with what is worth mending by what was asked for
-        whole |= {"episodes": report.results["episodes"]}
-    return replace(report, results=whole, notes=(*sentences(failures), *notes), failures=tuple(failures))
+    return replace(report, results=results | others, notes=(*sentences(failures), *notes), failures=tuple(failures))
 
 
-def findings_of(
-    results: Results, failures: list[Failure] | None = None, processes: int = 1, **thresholds: Any
-) -> tuple[Finding, ...]:
+def findings_of(results: Results, failures: list[Failure] | None = None) -> tuple[Finding, ...]:
     """All findings, most to gain first; those that rest on doubted Results say so in their caveat.
 
-    With a list for failures the rules that need what failed are left out, and those that fail are added to it.
-    `thresholds` are rules', by parameter name.
+    With a list for failures the kinds that need what failed are left out, and those that fail are added to it.
     """
-    return words.with_caveats(find(results, failures, processes=processes, **thresholds), words.reasons(results))
+    return words.with_caveats(find(results, failures), words.reasons(results))

@@ -170,7 +170,7 @@ def pins(
             found |= {rank: f"late: {_cause(_own_cause(finding, rank))}" for rank in late[:_MOST_LATE]}
             break
         if late:
-            worst = finding.worst_rank if finding.worst_rank in there else _weightiest(late, lengths)
+            worst = _weightiest(late, lengths)
             found[worst] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
             break
     first = [rank for rank in named_ranks(findings[:1]) if rank in there]
@@ -196,9 +196,7 @@ def _weightiest(ranks: Sequence[int], lengths: Mapping[int, int]) -> int:
 
 def meant_ranks(finding: Finding) -> list[int]:
     """The ranks to look at for a finding: those that it blames, else the first that its words name; at most two."""
-    worst = [] if finding.worst_rank is None else [finding.worst_rank]
-    ranks = [*worst, *(rank for rank in finding.ranks if rank not in worst)]
-    return (ranks or named_ranks([finding])[:1])[:2]
+    return ([*finding.ranks] or named_ranks([finding])[:1])[:2]
 
 
 def _cause(cause: str) -> str:

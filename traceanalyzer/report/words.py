@@ -20,9 +20,9 @@ from traceanalyzer.analyses.host.cpu_time import STEP, UNRECORDED, times_to_comp
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.overview import OverRanks, StepsOverRanks, StepTimeParts, TimeParts
 from traceanalyzer.analyses.time.headline import steps_of
-from traceanalyzer.findings import Finding, shares
-from traceanalyzer.findings.basis import count_of_steps
-from traceanalyzer.findings.capture import spoilt_ranks
+from traceanalyzer.findings import Finding
+from traceanalyzer.findings.run import count_of_steps
+from traceanalyzer.findings.usable import spoilt_ranks
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.kinds import COLLECTIVES as KINDS_COLLECTIVES
 from traceanalyzer.kinds import element_types
@@ -120,8 +120,8 @@ def with_caveats(findings: Iterable[Finding], doubts: Mapping[str, Sequence[str]
     made = []
     for finding in findings:
         doubt = doubt_of(finding.sources, doubts)
-        caveat = " ".join(text for text in (finding.caveat, doubt and f"Read with care: {doubt}") if text)
-        made.append(replace(finding, caveat=caveat or None))
+        caveat = " ".join(filter(None, (finding.caveat, doubt)))
+        made.append(replace(finding, caveat=caveat))
     return tuple(made)
 
 
@@ -442,7 +442,7 @@ _BOUND: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 STRAGGLER, BUBBLE, INPUT = "straggler", "pipeline bubble", "input-bound"
 
-_OF_PIPELINES = ("pipeline_imbalance", "pipeline_bubble", "outside_microbatches")
+_OF_PIPELINES = ("pipeline_stages", "pipeline_bubble")
 
 MOST_CARDS = 3
 
@@ -486,11 +486,11 @@ def _bound_by(report: Report) -> str:
     first = next((item for item in report.findings if item.leads and item.severity == HIGH), None)
     if first is None:
         return most
-    if first.rule in _OF_PIPELINES:
+    if first.kind in _OF_PIPELINES:
         return BUBBLE
     if first.ranks:
         return STRAGGLER
-    return f"{INPUT}, then {most}" if first.rule == "data_loader" and most != INPUT else most
+    return f"{INPUT}, then {most}" if first.kind == "data_loading" and most != INPUT else most
 
 
 def _not_computing(over: OverRanks) -> str:
@@ -550,7 +550,7 @@ def also_seen(findings: Sequence[Finding]) -> list[Finding]:
 
 def nothing_to_gain(findings: Sequence[Finding]) -> str:
     """What was replayed and saves nothing, in one line; empty without any."""
-    kinds = dict.fromkeys(item.rule.replace("_", " ") for item in findings if item.is_nothing)
+    kinds = dict.fromkeys(item.kind.replace("_", " ") for item in findings if item.is_nothing)
     return f"Checked, nothing to gain: {', '.join(kinds)}." if kinds else ""
 
 
@@ -572,7 +572,7 @@ MOST_SENTENCES = 3
 def verdict_sentences(report: Report, split: Split | None) -> list[str]:
     """The verdict, most important first; says so when nothing is wrong."""
     told = _told(report.findings)
-    found = [item.title for item in told]
+    found = [item.text for item in told]
     if split is None:
         return _without_gpu_work(report, found)
     over = over_ranks_of(report.results)
@@ -580,32 +580,26 @@ def verdict_sentences(report: Report, split: Split | None) -> list[str]:
         return ["No recorded GPU operation takes any time, so there is nothing to split."]
     if _opaque_pct(over) and not found:
         return _of_unknown(split, over)
-    if spoilt_ranks(report.results["headline"], report.results["integrity"]):
+    if spoilt_ranks(report.results["integrity"]):
         return found  # what the bars show of them is not the job's
     length = [_length(over, split), *_fused(over)]
     is_of_capture = not _opaque_pct(over) and all(_is_of_capture_alone(finding) for finding in report.findings)
     if not found or is_of_capture:
-        return [*length, *found, *_from_breakdown(report.results, over)]
-    # The picture that the bars show comes first, unless a finding says the same.
-    pair = [
-        seen.title
-        for seen in _pair(report.results, over)
-        if not any({*seen.ranks} <= {*item.ranks, *item.named} for item in told)
-    ]
-    return [*length, *pair, *found, *_of_profiled_hosts(report)]
+        return [*length, *found, *_from_breakdown(over)]
+    return [*length, *found, *_of_profiled_hosts(report)]
 
 
 def without_cards(report: Report, split: Split | None) -> list[str]:
     """Where the time went, in sentences; none where a finding that saves something says so."""
     if any(item.leads for item in report.findings):
         return []
-    said = {NO_GPU_WORK, *(item.title for finding in report.findings for item in (finding, *finding.also))}
+    said = {NO_GPU_WORK, *(item.text for finding in report.findings for item in (finding, *finding.also))}
     return [sentence for sentence in verdict_sentences(report, split) if sentence not in said]
 
 
 def advice(findings: Sequence[Finding]) -> str | None:
     """What to do first: a sentence of the first finding that recommends something."""
-    first = next((finding.recommendation for finding in findings if finding.recommendation), None)
+    first = next((finding.fix for finding in findings if finding.fix), None)
     return None if first is None else f"{first.split('. ', maxsplit=1)[0].rstrip('.').removesuffix(' first')}."
 
 
@@ -620,11 +614,7 @@ def _of_unknown(split: Split, over: OverRanks) -> list[str]:
     """What can be said where CUDA graphs were recorded whole: not that all is well."""
     return [
         _length(over, split),
-        (
-            "What those graphs hold is unknown: whether communication is hidden cannot be told. Record them node by "
-            "node (nsys profile --cuda-graph-trace=node)."
-        ),
-        *(finding.title for finding in shares.much_idle(over)),
+        "What those graphs hold is unknown. Record them node by node (nsys profile --cuda-graph-trace=node).",
     ]
 
 
@@ -642,7 +632,7 @@ def _grave(findings: Sequence[Finding]) -> list[Finding]:
 def _of_profiled_hosts(report: Report) -> list[str]:
     """Where the first finding stands on the time of hosts, and has no estimate of what a profiler adds to it."""
     first = _grave(report.findings)[:1]
-    return [PROFILED_HOSTS] if any(one.is_of_hosts and one.unprofiled_gain_ns is None for one in first) else []
+    return [PROFILED_HOSTS] if any(one.saves is not None and not one.saves.is_unprofiled for one in first) else []
 
 
 def _is_of_capture_alone(finding: Finding) -> bool:
@@ -667,24 +657,11 @@ def _opaque_pct(over: OverRanks) -> float:
     return over.of("opaque_pct")["of_all_pct"] or 0.0
 
 
-def _from_breakdown(results: Results, over: OverRanks) -> list[str]:
-    """What the split of time says first that it says at all."""
-    found = (
-        _pair(results, over)
-        or [*shares.much_idle(over), *shares.much_exposed(over)]
-        or shares.unknown_kernels(results["integrity"])
-        or shares.nothing_without_others(results["integrity"], over)
-        or [
-            *shares.nothing(over),
-            *shares.far_from_peak(results["mfu"], over),
-            *shares.not_matrix_work(results["categories"], results["kernels"], results["ranks"]),
-        ]
-    )
-    return [finding.title for finding in found]
-
-
-def _pair(results: Results, over: OverRanks) -> list[Finding]:
-    return shares.one_waits_while_another_idles(time_parts_of(results), over, results["nccl"])
+def _from_breakdown(over: OverRanks) -> list[str]:
+    """What the split of time says where no finding does."""
+    parts = {"idle": "idle_pct", "exposed communication": "exposed_comm_pct", "exposed copies": "exposed_copy_pct"}
+    means = {name: over.of(column)["mean_pct"] or 0.0 for name, column in parts.items()}
+    return [f"On average: {', '.join(f'{name} {mean:.0f}%' for name, mean in means.items())}."]
 
 
 def _fused(over: OverRanks) -> list[str]:

@@ -20,7 +20,7 @@ from tests.simulator.jobs import (
 )
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
 
-_SAME = "the same kernels take"
+_SAME = "same kernels"
 
 ACROSS: tuple[Case, ...] = (
     case_of("batches by tokens of unlike lengths, garbage once", moving.by_tokens, Fault("gc", 12 * MS, (0,), (3,)),

@@ -6,7 +6,7 @@ from tests.simulator.faults import Fault
 from tests.simulator.jobs import ambient, clusters, large, script_steps, unlike_steps
 from tests.simulator.noise import like_hosts, unlike_hosts
 
-_SAME = "the same kernels take"
+_SAME = "same kernels"
 
 _EIGHT = tuple(range(8))
 
@@ -19,22 +19,22 @@ BLIND: tuple[Case, ...] = (
             says_ranks=(4, 5, 6, 7), cause="transfer", noise=like_hosts(3002)),
     case_of("by heads, a hot GPU", large.by_heads, Fault("throttle", 0, (6,), None, 1.3), _SAME, noise=like_hosts(3003)),
     # Heavy ends.
-    nobody("a pipeline with heavy ends", "tages 0 and 3|tage 3|tage 0", large.heavy_ends, _ENDS, is_gained=True, noise=like_hosts(3008)),
+    nobody("a pipeline with heavy ends", "pipeline_stages", large.heavy_ends, _ENDS, is_gained=True, noise=like_hosts(3008)),
     case_of("a pipeline with heavy ends, garbage in a light stage", large.heavy_ends, Fault("gc", 15 * MS, (5,), (2,)), "gc.collect",
             left=(_ENDS,), is_behind=True, has_gain=False, noise=like_hosts(3009)),
     # Experts across nodes.
-    nobody("experts across nodes, a slow network", "ll-to-all", on_nodes(large.across_nodes, 4), Fault("wire", 8 * MS, (0,)),
+    nobody("experts across nodes, a slow network", "exposed_communication", on_nodes(large.across_nodes, 4), Fault("wire", 8 * MS, (0,)),
            noise=like_hosts(3010)),
-    nobody("experts across nodes, busy ones move", "xperts|unevenly|wait for each other", large.across_nodes, moves=0.6,
+    nobody("experts across nodes, busy ones move", "uneven_experts uneven_work", large.across_nodes, moves=0.6,
            noise=like_hosts(3011)),
     case_of("experts across nodes, busy ones move, a loader", large.across_nodes, Fault("data", 8 * MS, (3,)), LOADER, moves=0.3,
             noise=like_hosts(3012)),
     # Shared storage.
-    nobody("all loaders stall by chance", "oader|data", clusters.on_shared_storage, others=_EIGHT, noise=like_hosts(3013)),
-    nobody("all loaders stall by chance, a warm GPU behind them", "oader|data", clusters.on_shared_storage,
+    nobody("all loaders stall by chance", "data_loading straggler", clusters.on_shared_storage, others=_EIGHT, noise=like_hosts(3013)),
+    nobody("all loaders stall by chance, a warm GPU behind them", "data_loading straggler", clusters.on_shared_storage,
            Fault("throttle", 0, (2,), None, 1.1), others=_EIGHT, noise=like_hosts(3014)),
     # Lengths that a replica's ranks share.
-    nobody("lengths by replica, by chance", "unevenly|in turn", clusters.of_replicas_lengths, noise=like_hosts(3015)),
+    nobody("lengths by replica, by chance", "uneven_work", clusters.of_replicas_lengths, noise=like_hosts(3015)),
     case_of("lengths by replica, a hot GPU", clusters.of_replicas_lengths, Fault("throttle", 0, (3,), None, 1.6), _SAME, spread=0.1,
             has_gain=False, noise=like_hosts(3016)),
     # A host that another job uses at times.
@@ -47,14 +47,14 @@ BLIND: tuple[Case, ...] = (
     case_of("gradients of the last micro-batch, rank 0 evaluates once", script_steps.without_sync, Fault("eval", 20 * MS, (0,), (3,)),
             "conv", steps=6, noise=like_hosts(3104)),
     # Buckets in the wrong order.
-    nobody("buckets in the wrong order", "ll-reduce", script_steps.in_wrong_order, noise=like_hosts(3105)),
+    nobody("buckets in the wrong order", "exposed_communication slow_link", script_steps.in_wrong_order, noise=like_hosts(3105)),
     case_of("buckets in the wrong order, a warm GPU", script_steps.in_wrong_order, Fault("throttle", 0, (3,), None, 1.12), _SAME,
             noise=unlike_hosts(3106)),
     # Pictures.
     nobody("healthy, pictures by workers", "", script_steps.pictures, noise=unlike_hosts(3107)),
     case_of("pictures by workers, one rank's decode for longer in every fourth step", script_steps.pictures,
             Fault("decode", 12 * MS, (2,), (3, 7)), LOADER, cause="data", noise=like_hosts(3108)),
-    nobody("pictures by workers, all decode for too long", "oader|data", script_steps.pictures, Fault("decode", 6 * MS, (0, 1, 2, 3)),
+    nobody("pictures by workers, all decode for too long", "data_loading straggler", script_steps.pictures, Fault("decode", 6 * MS, (0, 1, 2, 3)),
            noise=like_hosts(3109)),
     case_of("pictures by workers, a rank without pinned memory before a slow host", script_steps.pictures, Fault("copy", 6 * MS, (1,)),
             "HtoD", left=(Fault("host", 2 * MS, (3,)),), others=(3,), noise=like_hosts(3110)),
@@ -78,7 +78,7 @@ BLIND: tuple[Case, ...] = (
     nobody("healthy, over four nodes", "", on_nodes(ambient.over_four_nodes, 4), noise=unlike_hosts(3205)),
     case_of("over four nodes, a rail", on_nodes(ambient.over_four_nodes, 4), Fault("rail", 6 * MS, (3,)), "all-reduce among",
             says_ranks=(3, 7, 11, 15), cause="transfer", noise=like_hosts(3206)),
-    nobody("over four nodes, all uplinks", "ll-reduce", on_nodes(ambient.over_four_nodes, 4), Fault("uplink", 6 * MS, (0,)),
+    nobody("over four nodes, all uplinks", "exposed_communication slow_link", on_nodes(ambient.over_four_nodes, 4), Fault("uplink", 6 * MS, (0,)),
            noise=like_hosts(3207)),
     case_of("over four nodes, a node's loaders before a rail", on_nodes(ambient.over_four_nodes, 4),
             Fault("data", 8 * MS, (8, 9, 10, 11)), LOADER, left=(Fault("rail", 3 * MS, (1,)),), others=(1, 5, 9, 13), noise=like_hosts(3208)),
@@ -86,7 +86,7 @@ BLIND: tuple[Case, ...] = (
             tuple(Fault("gc", 5 * MS, (rank,), (1 + 5 * rank % 7,)) for rank in range(16)),
             Truth(tuple(range(16)), "host", "gc.collect"), steps=8, noise=like_hosts(3210)),
     # Parameters from hosts.
-    nobody("parameters from hosts", "HtoD|opies|opy", ambient.parameters_from_hosts, noise=like_hosts(3211)),
+    nobody("parameters from hosts", "exposed_copies", ambient.parameters_from_hosts, noise=like_hosts(3211)),
     case_of("parameters from hosts, a slow bus", ambient.parameters_from_hosts, Fault("bus", 4 * MS, (1,)), "HtoD", cause="copies",
             noise=like_hosts(3212)),
     # Copied ahead.
@@ -112,7 +112,7 @@ BLIND: tuple[Case, ...] = (
     nobody("healthy, secondary shards", "", unlike_steps.secondary_shards, noise=unlike_hosts(3309)),
     case_of("secondary shards, a node's own links", on_nodes(unlike_steps.secondary_shards, 4), Fault("within", 8 * MS, (5,)),
             "all-gather among ranks 4 to 7", says_ranks=(4, 5, 6, 7), cause="transfer", noise=like_hosts(3310)),
-    nobody("secondary shards, slow gathers over all", "ll-gather", unlike_steps.secondary_shards, Fault("all", 8 * MS, (0,)),
+    nobody("secondary shards, slow gathers over all", "exposed_communication slow_link", unlike_steps.secondary_shards, Fault("all", 8 * MS, (0,)),
            noise=like_hosts(3311)),
     case_of("secondary shards, garbage before a node's own links", unlike_steps.secondary_shards, Fault("gc", 9 * MS, (1,)), "gc.collect",
             left=(Fault("within", 5 * MS, (6,)),), others=(4, 5, 6, 7), noise=like_hosts(3312)),

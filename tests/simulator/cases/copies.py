@@ -24,9 +24,9 @@ COPIES: tuple[Case, ...] = (
     case_of("offload, one rank's bus is slow", usual.offload, Fault("copy", 6 * MS, (1,)), "HtoD", ranks=4,
             optimizer_ns=2 * MS),
     case_of("limited prefetch, one rank's bus", sharded.limited, Fault("bus", 7 * MS, (3,)), "HtoD", cause="copies"),
-    nobody("pictures from pageable memory", "ageable|pin", inputs.pictures, memory="Pageable"),
+    nobody("pictures from pageable memory", "blocking_calls exposed_copies", inputs.pictures, memory="Pageable"),
     case_of("pictures, one rank without pinned memory", inputs.pictures, Fault("pageable", 0, (2,)), "HtoD",
             cause="copies"),
-    nobody("a checkpoint is copied beside all-reduces", "step 3|" + HEALTHY, memory.checkpointed,
+    nobody("a checkpoint is copied beside all-reduces", "", memory.checkpointed,
             Fault("copy", 8 * MS, (0,), (3,)), Fault("link", 6 * MS, FOUR, (3,))),
 )  # fmt: skip

@@ -41,8 +41,8 @@ class _Drawn:
     def job(self, make: Callable[..., Job], fault: Fault, what: str = "", **options: object) -> Case:
         return case_of(self.name, make, fault, what or _WHAT[fault.what], **options)
 
-    def nobody(self, says: str, make: Callable[..., Job], *faults: Fault, **options: object) -> Case:
-        return nobody(self.name, says, make, *faults, **options)
+    def nobody(self, kinds: str, make: Callable[..., Job], *faults: Fault, **options: object) -> Case:
+        return nobody(self.name, kinds, make, *faults, **options)
 
 
 def _expert_groups(it: _Drawn) -> Case:
@@ -54,7 +54,7 @@ def _expert_groups(it: _Drawn) -> Case:
 def _moves_between_nodes(it: _Drawn) -> Case:
     after = Fault("throttle", 0, tuple(range(8, 16)), (3, 4, 5, 6, 7), it.chance.uniform(1.3, 1.6))
     before = Fault("throttle", 0, tuple(range(8)), (0, 1, 2), it.chance.uniform(1.3, 1.6))
-    return it.job(usual.ddp, after, "the same kernels take", ranks=16, steps=8, layers=4, left=(before,),
+    return it.job(usual.ddp, after, "same kernels", ranks=16, steps=8, layers=4, left=(before,),
                   others=tuple(range(8)))  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def _saves_and_collects(it: _Drawn) -> Case:
 
 
 def _jitter_of_all(it: _Drawn) -> Case:
-    return it.nobody(HEALTHY, usual.ddp, ranks=it.one(4, 6, 8), steps=6, jitter=it.chance.uniform(0.03, 0.07))
+    return it.nobody("", usual.ddp, ranks=it.one(4, 6, 8), steps=6, jitter=it.chance.uniform(0.03, 0.07))
 
 
 def _one_data_group(it: _Drawn) -> Case:
@@ -88,7 +88,7 @@ def _one_data_group(it: _Drawn) -> Case:
 
 
 def _warm_up(it: _Drawn) -> Case:
-    return it.nobody("Step 0 is a warm-up", first_times.with_warm_up, times=it.chance.uniform(4, 9))
+    return it.nobody("usable_steps", first_times.with_warm_up, times=it.chance.uniform(4, 9))
 
 
 def _late_at_first(it: _Drawn) -> Case:
@@ -116,7 +116,7 @@ def _missing_and_loader(it: _Drawn) -> Case:
 
 
 def _messages_on_one_stream(it: _Drawn) -> Case:
-    return it.nobody("follow each other on one stream", pipelines.interleaved, forward_ns=it.ms(0.3, 0.9),
+    return it.nobody("pipeline_bubble", pipelines.interleaved, forward_ns=it.ms(0.3, 0.9),
                      microbatches=it.one(8, 12))  # fmt: skip
 
 

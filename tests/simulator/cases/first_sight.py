@@ -16,7 +16,7 @@ from tests.simulator.jobs import (
 from tests.simulator.noise import PACES, Noise, like_hosts, unlike_hosts, with_noise
 
 _EIGHT = tuple(range(8))
-_SAME = "the same kernels take"
+_SAME = "same kernels"
 
 
 FIRST_SIGHT: tuple[Case, ...] = (
@@ -55,7 +55,7 @@ FIRST_SIGHT: tuple[Case, ...] = (
     nobody("healthy, batches mixed on hosts", "", moving.prepared_on_hosts, noise=like_hosts(1127)),
     case_of("batches mixed on hosts, threads fight for cores", moving.prepared_on_hosts, Fault("pool", 9 * MS, (3,)),
             "mixup", cause="host", noise=like_hosts(1128)),
-    nobody("batches mixed on hosts, all for too long", "host|CPU|sort|mixup", moving.prepared_on_hosts,
+    nobody("batches mixed on hosts, all for too long", "launch_bound stalls", moving.prepared_on_hosts,
            Fault("pool", 9 * MS, FOUR), noise=like_hosts(1129)),
     case_of("batches mixed on hosts, a hot GPU", moving.prepared_on_hosts, Fault("throttle", 0, (0,), None, 1.3), _SAME,
             left=(Fault("pool", 3 * MS, (2,)),), others=(2,), noise=like_hosts(1130)),
@@ -77,13 +77,13 @@ FIRST_SIGHT: tuple[Case, ...] = (
     case_of("tokens counted before micro-batches, products and another's shorter loader", hierarchies.counted,
             Fault("compute", 4_400_000, (1,)), "mm", left=(Fault("data", 3_600_000, (2,)),), others=(2,),
             noise=like_hosts(1212)),
-    nobody("states staged out, the network is slow from the middle on", "ll-reduce|ommunication", moving.staged_out,
+    nobody("states staged out, the network is slow from the middle on", "exposed_communication slow_link", moving.staged_out,
            Fault("net", 6 * MS, FOUR, (4, 5, 6, 7)), noise=like_hosts(1213)),
     nobody("healthy, held over micro-batches, much noise, two steps", "", ahead.held_over, steps=3, first=1,
            noise=Noise(1217, 0.4, 0.08, 0.4, PACES)),
     case_of("gradients in eight bits, two files missing, a loader", hierarchies.quantised, Fault("data", 6 * MS, (2,)),
             LOADER, noise=like_hosts(1218), how=Capture(missing=(0, 4))),
-    nobody("gradients in eight bits, one node recorded, a GPU of the other", "no trace|cannot be told|4 to 7",
+    nobody("gradients in eight bits, one node recorded, a GPU of the other", "missing_data",
            hierarchies.quantised, Fault("throttle", 0, (6,), None, 1.4), noise=like_hosts(1219),
            how=Capture(missing=(4, 5, 6, 7))),
     case_of("held over micro-batches, a host in the third one", ahead.held_over, Fault("host", 8 * MS, (3,)), "log_metrics",
@@ -101,13 +101,13 @@ FIRST_SIGHT: tuple[Case, ...] = (
            others=(2,), noise=like_hosts(1305)),
     case_of("short steps, a process on a host's core", regimes.of_short_steps, Fault("pace", 0, (3,), None, 2.5), "",
             cause="host", noise=like_hosts(1306)),
-    nobody("healthy, bound by gathers", "ll-gather|gather|ommunication", regimes.bound_by_gathers, noise=unlike_hosts(1307)),
+    nobody("healthy, bound by gathers", "exposed_communication slow_link", regimes.bound_by_gathers, noise=unlike_hosts(1307)),
     # Behind gathers it still costs 1.1 % of a step, as is said of it: not first.
-    nobody("bound by gathers, a hot GPU behind them", "ll-gather", regimes.bound_by_gathers, Fault("throttle", 0, (3,), None, 1.25),
+    nobody("bound by gathers, a hot GPU behind them", "exposed_communication slow_link", regimes.bound_by_gathers, Fault("throttle", 0, (3,), None, 1.25),
            others=(3,), noise=like_hosts(1308)),
     case_of("bound by gathers, a loader", regimes.bound_by_gathers, Fault("data", 7 * MS, (3,)), LOADER,
             noise=like_hosts(1309)),
-    nobody("all loaders are slow, one twice as much", "oader|data", with_noise(usual.hsdp, like_hosts(1320)),
+    nobody("all loaders are slow, one twice as much", "data_loading straggler", with_noise(usual.hsdp, like_hosts(1320)),
            Fault("data", 5 * MS, (3,)), Fault("data", 4 * MS, _EIGHT), shard=4, replicate=2, others=(3,)),
     case_of("generators a step ahead, a trainer's loader, ranges alone", ahead.a_step_behind, Fault("data", 6 * MS, (1,)),
             LOADER, noise=like_hosts(1321), how=Capture(has_payloads=True), by="nsys"),

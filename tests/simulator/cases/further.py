@@ -10,7 +10,7 @@ _EIGHT = tuple(range(8))
 FURTHER: tuple[Case, ...] = (
     # Fields on grids.
     nobody("healthy, halos on a sheet", "", fields.halos, noise=unlike_hosts(701)),
-    case_of("halos on a sheet, a hot GPU", fields.halos, Fault("throttle", 0, (5,), None, 1.4), "the same kernels take",
+    case_of("halos on a sheet, a hot GPU", fields.halos, Fault("throttle", 0, (5,), None, 1.4), "same kernels",
             noise=unlike_hosts(702)),
     case_of("a cube transposed, a row's exchanges are slow", fields.transposed, Fault("row", 5 * MS, (4, 5, 6, 7)), "",
             cause="transfer", noise=like_hosts(707)),
@@ -29,7 +29,7 @@ FURTHER: tuple[Case, ...] = (
             left=(Fault("pace", 0, (2,), None, 1.6),), noise=unlike_hosts(726)),
     case_of("one rank's graph takes longer to walk", settings.branched, Fault("walk", 5 * MS, (1,)),
             "_find_unused_parameters", cause="host", noise=like_hosts(730)),
-    nobody("all graphs take long to walk", "_find_unused_parameters|prepare_for_backward", settings.branched, Fault("walk", 9 * MS, FOUR),
+    nobody("all graphs take long to walk", "launch_bound stalls", settings.branched, Fault("walk", 9 * MS, FOUR),
            noise=like_hosts(731)),
     # Steps unlike others.
     nobody("healthy, batches twice as large from a step on", "", chances.ramped, noise=unlike_hosts(747)),
@@ -38,7 +38,7 @@ FURTHER: tuple[Case, ...] = (
     nobody("transfers with a long tail", "", chances.heavy_tailed, noise=unlike_hosts(749)),
     case_of("transfers with a long tail, garbage in two steps", chances.heavy_tailed,
             Fault("gc", 9 * MS, (3,), (1, 4)), "gc.collect", noise=like_hosts(750)),
-    nobody("workers take all hosts' cores in two steps", "teps 2 and 5", chances.crowded_hosts,
+    nobody("workers take all hosts' cores in two steps", "stalls launch_bound", chances.crowded_hosts,
            Fault("crowd", 0, _EIGHT, (2, 5), 6.0), noise=like_hosts(752)),
     nobody("a longer forward, a shorter backward, ranks meet at the end", "", chances.lopsided,
            Fault("more", 4 * MS, (1,)), Fault("less", 4 * MS, (1,)), is_met=False, noise=like_hosts(755)),
@@ -60,11 +60,11 @@ FURTHER: tuple[Case, ...] = (
     nobody("patches a step behind, slow gathers that it hides", "", chunks.patched, Fault("wire", 2 * MS, FOUR),
            noise=unlike_hosts(785)),
     case_of("patches a step behind, a hot GPU", chunks.patched, Fault("throttle", 0, (3,), None, 1.3),
-            "the same kernels take", noise=like_hosts(786)),
+            "same kernels", noise=like_hosts(786)),
     # Few rows, copies of states.
     case_of("gradients of few rows, one rank sorts more of them", sparse.few_rows, Fault("unique", 5 * MS, (2,)),
             "unique", cause="compute", noise=like_hosts(792)),
-    nobody("all copy their states in a step", "tep 3", sparse.snapshots, Fault("snapshot", 12 * MS, FOUR, (3,)),
+    nobody("all copy their states in a step", "exposed_copies stalls", sparse.snapshots, Fault("snapshot", 12 * MS, FOUR, (3,)),
            noise=like_hosts(795)),
     # The second lot.
     case_of("all copy their states in a step, garbage in another", sparse.snapshots, Fault("gc", 14 * MS, (2,), (1,)),

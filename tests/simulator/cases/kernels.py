@@ -21,7 +21,7 @@ from tests.simulator.jobs import (
 from tests.simulator.noise import like_hosts, unlike_hosts
 
 KERNELS: tuple[Case, ...] = (
-    nobody("features summed by few classes", r"adds \[65536, 64\] into \[16, 64\]", sparse.pooled),
+    nobody("features summed by few classes", "sparse_as_dense", sparse.pooled),
     case_of("drafted on one rank", serving.drafted, Fault("draft", 3 * MS, (0,)), "mm", cause="compute",
             noise=like_hosts(134)),
     case_of("one rank without latents", inputs.latents, Fault("encode", 5 * MS, (3,)), "conv", cause="compute",
@@ -42,7 +42,7 @@ KERNELS: tuple[Case, ...] = (
             Fault("eval", 12 * MS, (0,), (1, 3)), "conv"),
     case_of("edges exchanged with neighbours, a GPU", meshes.neighbours, Fault("compute", 3 * MS, (2,)), "mm"),
     # All of a role: that it acts for too long is not told from a job that is made so.
-    nobody("actors and learners", r"^Ranks 2 and 3 \(half of the job\) compute up to 8\.", rollouts.actors_and_learners,
+    nobody("actors and learners", "uneven_work", rollouts.actors_and_learners,
            Fault("act", 5 * MS, (2, 3)), others=(2, 3)),
     case_of("adapters, compute", models.frozen, Fault("compute", 3 * MS, (2,)), "mm"),
     case_of("deepep, one rank, compute", other_libraries.deep_ep, Fault("compute", 3 * MS, (1,)), "mm"),

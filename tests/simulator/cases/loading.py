@@ -35,7 +35,7 @@ LOADING: tuple[Case, ...] = (
             Fault("data", 11 * MS, (0, 1, 2, 3), (2,)), LOADER, tensor=2, data=4, steps=6),
     case_of("validating job, loader", between_steps.validates, Fault("data", 9 * MS, (1,)), LOADER),
     case_of("accumulating, loader", accumulating.accumulating, Fault("data", 6 * MS, (2,)), LOADER),
-    nobody("all wait for data now and then", "In steps 1 and 4: .*data", usual.ddp,
+    nobody("all wait for data now and then", "data_loading", usual.ddp,
             Fault("data", 6 * MS, FOUR, (1, 4)), ranks=4, steps=8, layers=6),
     case_of("tensor x pipeline x data, loader", cubes.cube, Fault("data", 9 * MS, (6,)), LOADER),
     case_of("embeddings, a loader", models.recommending, Fault("data", 5 * MS, (2,)), LOADER),

@@ -7,15 +7,15 @@ from tests.simulator.jobs import gpus, reads
 from tests.simulator.noise import unlike_hosts
 
 READS: tuple[Case, ...] = (
-    nobody("all wait between short kernels, and load", "hosts wait for their GPUs 6 times", reads.between_short_kernels,
+    nobody("all wait between short kernels, and load", "blocking_calls", reads.between_short_kernels,
             Fault("read", 0, (0, 1)), is_gained=True),
     case_of("one rank reads the size of its masks", reads.masking, Fault("nonzero", 3 * MS, (2,)), "aten::nonzero",
             cause="host"),
     case_of("one rank's launches wait for their kernels", gpus.watched, Fault("blocking", 0, (2,)),
             "cudaStreamSynchronize", cause="sync", noise=unlike_hosts(315)),
     case_of("one rank prints its loss", usual.ddp, Fault("item", 3 * MS, (0,)), "print_loss", ranks=4),
-    nobody("all read their loss", "print_loss|cudaStreamSynchronize|.item", usual.ddp, Fault("item", 5 * MS, FOUR),
+    nobody("all read their loss", "blocking_calls launch_bound", usual.ddp, Fault("item", 5 * MS, FOUR),
             ranks=4, steps=6, layers=6),
-    nobody("hosts wait for each collective", "cudaStreamSynchronize|hosts|ommunication", reads.blocking),
+    nobody("hosts wait for each collective", "blocking_calls launch_bound exposed_communication", reads.blocking),
     case_of("hosts wait for each collective, one loader", reads.blocking, Fault("data", 5 * MS, (1,)), LOADER),
 )  # fmt: skip

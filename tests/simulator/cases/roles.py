@@ -5,7 +5,7 @@ from tests.simulator.faults import Fault
 from tests.simulator.jobs import four_ways, two_models, unlike_ranks
 from tests.simulator.noise import Noise, like_hosts, unlike_hosts
 
-_SAME = "the same kernels take"
+_SAME = "same kernels"
 
 _SURE = Noise(2112, 0.2, 0.03, 0.0)
 """Both ends of a message take as long: noise is drawn for each, which of long ones is more than their ends differ by."""
@@ -13,20 +13,20 @@ _SURE = Noise(2112, 0.2, 0.03, 0.0)
 
 ROLES: tuple[Case, ...] = (
     # The first lot.
-    nobody("healthy, servers of parameters", HEALTHY, unlike_ranks.served, noise=like_hosts(2001)),
+    nobody("healthy, servers of parameters", "", unlike_ranks.served, noise=like_hosts(2001)),
     case_of("servers of parameters, a worker's hot GPU", unlike_ranks.served, Fault("throttle", 0, (2,), None, 1.4), _SAME,
             noise=like_hosts(2002)),
     nobody("healthy, evaluated apart", "", unlike_ranks.evaluated_apart, noise=unlike_hosts(2005)),
     case_of("evaluated apart, a trainer logs", unlike_ranks.evaluated_apart, Fault("host", 6 * MS, (1,)), "log_metrics",
             noise=like_hosts(2006)),
     # Whether one that alone does what it does is slow at it nobody can tell; what the others wait for it is its gain.
-    nobody("evaluated apart, for longer than a step", "Rank 4 computes", unlike_ranks.evaluated_apart,
+    nobody("evaluated apart, for longer than a step", "uneven_work straggler", unlike_ranks.evaluated_apart,
            Fault("evaluate", 9 * MS, (4,)), is_gained=True, noise=like_hosts(2007)),
     # Rank 6 does score by rules for 0.2 ms, and seven wait for it.
     nobody("healthy, an encoder for two pipelines", "", unlike_ranks.fanned_out, noise=like_hosts(2016)),
     case_of("an encoder for two pipelines, a stage's hot GPU", unlike_ranks.fanned_out, Fault("throttle", 0, (2,), None, 1.4),
             _SAME, noise=like_hosts(2017)),
-    nobody("an encoder for two pipelines is too slow", "Stage 0 .rank 0. computes", unlike_ranks.fanned_out,
+    nobody("an encoder for two pipelines is too slow", "pipeline_stages", unlike_ranks.fanned_out,
            Fault("encode", 16 * MS, (0,)), noise=like_hosts(2018)),
     # Of six steps a saving at the end is a hundredth.
     nobody("healthy, four ways", "", four_ways.four_ways, noise=unlike_hosts(2021)),
@@ -38,9 +38,9 @@ ROLES: tuple[Case, ...] = (
             noise=like_hosts(2026)),
     case_of("gradients a step late, garbage longer than the lead", four_ways.a_step_late, Fault("gc", 20 * MS, (3,), (4,)),
             "gc.collect", noise=like_hosts(2027)),
-    nobody("ranks begin their first step apart", "tep 0 is a warm-up", four_ways.begun_apart, others=(1, 2, 3),
+    nobody("ranks begin their first step apart", "usable_steps straggler", four_ways.begun_apart, others=(1, 2, 3),
            noise=like_hosts(2028)),
-    nobody("ranks begin their first step apart, a hot GPU", "tep 0 is a warm-up", four_ways.begun_apart,
+    nobody("ranks begin their first step apart, a hot GPU", "usable_steps straggler", four_ways.begun_apart,
            Fault("throttle", 0, (0,), None, 1.3), others=FOUR, noise=like_hosts(2029)),
     # The second lot.
     nobody("healthy, a large and a small model", "", two_models.two_sizes, noise=like_hosts(2101)),

@@ -6,7 +6,7 @@ from tests.simulator.faults import Fault
 from tests.simulator.jobs import four_ways, two_models, unlike_ranks
 from tests.simulator.noise import Noise, like_hosts
 
-_SAME = "the same kernels take"
+_SAME = "same kernels"
 
 _PAYLOADS = Capture(has_payloads=True)
 

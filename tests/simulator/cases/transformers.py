@@ -70,13 +70,13 @@ TRANSFORMERS: tuple[Case, ...] = (
     replace(case_of("clipped, a loader, autograd's thread, clocks apart", jobs.clipped, Fault("data", 7 * MS, (2,)), LOADER, noise=unlike_hosts(504),
                     how=_APART), spoil=autograd(8)),
     replace(case_of("clipped, throttled from the middle on, no shapes", jobs.clipped, Fault("throttle", 0, (6,), (3, 4, 5, 6), 1.4),
-                    "the same kernels take", steps=7, noise=unlike_hosts(505), how=_APART), spoil=_both(autograd(8), without_shapes(*_EIGHT))),
+                    "same kernels", steps=7, noise=unlike_hosts(505), how=_APART), spoil=_both(autograd(8), without_shapes(*_EIGHT))),
     # Each hides the other in one step: together they gain 4.55 ms, alone 2.18 and 1.63.
     Case("clipped, products always, garbage of another once", lambda own: jobs.clipped(faults=own, noise=unlike_hosts(506)),
          (Fault("compute", 3 * MS, (6,)), Fault("gc", 10 * MS, (1,), (2,))), Truth((1, 6), "host and compute", "mm")),
     case_of("clipped, one rank compiles again", jobs.clipped, Fault("compile", 60 * MS, (0,), (3,)), "compile", cause="host", noise=unlike_hosts(507)),
     Case("clipped, all compile again, not all as long", lambda own: jobs.clipped(faults=own, noise=unlike_hosts(508)),
-         tuple(Fault("compile", (57 + rank % 4) * MS, (rank,), (3,)) for rank in range(8)), Truth(says="", others=(3, 7))),
+         tuple(Fault("compile", (57 + rank % 4) * MS, (rank,), (3,)) for rank in range(8)), Truth(kinds="", others=(3, 7))),
     case_of("clipped, copied out beside its kernels", jobs.clipped, Fault("snapshot", 0, (0,), (2, 3)), "", cause="compute", is_small=True,
             noise=unlike_hosts(510)),
     replace(case_of("clipped, a loader, ranges alone", jobs.clipped, Fault("data", 7 * MS, (2,)), "", noise=unlike_hosts(511),
@@ -91,7 +91,7 @@ TRANSFORMERS: tuple[Case, ...] = (
     case_of("tensor x data, a node's hosts much slower", _numa, Fault("pace", 0, (4, 5, 6, 7), None, 12.0), LOADER, cause="data",
             tensor=4, data=2),
     nobody("healthy, replicas that serve alone", "", jobs.alone, noise=unlike_hosts(525)),
-    nobody("replicas that serve alone, one throttled", "Rank 2's GPU is slower", jobs.alone, Fault("throttle", 0, (2,), None, 1.4), others=(2,), noise=unlike_hosts(526)),
+    nobody("replicas that serve alone, one throttled", "straggler uneven_work", jobs.alone, Fault("throttle", 0, (2,), None, 1.4), others=(2,), noise=unlike_hosts(526)),
     # The second lot: pipelines.
     case_of("stages, one edge of one replica is slow", jobs.staged, Fault("edge", 6 * MS, (2,)), "ranks 2 and 4", says_ranks=(2, 4),
             cause="transfer", noise=replace(unlike_hosts(533), wire=0.01)),
@@ -103,10 +103,10 @@ TRANSFORMERS: tuple[Case, ...] = (
          (Fault("plan", 4 * MS, (0,), (3, 6, 10)),), Truth((0,), "host", "schedule", has_gain=False)),
     case_of("decoded, one host takes longer with its samples", jobs.decoded, Fault("sample", 1 * MS, (2,)), "gather_outputs", cause="host",
             others=(0,), noise=like_hosts(537)),
-    case_of("decoded, a GPU throttled", jobs.decoded, Fault("throttle", 0, (1,), None, 1.3), "the same kernels take", others=(0,), noise=like_hosts(538)),
+    case_of("decoded, a GPU throttled", jobs.decoded, Fault("throttle", 0, (1,), None, 1.3), "same kernels", others=(0,), noise=like_hosts(538)),
     # Two at once.
     case_of("a hot GPU before another's garbage in a step of its own", jobs.between_nodes, Fault("throttle", 0, (6,), (2, 3, 4, 5), 1.5),
-            "the same kernels take", left=(Fault("gc", 5 * MS, (1,), (1,)),), others=(1,), steps=7, noise=unlike_hosts(543)),
+            "same kernels", left=(Fault("gc", 5 * MS, (1,), (1,)),), others=(1,), steps=7, noise=unlike_hosts(543)),
     # Loaders.
     replace(case_of("loaders of two ranks in turn, no shapes, no frames", jobs.accumulated, Fault("data", 5 * MS, (1,), (1, 3, 5)), LOADER,
                     left=(Fault("data", 4 * MS, (2,), (2, 4)),), others=(2,), steps=7, lengths=(1.0, 1.0), noise=unlike_hosts(546)),
@@ -116,7 +116,7 @@ TRANSFORMERS: tuple[Case, ...] = (
             how=Capture(start_ns={1: 9 * MS, 4: 14 * MS}, offset_ns={2: 40 * MS, 5: -90 * MS}, drift={3: 5e-5})),
     # Captures.
     replace(case_of("no steps, ranges alone, a GPU throttled", with_noise(usual.ddp, unlike_hosts(549)), Fault("throttle", 0, (3,), None, 1.35),
-                    "the same kernels take", has_steps=False), by="nsys", is_of_capture=True),
+                    "same kernels", has_steps=False), by="nsys", is_of_capture=True),
     replace(case_of("groups without ranks, tensor x data, products", with_noise(usual.tp_dp, unlike_hosts(550)), Fault("compute", 4 * MS, (6,)), "mm",
                     tensor=2, data=4), spoil=edited(_EIGHT, without_group_ranks)),
     # The third lot, after what the first two showed was mended.

@@ -7,7 +7,7 @@ from tests.simulator.jobs import alignment, cadences, overlapping, side_streams
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
 
 _EIGHT = tuple(range(8))
-_SAME = "the same kernels take"
+_SAME = "same kernels"
 
 UNSEEN: tuple[Case, ...] = (
     # Films.
@@ -28,7 +28,7 @@ UNSEEN: tuple[Case, ...] = (
     nobody("healthy, three moves", "", overlapping.in_three_moves, noise=unlike_hosts(932)),
     case_of("three moves, one rail", overlapping.in_three_moves, Fault("rail", 8 * MS, (2, 6)),
             "all-reduce among ranks 2 and 6", cause="transfer", noise=like_hosts(933)),
-    nobody("three moves, all rails in two steps", "ll-reduce.*teps 1 and 3|teps 1 and 3.*ll-reduce",
+    nobody("three moves, all rails in two steps", "exposed_communication slow_link",
            overlapping.in_three_moves, Fault("rail", 14 * MS, _EIGHT, (1, 3)), steps=6, noise=like_hosts(934)),
     case_of("three moves, a node's hosts at a fiftieth of the pace", on_nodes(overlapping.in_three_moves, 4),
             Fault("pace", 0, (4, 5, 6, 7), None, 50.0), "", cause="host", noise=like_hosts(936)),
@@ -49,15 +49,15 @@ UNSEEN: tuple[Case, ...] = (
             noise=unlike_hosts(955)),
     case_of("one graph a step, garbage once", cadences.in_one_graph, Fault("gc", 12 * MS, (2,), (3,)), "gc.collect",
             noise=like_hosts(956)),
-    nobody("one graph a step, all loaders are slow", "oader|data", cadences.in_one_graph, Fault("data", 6 * MS, FOUR),
+    nobody("one graph a step, all loaders are slow", "data_loading straggler", cadences.in_one_graph, Fault("data", 6 * MS, FOUR),
            noise=like_hosts(957)),
     # From the host.
-    nobody("a batch of 120 small tensors", "ageable|pin|cop|hosts|Memcpy|ynchroni", cadences.of_small_tensors,
+    nobody("a batch of 120 small tensors", "blocking_calls exposed_copies", cadences.of_small_tensors,
            tensors=120, noise=like_hosts(965)),
     several("a batch of 120 small tensors on one rank", cadences.of_small_tensors, (Fault("packed", 0, (1, 2, 3)),),
             Truth((0,), "host"), left=(Fault("packed", 0, FOUR),), tensors=120, noise=like_hosts(966)),
     # No host's lookups are hidden, and those of ranks 3 and 2 do take longer.
-    nobody("rows from the host, hosts at their own paces", "hosts wait for their GPUs", cadences.rows_from_host,
+    nobody("rows from the host, hosts at their own paces", "blocking_calls", cadences.rows_from_host,
            others=(2, 3), noise=unlike_hosts(967)),
     case_of("rows from the host, one looks longer", cadences.rows_from_host, Fault("look", 6 * MS, (2,)), "embedding_bag",
             cause="host", noise=like_hosts(968)),

@@ -10,9 +10,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.grouping import once_of_tables
 from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
+from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.diff import Comparison, TableDiff, joins, metrics
 from traceanalyzer.diff.captures import CAPTURE, Capture, Side, world_size
-from traceanalyzer.findings.basis import is_another
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit, digits, per_cent, signed, text
 from traceanalyzer.meaning.names import collective_words
@@ -274,7 +274,7 @@ def estimated(comparison: Comparison, run: str) -> list[str]:
     if row is None or before is None or after is None or unprofiled(comparison, run):
         return []
     change, is_longer = after - before, after > before
-    if comparison.fairness.scale.per_token or not is_another(float(row["change"]), change, float(row["value"])):
+    if comparison.fairness.scale.per_token or 100 * abs(float(row["change"]) - change) < PERCENT * float(row["value"]):
         return []
     share = f"{per_cent(100 * abs(change) / before)} % {'longer' if is_longer else 'shorter'}"
     times = f"{_ns(after)}, {comparison.base.label} {_ns(before)}"

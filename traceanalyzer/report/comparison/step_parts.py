@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.diff import Comparison, Side, metrics
 from traceanalyzer.diff.captures import Capture
-from traceanalyzer.findings.basis import BINDS_PCT, CLEAR_GAIN_PCT
+from traceanalyzer.findings.savings import CUTS
 from traceanalyzer.kinds import EXPERTS, ROOTED
 from traceanalyzer.meaning.columns import Unit, digits, per_cent, signed, text
 from traceanalyzer.meaning.names import collective_words, short_name
@@ -104,7 +104,7 @@ def bound_of(capture: Capture) -> Bound | None:
     by_category = table.groupby("category")["path_ns"].sum()
     category = str(by_category.idxmax())
     spared = _gained_pct(capture, "--host none") if category in _HOSTS else None
-    if spared is not None and spared < BINDS_PCT:
+    if spared is not None and spared < CUTS[0][0]:
         if has_open_waits(capture):
             return None
         return Bound(_ON_GPUS, f"hosts that take no time would shorten a step by {spared:.1f} %")
@@ -130,7 +130,7 @@ def _is_apart(capture: Capture, path: pd.DataFrame, rank: int) -> bool:
     if (path if breakdown is None else breakdown)["rank"].nunique() < 2:
         return False
     gained = _gained_pct(capture, f"--rank {rank}=peers")
-    return gained is None or gained >= CLEAR_GAIN_PCT
+    return gained is None or gained >= CUTS[1][0]
 
 
 def has_open_waits(capture: Capture) -> bool:

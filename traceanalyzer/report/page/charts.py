@@ -15,7 +15,6 @@ from markupsafe import Markup
 
 from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.findings.stragglers.stragglers import said
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.meaning.columns import Unit, numbers, text
@@ -481,7 +480,7 @@ def _late(episodes: Episodes | None) -> list[dict[str, Any]]:
     """Ranks, cause and steps of the episodes that findings speak of, costliest first."""
     if episodes is None:
         return []
-    rows = [row for row in said(episodes) if numbers(row["numbers"])]
+    rows = [row for row in episodes.rows() if numbers(row["numbers"])]
     return [
         {"ranks": listed(numbers(row["ranks"])), "cause": str(row["cause"]), "steps": list(numbers(row["numbers"]))}
         for row in rows[:_MOST_EPISODES]

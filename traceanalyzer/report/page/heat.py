@@ -7,7 +7,7 @@ import pandas as pd
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.blame.rank_sets import Places
 from traceanalyzer.analyses.overview import UnlikeRanks
-from traceanalyzer.findings.statistics import named
+from traceanalyzer.findings.run import in_words
 from traceanalyzer.meaning.columns import Unit, numbers, per_cent, text
 from traceanalyzer.meaning.vocabulary import Part, numbered
 from traceanalyzer.report.words import Split
@@ -91,7 +91,7 @@ def unlike(split: Split, unlike_ranks: UnlikeRanks, places: Places | None) -> li
     every = split.table["rank"].tolist()
     found = []
     for ranks, own in by_ranks.items():
-        who = numbered("rank", ranks) if places is None else named(ranks, every, places)
+        who = numbered("rank", ranks) if places is None else in_words(ranks, every, places)
         found.append(Unlike(who, tuple(sorted(own.values(), key=lambda one: -one.away_ns))))
     return sorted(found, key=lambda item: -item.differences[0].away_ns)
 

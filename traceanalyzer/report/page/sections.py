@@ -19,8 +19,6 @@ from traceanalyzer.analyses.host.idle import GapTable
 from traceanalyzer.analyses.overview import Figure, OverRanks, UnlikeRanks
 from traceanalyzer.analyses.replay.what_ifs import WhatIfs
 from traceanalyzer.failures import Failure
-from traceanalyzer.findings.basis import Basis
-from traceanalyzer.findings.uneven.balance import apart
 from traceanalyzer.job.run_info import RunInfo, peak_memory
 from traceanalyzer.meaning.columns import ABSENT, Unit, is_known, text
 from traceanalyzer.meaning.names import collective_words, collectives_words
@@ -302,12 +300,11 @@ def not_measured(results: Results, split: Split | None) -> str:
         f"{', '.join(f'{count} {name}' for name, count in _named(own))} ({why})"
         for why, own in counts.groupby("why_not_split", sort=False)
     ]
-    basis = Basis.of(results["headline"], results["steps"])
     exposed = split.table.set_index("rank")["exposed_unmatched_ns"]
     worst = exposed.idxmax()
     return (
         f"Not measured: waits in {'; '.join(whys)}. That is up to {_ns(exposed[worst])}{rate(split.steps)} "
-        f"of exposed communication, on rank {worst}.{apart(results['instances'], basis)}"
+        f"of exposed communication, on rank {worst}."
     )
 
 

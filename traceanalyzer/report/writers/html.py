@@ -10,7 +10,6 @@ from markupsafe import Markup
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.failures import Failure, sentences
-from traceanalyzer.findings import shares
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets, words
@@ -89,7 +88,6 @@ def _context(report: Report, parts: Split | None, guard: Guard) -> dict[str, Any
         "use_strips": page_charts,
         "extracts": page_sections,
         "waiting": page_sections,
-        "awaited": shares,
         "schedule": schedule,
         "loads": loads,
         "sends": sends,

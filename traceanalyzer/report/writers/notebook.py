@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from traceanalyzer.analyses import Results
 from traceanalyzer.files.whole import made
 from traceanalyzer.findings import Findings
-from traceanalyzer.functions import with_rules
+from traceanalyzer.functions import analyse
 from traceanalyzer.given import formats_of
 from traceanalyzer.model import TraceSet
 from traceanalyzer.report import words
@@ -82,13 +82,13 @@ class NotebookReport:
 
 
 def report(traces: TraceSet, **thresholds: Any) -> NotebookReport:
-    """The whole report of traces in memory; `thresholds` are those of analyses and of rules, by parameter name.
+    """The whole report of traces in memory; `thresholds` are those of analyses, by parameter name.
 
     Raises:
         UsageError: a threshold is unknown, or `traces` are not loaded.
     """
     from traceanalyzer import __version__  # noqa: PLC0415 - the package imports this module lazily
 
-    results, of_rules = with_rules(traces, thresholds)
-    findings = findings_of(results, **of_rules)
+    results = analyse(traces, **thresholds)
+    findings = findings_of(results)
     return NotebookReport(Report(traces.label, results, findings, traces.skipped, traces.notes, version=__version__))

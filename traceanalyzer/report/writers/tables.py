@@ -174,14 +174,14 @@ def described(result: Result) -> dict[str, Any]:
 def _finding(finding: Finding) -> dict[str, Any]:
     saves = finding.saves
     return {
-        "id": finding.rule,
+        "id": finding.kind,
         "severity": finding.severity,
         "headline": finding.headline,
         "why": finding.why,
         "fix": finding.fix,
         "saves": saves and saves.to_dict(),
         "confidence": saves and {"level": saves.level, "limit": saves.limit or None, "remedy": saves.remedy or None},
-        "caveat": finding.caveat,
+        "caveat": finding.caveat or None,
         "scope": {"ranks": list(finding.ranks or finding.named), "steps": finding.steps and list(finding.steps)},
         "is_blamed": bool(finding.ranks),
         "cause": finding.cause,

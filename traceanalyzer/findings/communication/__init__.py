@@ -1,1 +1,0 @@
-"""Collectives and messages: exposed, small, slow, not needed; experts' exchanges."""

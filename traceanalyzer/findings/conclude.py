@@ -1,0 +1,146 @@
+"""All findings of a run: every kind is asked, every change replayed, one finding kept for each cause."""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from traceanalyzer.analyses import ANALYSES, Result, Results
+from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.failures import Failure
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.kinds import KINDS
+from traceanalyzer.findings.run import Run
+from traceanalyzer.findings.savings import Question, savings_of
+from traceanalyzer.findings.usable import believable
+from traceanalyzer.meaning.vocabulary import INFO, SEVERITIES
+
+Kind = Callable[..., Iterable[Finding]]
+
+NEEDED = (
+    "headline",
+    "steps",
+    "replay",
+    "places",
+    "ranks",
+    "integrity",
+    "cuda_api",
+    "kernels",
+    "operators",
+    "iterations",
+)
+"""Results that every run of the kinds reads."""
+
+
+def find(results: Results, failures: list[Failure] | None = None) -> tuple[Finding, ...]:
+    """All findings in reading order.
+
+    With a list of what could not be computed, kinds that need it are left out, and kinds that fail are added to it.
+    """
+    if results["headline"].table.empty:
+        return ()
+    run = Run.of(results)
+    facts = [fact for kind in KINDS for fact in _facts(kind, run, failures)]
+    return tuple(ordered(merged(weighed(believable(facts, results), run), run)))
+
+
+def results_of_kinds() -> tuple[str, ...]:
+    """Names of the analyses whose Results the kinds read."""
+    named = {name for kind in KINDS for name in _parameters(kind)} | {*NEEDED}
+    return tuple(name for name in ANALYSES if name in named)
+
+
+def _facts(kind: Kind, run: Run, failures: list[Failure] | None) -> list[Finding]:
+    names = _parameters(kind)
+    lost = {name for failure in failures or () for name in (failure.name, *failure.left_out)}
+    if lost & {*names}:
+        return []
+    given: dict[str, Result] = {name: run.results[name] for name in names}
+    try:
+        return [replace(fact, kind=kind.__name__, sources=names) for fact in kind(run, **given)]
+    except Exception as error:
+        if failures is None:
+            raise
+        failures.append(Failure.of(kind.__name__, f"Finding {kind.__name__}", error))
+        return []
+
+
+@cache
+def _parameters(kind: Kind) -> tuple[str, ...]:
+    """The Results that a kind names, after the run."""
+    return tuple(inspect.signature(kind).parameters)[1:]
+
+
+def weighed(facts: Sequence[Finding], run: Run) -> list[Finding]:
+    """The findings with what their changes save and the severity of that; facts where nothing can be replayed."""
+    asked = [fact for fact in facts if fact.changes and run.can_replay(*fact.changes)]
+    if run.engine is None or not asked:
+        return [fact if fact.is_about_capture else replace(fact, severity=INFO) for fact in facts]
+    questions = [Question(fact.changes, is_ideal=fact.is_ideal, is_once=_is_once(fact, run)) for fact in asked]
+    savings = {id(fact): saves for fact, saves in zip(asked, savings_of(run.engine, questions), strict=True)}
+    return [
+        replace(fact, saves=savings[id(fact)], severity=savings[id(fact)].severity)
+        if id(fact) in savings
+        else fact
+        if fact.is_about_capture
+        else replace(fact, severity=INFO)
+        for fact in facts
+    ]
+
+
+def _is_once(fact: Finding, run: Run) -> bool:
+    """Whether it was seen in one step of several: whether it recurs is unknown."""
+    return fact.steps is not None and len(fact.steps) == 1 and run.count > 1
+
+
+def merged(findings: Sequence[Finding], run: Run) -> list[Finding]:
+    """One finding for each cause: two whose changes shorten mostly the same edges of the graph are one.
+
+    The one that saves more for sure leads, and a fix goes before an ideal of which it saves half. The others are
+    its signs.
+    """
+    leading = [finding for finding in findings if finding.leads and finding.changes]
+    if run.engine is None or len(leading) < 2:
+        return list(findings)
+    shortened = run.engine.shortened([finding.changes for finding in leading])
+    order = sorted(range(len(leading)), key=lambda place: _key(leading[place], has_lead=True))
+    lead_of: dict[int, int] = {}
+    for place in order:
+        lead = next(
+            (known for known in lead_of.values() if _are_alike(shortened[:, place], shortened[:, known])), place
+        )
+        lead_of[place] = lead
+    signs = {lead: tuple(leading[place] for place in order if lead_of[place] == lead != place) for lead in lead_of}
+    taken_in = {id(leading[place]) for place, lead in lead_of.items() if lead != place}
+    also = {id(leading[lead]): own for lead, own in signs.items()}
+    return [replace(finding, also=also.get(id(finding), ())) for finding in findings if id(finding) not in taken_in]
+
+
+def _are_alike(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether most of the time that either change takes away is taken away by both."""
+    either = float(np.maximum(one, other).sum())
+    return either > 0 and float(np.minimum(one, other).sum()) >= SHARE * either
+
+
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings, first to read first.
+
+    By the lower end of what they save, the narrower interval first of the same; a fix goes before an ideal of which
+    it saves half. Then facts without a saving, then what is about the capture, which comes first only where no finding
+    leads, and last what saves nothing.
+    """
+    every = list(findings)
+    has_lead = any(finding.leads for finding in every)
+    return sorted(every, key=lambda finding: _key(finding, has_lead=has_lead))
+
+
+def _key(finding: Finding, *, has_lead: bool) -> tuple[int, float, float]:
+    saves = finding.saves
+    if finding.is_about_capture:
+        is_first = not has_lead and finding.severity != SEVERITIES[-2]
+        return (1 if is_first else 3), SEVERITIES.index(finding.severity), 0
+    if finding.leads and saves is not None:
+        return 0, -saves.low_ns * (SHARE if finding.is_ideal else 1), saves.high_ns - saves.low_ns
+    return (4 if finding.is_nothing else 2), finding.is_ideal, -(saves.likely_ns if saves else 0)

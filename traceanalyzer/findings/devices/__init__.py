@@ -1,1 +1,0 @@
-"""What a GPU does with its time and memory: kernels, copies, allocations."""

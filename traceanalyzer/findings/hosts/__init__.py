@@ -1,1 +1,0 @@
-"""Hosts that bind their GPUs, and why."""

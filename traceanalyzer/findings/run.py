@@ -1,0 +1,127 @@
+"""What every kind of finding measures by: the run's mean step, its ranks by name, its replay and its framework."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.blame.rank_sets import JOB, Place, set_of
+from traceanalyzer.analyses.replay.changes import OF_HOSTS, Change
+from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.analyses.time.headline import shared_steps
+from traceanalyzer.analyses.time.steps import complete_steps
+from traceanalyzer.findings.savings import LEAST_PCT
+from traceanalyzer.findings.terms import Terms
+from traceanalyzer.meaning.vocabulary import numbered
+
+
+def count_of_steps(table: pd.DataFrame) -> int | None:
+    """Of how many complete steps the rows of a headline are; `None` of a whole trace."""
+    steps = table["steps"].iloc[0]
+    return None if pd.isna(steps) else int(steps)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as kinds of findings ask about it.
+
+    Attributes:
+        results: all Results; a kind takes those that it needs as parameters.
+        engine: the job's graph; `None` where nothing can be replayed.
+        steps: the complete steps that all ranks share; `None` where figures cover the whole trace.
+        window_ns: length of a mean step (or of the trace) by rank.
+    """
+
+    results: Results
+    engine: Engine | None
+    steps: tuple[int, ...] | None
+    window_ns: pd.Series
+
+    @classmethod
+    def of(cls, results: Results) -> "Run":
+        """The run of these Results, which hold `headline` and `steps`."""
+        headline = results["headline"].table
+        engine = results["replay"].engine if "replay" in results else None
+        windows = headline.set_index("rank")["window_ns"].astype("float64")
+        if headline.empty or headline["steps"].isna().iloc[0]:
+            return cls(results, engine, None, windows)
+        numbers = shared_steps(complete_steps(results["steps"].table), set(windows.index))
+        return cls(results, engine, tuple(numbers), windows / int(headline["steps"].iloc[0]))
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks of the capture."""
+        return tuple(map(int, self.window_ns.index))
+
+    @property
+    def step_ns(self) -> float:
+        """Length of a mean step of a mean rank; 0 without ranks."""
+        return float(self.window_ns.mean()) if len(self.window_ns) else 0.0
+
+    @property
+    def count(self) -> int:
+        """By what sums over the complete steps are divided; 1 for a whole trace."""
+        return len(self.steps) if self.steps else 1
+
+    @property
+    def each(self) -> str:
+        """`/step` behind a time, or nothing for a whole trace."""
+        return "/step" if self.steps else ""
+
+    @property
+    def per(self) -> str:
+        """`per step`, or `in the trace`."""
+        return "per step" if self.steps else "in the trace"
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What tools are called for this run's vendor and framework."""
+        return Terms.of(self.results)
+
+    def is_worth(self, time_ns: float) -> bool:
+        """Whether a time per step is at least the smallest saving that is a finding."""
+        return self.step_ns > 0 and 100 * time_ns >= LEAST_PCT * self.step_ns
+
+    def within(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Rows of the complete steps, of a table with a `step`; all rows for a whole trace."""
+        return table if self.steps is None else table[table["step"].isin(self.steps)]
+
+    def per_step(self, table: pd.DataFrame, columns: Sequence[str], by: Iterable[str] = ("rank",)) -> pd.DataFrame:
+        """Sums of the columns over the complete steps divided by their number, a row for each key; absent stays NA.
+
+        A table with rows for whole traces (`step` absent) gives those where the run has no complete step.
+        """
+        if "step" in table:
+            table = self.within(table) if self.steps is not None else table[table["step"].isna()]
+        numbers = table[[*columns]].astype("Float64")
+        return numbers.groupby([table[name] for name in by], observed=True).sum(min_count=1) / self.count
+
+    def can_replay(self, *changes: Change) -> bool:
+        """Whether the graph holds what the changes are about."""
+        if self.engine is None:
+            return False
+        return self.engine.has_hosts or not any(change.part in OF_HOSTS for change in changes)
+
+    def saved_ns(self, *changes: Change) -> int:
+        """What the changes, made together, save of a mean step, with the typical profiler overhead; 0 if unknown."""
+        if self.engine is None or not self.can_replay(*changes):
+            return 0
+        gain = self.engine.gains([changes])[0]
+        return gain.gain_ns if gain.unprofiled_gain_ns is None else gain.unprofiled_gain_ns
+
+    def who(self, ranks: Collection[int]) -> str:
+        """Ranks in words: `rank 5 (host b07)`, `ranks 8–15 (host b07)`, `both ranks`, `all 8 ranks`."""
+        return in_words(ranks, self.ranks, self.results.get("places"))
+
+
+def in_words(ranks: Collection[int], every: Sequence[int], places: Any) -> str:
+    """Some of `every` rank in words, with the name of their `Places` where chance would hardly put them there."""
+    chosen = sorted({int(rank) for rank in ranks})
+    if len(chosen) > 1 and set(chosen) >= {*every}:
+        return "both ranks" if len(chosen) == 2 else f"all {len(chosen):,} ranks"
+    known: tuple[Place, ...] = places.places() if places is not None else ()
+    name = set_of(chosen, every, known, places.whole(len(every)) if places is not None else JOB).name
+    return f"{numbered('rank', chosen)}{f' ({name})' if name else ''}"

@@ -1,1 +1,0 @@
-"""Ranks that the others wait for."""

@@ -1,1 +1,0 @@
-"""Ranks and steps that differ, where no single wait tells it."""
