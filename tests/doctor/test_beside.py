@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from traceanalyzer.findings.communication.exposed import log_of_another_run
 
 from tests.doctor.builders import SYS_TOPOLOGY, log
 from tests.samples import SAMPLES, sample
@@ -11,7 +12,6 @@ from traceanalyzer.cli import run as command
 from traceanalyzer.doctor import parse_topology, read_logs
 from traceanalyzer.doctor.inputs import texts_beside
 from traceanalyzer.doctor.transports import wiring
-from traceanalyzer.findings.communication.exposed import log_of_another_run
 from traceanalyzer.job.run_info import Wiring
 
 NVLINK = (SAMPLES / "doctor" / "topo_2xH200_nvlink.txt").read_text()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from traceanalyzer.findings.vendor_terms import WORDS, maker_of, worded
 
 import traceanalyzer as ta
 import traceanalyzer.findings
@@ -15,7 +16,6 @@ from tests.simulator.makers import of_amd, of_intel
 from tests.simulator.workloads import ddp
 from traceanalyzer.analyses.host.api_calls import CudaApi
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.findings.vendor_terms import WORDS, maker_of, worded
 
 _NVIDIAS = {
     # PyTorch for ROCm has torch.cuda, the CUDA activity and RCCL's variables by NCCL's names.

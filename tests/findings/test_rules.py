@@ -3,6 +3,8 @@
 from functools import partial
 
 import pytest
+from traceanalyzer.findings.devices import copies
+from traceanalyzer.findings.hosts import idle, launch_bound
 
 from tests import once
 from tests.asked import said_of
@@ -10,8 +12,6 @@ from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import pipelines, uneven_stages
-from traceanalyzer.findings.devices import copies
-from traceanalyzer.findings.hosts import idle, launch_bound
 
 MS = 1_000_000
 

@@ -1,13 +1,13 @@
 """A fault of a set of ranks is said of that set, in the first line."""
 
 import pytest
+from traceanalyzer.findings.stragglers.stragglers import late_ranks
+from traceanalyzer.findings.uneven_stages import uneven_alike
 
 import traceanalyzer as ta
 from tests.findings.needed import needed_by
 from tests.simulator import fleet
 from tests.simulator.analysed import analysed
-from traceanalyzer.findings.stragglers.stragglers import late_ranks
-from traceanalyzer.findings.uneven_stages import uneven_alike
 from traceanalyzer.job.run_info import read_hosts
 
 NEEDED = needed_by(late_ranks)

@@ -2,12 +2,12 @@
 
 import pandas as pd
 import pytest
+from traceanalyzer.findings.communication.experts import uneven_experts
 
 from tests.samples import sample
 from traceanalyzer.analyses import experts, run
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.experts import COMBINE, DISPATCH
-from traceanalyzer.findings.communication.experts import uneven_experts
 
 CALL = {"call": 0, "step": 0, "collective": "all_to_all", "group": "0", "group_ranks": "0,1", "dtype": "BFloat16",
         "in_elements": 800, "out_elements": 1_000, "in_split": "6,2", "out_split": "6,4",

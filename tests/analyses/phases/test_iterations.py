@@ -1,11 +1,11 @@
 """Iterations of inference engines: what is one, which phase it is, how many tokens it computes."""
 
 import pytest
+from traceanalyzer.findings.hosts.launch_bound import launch_bound_iterations
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses.phases import micro_steps
 from traceanalyzer.analyses.time import steps
-from traceanalyzer.findings.hosts.launch_bound import launch_bound_iterations
 
 
 def test_iterations_are_steps_numbered_by_place():

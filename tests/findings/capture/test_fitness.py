@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from traceanalyzer.findings.capture import missing_straggler, warm_up
 
 from tests.host_builders import host_trace
 from tests.simulator import Capture, workloads
@@ -11,7 +12,6 @@ from traceanalyzer.analyses import run
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings import capture
-from traceanalyzer.findings.capture import missing_straggler, warm_up
 
 MS = 1_000_000
 

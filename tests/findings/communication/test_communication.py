@@ -3,6 +3,12 @@
 import re
 
 import pytest
+from traceanalyzer.findings.communication.exposed import (
+    exposed_collective,
+    little_overlap,
+    many_small_collectives,
+)
+from traceanalyzer.findings.communication.links import low_bandwidth
 
 from tests import once
 from tests.findings.needed import needed_by
@@ -11,12 +17,6 @@ from tests.simulator.analysed import analysed
 from tests.simulator.jobs import tensor_parallel
 from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
-from traceanalyzer.findings.communication.exposed import (
-    exposed_collective,
-    little_overlap,
-    many_small_collectives,
-)
-from traceanalyzer.findings.communication.links import low_bandwidth
 
 MS = 1_000_000
 

@@ -1,12 +1,12 @@
 """Messages between stages that are slow, always or once: one finding of both their ends."""
 
 import pytest
+from traceanalyzer.findings.communication.links import low_bandwidth
+from traceanalyzer.findings.pipelines import pipeline_bubble
 
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.replicated_pipelines import edged
-from traceanalyzer.findings.communication.links import low_bandwidth
-from traceanalyzer.findings.pipelines import pipeline_bubble
 
 MS = 1_000_000
 ALL = (0, 1, 2, 3)

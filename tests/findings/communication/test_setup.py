@@ -1,6 +1,8 @@
 """What is said of parameters that are gathered twice, of collectives in pieces, and of what comes behind a collective."""
 
 import pytest
+from traceanalyzer.findings.communication.links import slow_pieces
+from traceanalyzer.findings.communication.redundant import gathered_again, more_exchanges
 
 from tests.simulator import run
 from tests.simulator import workloads as usual
@@ -8,8 +10,6 @@ from tests.simulator.analysed import analysed
 from tests.simulator.case import case_of
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import accumulating, gradients, replicated_pipelines, sharded
-from traceanalyzer.findings.communication.links import slow_pieces
-from traceanalyzer.findings.communication.redundant import gathered_again, more_exchanges
 
 _AGAIN = (Fault("again", 0, (0, 1, 2, 3)),)
 _OF_GATHERS = ("headline", "steps", "calls", "call_phases", "groups", "replay")

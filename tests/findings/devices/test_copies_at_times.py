@@ -1,11 +1,11 @@
 """Copies that all ranks make in some steps."""
 
 import pytest
+from traceanalyzer.findings.devices.copies import copies_at_times
 
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.sparse import snapshots
-from traceanalyzer.findings.devices.copies import copies_at_times
 
 MS = 1_000_000
 BOTH = (0, 1)

@@ -1,13 +1,13 @@
 """A rank that does nothing but copy is bound by its copies, and the link's limit is named."""
 
 import pytest
+from traceanalyzer.findings.devices import copies
 
 import traceanalyzer as ta
 from tests.builders import rank_trace
 from tests.findings.needed import needed_by
 from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
-from traceanalyzer.findings.devices import copies
 
 MS = 1_000_000
 

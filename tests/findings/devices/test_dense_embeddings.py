@@ -1,10 +1,10 @@
 """The rule about gradients of embeddings that are written whole."""
 
 import pytest
+from traceanalyzer.findings.devices.kernels import dense_embedding_gradients
 
 from tests.findings.devices.test_recomputing import MS
 from tests.findings.devices.test_written_out import results_of
-from traceanalyzer.findings.devices.kernels import dense_embedding_gradients
 
 NAMES = ("headline", "steps", "operator_shapes", "calls", "exposed_calls")
 LOOK_UP = ("aten::embedding", "[[4000, 64], [10, 100], [], [], []]", 1)

@@ -1,10 +1,10 @@
 """The rule about matrix work in 64 bits."""
 
 import pytest
+from traceanalyzer.findings.devices.kernels import double_precision
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.devices.kernels import double_precision
 
 NAMES = ("headline", "kernels")
 MS = 1_000_000

@@ -1,8 +1,9 @@
 """Rules about sums by index, and products with one-hot rows."""
 
+from traceanalyzer.findings.devices.kernels import one_hot_products, sums_on_few_rows
+
 from tests.findings.devices.test_recomputing import MS
 from tests.findings.devices.test_written_out import results_of
-from traceanalyzer.findings.devices.kernels import one_hot_products, sums_on_few_rows
 
 NAMES = ("headline", "steps", "operator_shapes")
 SUMS = ("aten::index_add_", "[[16, 64], [], [65536], [65536, 64], []]", 20)

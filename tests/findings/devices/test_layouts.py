@@ -1,10 +1,10 @@
 """The rule about kernels that turn tensors from one layout into the other."""
 
 import pytest
+from traceanalyzer.findings.devices.kernels import layout_conversions
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.devices.kernels import layout_conversions
 
 NAMES = ("headline", "kernels")
 MS = 1_000_000

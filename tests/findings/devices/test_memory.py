@@ -2,10 +2,10 @@
 
 import pandas as pd
 import pytest
+from traceanalyzer.findings.devices.memory import memory_growth
 
 from traceanalyzer.analyses.memory.memory import MemorySteps
 from traceanalyzer.analyses.memory.memory_categories import MemorySources
-from traceanalyzer.findings.devices.memory import memory_growth
 
 MB = 1 << 20
 

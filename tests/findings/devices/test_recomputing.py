@@ -1,11 +1,11 @@
 """The rule about activations that the backward pass computes again."""
 
 import pytest
+from traceanalyzer.findings.devices.kernels import recomputed_activations
 
 from tests import once
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.devices.kernels import recomputed_activations
 
 NAMES = ("headline", "steps", "operators", "replay", "ranks")
 MS = 1_000_000

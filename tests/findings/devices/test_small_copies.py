@@ -1,10 +1,10 @@
 """The rule about data that is copied in many small pieces."""
 
 import pytest
+from traceanalyzer.findings.devices.copies import small_copies
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.devices.copies import small_copies
 
 NAMES = ("headline", "steps", "copies", "launch_loops", "episodes", "places", "replay")
 MS, US = 1_000_000, 1_000

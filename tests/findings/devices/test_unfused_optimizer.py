@@ -2,10 +2,10 @@
 
 import pandas as pd
 import pytest
+from traceanalyzer.findings.devices.unfused import unfused_optimizer
 
 from tests.findings.devices.test_recomputing import MS
 from tests.findings.devices.test_written_out import results_of
-from traceanalyzer.findings.devices.unfused import unfused_optimizer
 
 
 class Rows:

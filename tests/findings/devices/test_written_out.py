@@ -1,9 +1,10 @@
 """The rule about attention that is computed operator by operator."""
 
+from traceanalyzer.findings.devices.unfused import written_out_attention
+
 from tests.findings.devices.test_recomputing import MS
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.devices.unfused import written_out_attention
 
 NAMES = ("headline", "steps", "operator_shapes", "operators", "episodes")
 SCORES = "[[2, 8, 512, 512], [], []]"

@@ -1,8 +1,9 @@
 """The rule about norms that are computed operator by operator."""
 
+from traceanalyzer.findings.devices.unfused import written_out_norms
+
 from tests.findings.devices.test_recomputing import MS
 from tests.findings.devices.test_written_out import results_of
-from traceanalyzer.findings.devices.unfused import written_out_norms
 
 NAMES = ("headline", "steps", "operator_shapes")
 WHOLE, ROWS, SCALED = "[[4, 128, 768], []]", "[[4, 128, 1]]", "[[4, 128, 768], [4, 128, 1]]"

@@ -1,8 +1,9 @@
 """The rule about functions of one's own for autograd that launch much."""
 
+from traceanalyzer.findings.hosts.launch_bound import autograd_functions
+
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.launch_bound import autograd_functions
 
 NAMES = ("headline", "steps", "idle", "operators", "episodes", "places", "replay", "ranks")
 MS = 1_000_000

@@ -1,11 +1,11 @@
 """Launches that wait for their kernels."""
 
 import pytest
+from traceanalyzer.findings.hosts.launch_bound import blocking_launches
 
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses.host.launches import Launches
-from traceanalyzer.findings.hosts.launch_bound import blocking_launches
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
 """The rule about autograd's detection of anomalies, left on."""
 
 import pytest
+from traceanalyzer.findings.hosts.cpu_work import checked_gradients
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.cpu_work import checked_gradients
 
 NAMES = ("headline", "steps", "operators", "episodes", "places", "ranks")
 MS = 1_000_000

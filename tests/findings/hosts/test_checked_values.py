@@ -1,10 +1,10 @@
 """The rule about tensors that a program asks one by one whether they are finite."""
 
 import pytest
+from traceanalyzer.findings.hosts.cpu_work import checked_values
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.cpu_work import checked_values
 
 NAMES = ("headline", "steps", "operators", "launch_loops", "episodes", "places", "replay", "ranks")
 MS = 1_000_000

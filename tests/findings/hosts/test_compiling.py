@@ -1,10 +1,10 @@
 """The rule about hosts that compile while their GPUs wait, and the table that it reads."""
 
 import pytest
+from traceanalyzer.findings.hosts.cpu_work import compiling
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.cpu_work import compiling
 
 NAMES = ("headline", "steps", "compilations", "step_needs", "episodes", "places", "replay")
 MS = 1_000_000

@@ -1,8 +1,9 @@
 """Who comes last to the CPU's collectives of a capture without GPU work."""
 
+from traceanalyzer.findings.hosts.slow_hosts import last_to_cpu_collectives
+
 from tests.host_builders import host_work
 from traceanalyzer.analyses import run
-from traceanalyzer.findings.hosts.slow_hosts import last_to_cpu_collectives
 
 LATE = [(0, "main", "forward", 10), (1, "main", "forward", 12), (1, "main", "metrics", 50)]
 GLOO = [(0, "collectives", "gloo:all_reduce", 60), (1, "collectives", "gloo:all_reduce", 8)]

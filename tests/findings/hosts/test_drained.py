@@ -3,11 +3,11 @@
 import re
 
 import pytest
+from traceanalyzer.findings.hosts.idle import drained_queues
 
 from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.program import Group, Job, Program
-from traceanalyzer.findings.hosts.idle import drained_queues
 
 NEEDED = tuple(needed_by(drained_queues))
 

@@ -1,13 +1,13 @@
 """The rule about work of the CPU alone."""
 
 import pytest
+from traceanalyzer.findings.hosts.cpu_work import cpu_work
 
 from tests.host_builders import host_trace
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import host_pauses
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.cpu_work import cpu_work
 
 NAMES = ("headline", "steps", "host_work", "step_needs", "episodes", "places", "replay")
 

@@ -1,10 +1,10 @@
 """Who comes last to collectives of the CPU, in captures without GPU work."""
 
 import pytest
+from traceanalyzer.findings.hosts.slow_hosts import late_to_cpu_collectives
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.slow_hosts import late_to_cpu_collectives
 from traceanalyzer.model import RankMeta
 
 NAMES = ("host_meetings", "host_work", "host_silences")

@@ -1,12 +1,12 @@
 """The rule about loops of launches."""
 
 import pytest
+from traceanalyzer.findings.hosts.cpu_work import many_launches
 
 from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import turns
-from traceanalyzer.findings.hosts.cpu_work import many_launches
 
 _NAMES = tuple(needed_by(many_launches))
 _LOOP = (Fault("loop", 0, (0, 1)),)

@@ -1,11 +1,11 @@
 """The rule about what hosts do that no tool recorded, and the stretches that it reads."""
 
 import pytest
+from traceanalyzer.findings.hosts.cpu_work import silent_hosts
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.finding import Finding, folded
-from traceanalyzer.findings.hosts.cpu_work import silent_hosts
 
 NAMES = ("headline", "steps", "idle", "host_silences", "step_needs", "episodes", "places", "replay")
 MS = 1_000_000

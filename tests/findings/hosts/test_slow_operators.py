@@ -1,10 +1,10 @@
 """The rule about operators that take the CPU long by themselves."""
 
 import pytest
+from traceanalyzer.findings.hosts.cpu_work import slow_operators
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.cpu_work import slow_operators
 
 NAMES = (
     "headline", "steps", "idle", "host_work", "operators", "operator_launches", "operator_shapes", "sync_calls",

@@ -1,13 +1,13 @@
 """Who is late, when, by what, and what mending it gains: the sentences."""
 
 import pytest
+from traceanalyzer.findings.stragglers.stragglers import late_ranks
 
 from tests import once
 from tests.findings.needed import needed_by
 from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from traceanalyzer.findings.stragglers.stragglers import late_ranks
 
 MS = 1_000_000
 NEEDED = needed_by(late_ranks)

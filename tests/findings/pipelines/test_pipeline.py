@@ -1,12 +1,12 @@
 """Bubbles of pipelines: those of one schedule are one finding."""
 
 import pytest
+from traceanalyzer.findings.uneven_stages import pipeline_imbalance
 
 from tests.simulator import run
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.pipelines import interleaved, zero_bubble
 from traceanalyzer.findings import pipelines as findings_pipelines
-from traceanalyzer.findings.uneven_stages import pipeline_imbalance
 
 
 @pytest.mark.parametrize("is_one_stream", [True, False])

@@ -1,10 +1,10 @@
 """Uneven compute is said once, by whoever measured it best."""
 
 import pytest
+from traceanalyzer.findings.uneven import balance
 
 from tests import once
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.findings.uneven import balance
 
 NEEDED = (
     "headline", "steps", "step_needs", "episodes", "pipeline", "call_waits", "instances", "efficiency", "replay", "places",

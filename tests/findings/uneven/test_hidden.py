@@ -1,13 +1,13 @@
 """What is told behind the first cause, of stages' own work, and of exchanges that nobody needs."""
 
 import pytest
+from traceanalyzer.findings.communication.redundant import redundant_exchanges
+from traceanalyzer.findings.stragglers.stragglers import late_ranks
 
 from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import accumulating, models
-from traceanalyzer.findings.communication.redundant import redundant_exchanges
-from traceanalyzer.findings.stragglers.stragglers import late_ranks
 
 MS = 1_000_000
 

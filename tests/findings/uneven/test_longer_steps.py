@@ -1,9 +1,10 @@
 """Steps in which all ranks run more than in the others."""
 
+from traceanalyzer.findings.uneven.balance import longer_steps
+
 from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from traceanalyzer.findings.uneven.balance import longer_steps
 
 MS = 1_000_000
 BOTH = (0, 1)

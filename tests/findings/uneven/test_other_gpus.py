@@ -2,9 +2,9 @@
 
 import pandas as pd
 import pytest
+from traceanalyzer.findings.uneven.slower_gpus import shared_gpu
 
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.findings.uneven.slower_gpus import shared_gpu
 
 
 def told(*rows):

@@ -1,11 +1,11 @@
 """GPUs that another process has in time slices."""
 
 import pytest
+from traceanalyzer.findings.uneven.slower_gpus import shared_gpus
 
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import gpus
-from traceanalyzer.findings.uneven.slower_gpus import shared_gpus
 
 
 def found(*faults, ranks=1, steps=3, every_ns=4_600_000):

@@ -1,11 +1,11 @@
 """First steps in which all GPUs are slower."""
 
 import pytest
+from traceanalyzer.findings.uneven.slower_gpus import slower_at_first
 
 from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from traceanalyzer.findings.uneven.slower_gpus import slower_at_first
 
 BOTH = (0, 1)
 

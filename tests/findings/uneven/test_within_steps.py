@@ -1,10 +1,11 @@
 """Ranks that wait for each other within a step, over which none needs more."""
 
+from traceanalyzer.findings.uneven.balance import waits_within_steps
+
 from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.chances import lopsided
-from traceanalyzer.findings.uneven.balance import waits_within_steps
 
 MS = 1_000_000
 MORE, LESS = (Fault(what, 2 * MS, (1,)) for what in ("more", "less"))

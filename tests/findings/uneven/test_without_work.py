@@ -1,12 +1,12 @@
 """Ranks that have nothing to compute any more."""
 
 import pytest
+from traceanalyzer.findings.uneven.balance import ranks_without_work
 
 from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.capture import Capture
 from tests.simulator.jobs import data_parallel, replicated_pipelines
-from traceanalyzer.findings.uneven.balance import ranks_without_work
 
 NEEDED = ("steps", "call_waits")
 MS = 1_000_000

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.simulator import spoiled
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
-from tests.simulator.case import HEALTHY, LOADER, MS, Case, case_of, nobody
+from tests.simulator.case import LOADER, MS, Case, case_of, nobody
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import between_steps, gpus, optimizers, serving, sharded
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise

@@ -1,6 +1,6 @@
 """How a job communicates, and what that costs all ranks alike: nothing overlaps, pieces are small, gathered twice."""
 
-from tests.simulator.case import FOUR, HEALTHY, Case, case_of, nobody
+from tests.simulator.case import FOUR, Case, case_of, nobody
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import (
     accumulating,

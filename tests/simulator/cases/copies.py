@@ -1,7 +1,7 @@
 """Copies between host and GPU that take longer, are pageable, or run beside and cost nothing."""
 
 from tests.simulator import workloads as usual
-from tests.simulator.case import FOUR, HEALTHY, MS, Case, case_of, nobody
+from tests.simulator.case import FOUR, MS, Case, case_of, nobody
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import accumulating, inputs, memory, models, sharded
 from tests.simulator.noise import unlike_hosts, with_noise

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.simulator import kineto, spoiled
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture, capture
-from tests.simulator.case import HEALTHY, LOADER, MS, Case, case_of, nobody
+from tests.simulator.case import LOADER, MS, Case, case_of, nobody
 from tests.simulator.engine import run
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import sharded

@@ -7,7 +7,7 @@ from typing import Any
 from tests.simulator import spoiled
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
-from tests.simulator.case import HEALTHY, MS, Case, case_of, nobody
+from tests.simulator.case import MS, Case, case_of, nobody
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import (
     gpus,

@@ -1,7 +1,7 @@
 """Work that is spread unevenly: experts, lengths of sequences and answers, batches, shards."""
 
 from tests.simulator.capture import Capture
-from tests.simulator.case import FOUR, HEALTHY, MS, Case, case_of, nobody
+from tests.simulator.case import FOUR, MS, Case, case_of, nobody
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import (
     accumulating,

@@ -1,7 +1,7 @@
 """Hosts that stop: garbage collection, checkpoints, compilation, other threads, what nothing is recorded of."""
 
 from tests.simulator import workloads as usual
-from tests.simulator.case import FOUR, HEALTHY, MS, Case, Truth, case_of, nobody, several
+from tests.simulator.case import FOUR, MS, Case, Truth, case_of, nobody, several
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import (
     context_parallel,

@@ -1,6 +1,6 @@
 """Jobs whose ranks do unlike things, and several faults in mixed layouts: each lot was committed before any report of it was seen."""
 
-from tests.simulator.case import FOUR, HEALTHY, LOADER, MS, Case, case_of, nobody, on_nodes
+from tests.simulator.case import FOUR, LOADER, MS, Case, case_of, nobody, on_nodes
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import four_ways, two_models, unlike_ranks
 from tests.simulator.noise import Noise, like_hosts, unlike_hosts

@@ -1,7 +1,7 @@
 """Stacks of other kinds, each fault in its own: each lot was committed before any report of it was seen."""
 
 from tests.simulator.capture import Capture
-from tests.simulator.case import FOUR, HEALTHY, LOADER, MS, Case, case_of, nobody, on_nodes
+from tests.simulator.case import FOUR, LOADER, MS, Case, case_of, nobody, on_nodes
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import diffusion, graph_networks, hybrid, other_models, recommenders, reinforced
 from tests.simulator.noise import like_hosts, unlike_hosts

@@ -1,6 +1,6 @@
 """Hosts that launch in a loop what could be launched once."""
 
-from tests.simulator.case import HEALTHY, Case, nobody
+from tests.simulator.case import Case, nobody
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import turns
 
