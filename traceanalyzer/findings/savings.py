@@ -137,8 +137,7 @@ def _saves_of(engine: Engine, question: Question) -> Saves:
     limit, remedy = _widest(
         {
             ("only part of an ideal can be reached", ""): full[TYPICAL][1] - likely_ns,
-            ("profiler overhead is estimated", "Pass --unprofiled-step"): max(highs)
-            - min(ns for _, ns in full.values()),
+            ("profiler overhead is estimated", "Pass --unprofiled-step"): overhead_ns,
             ("some start delays have no recorded cause", "Record with the CPU side"): delayed_ns,
             ("replay error", ""): engine.error_ns,
             ("seen in one step", "Record more steps"): high_ns + 1 if question.is_once else 0,

@@ -2,7 +2,7 @@
 
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
-from tests.simulator.case import APART, HEALTHY, MS, Case, nobody
+from tests.simulator.case import APART, MS, Case, nobody
 from tests.simulator.jobs import (
     accumulating,
     between_steps,
