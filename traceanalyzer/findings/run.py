@@ -13,7 +13,7 @@ from traceanalyzer.analyses.replay.changes import OF_HOSTS, Change
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import complete_steps
-from traceanalyzer.findings.savings import LEAST_PCT
+from traceanalyzer.findings.savings import LEAST_PCT, likely_ns
 from traceanalyzer.findings.terms import Terms
 from traceanalyzer.meaning.vocabulary import numbered
 
@@ -109,8 +109,7 @@ class Run:
         """What the changes, made together, save of a mean step, with the typical profiler overhead; 0 if unknown."""
         if self.engine is None or not self.can_replay(*changes):
             return 0
-        gain = self.engine.gains([changes])[0]
-        return gain.gain_ns if gain.unprofiled_gain_ns is None else gain.unprofiled_gain_ns
+        return likely_ns(self.engine, changes)
 
     def who(self, ranks: Collection[int]) -> str:
         """Ranks in words: `rank 5 (host b07)`, `ranks 8–15 (host b07)`, `both ranks`, `all 8 ranks`."""

@@ -1,10 +1,12 @@
 """What a finding saves of a step without the profiler, as an interval; severity and order by its lower end."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from traceanalyzer.analyses.replay.changes import LEAST, MOST, TYPICAL, Change
+import numpy as np
+
+from traceanalyzer.analyses.replay.changes import EXPLAINED, UNMATCHED, Change
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.meaning.columns import Scale, Unit, per_cent, scale
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
@@ -17,6 +19,9 @@ LEAST_PCT = CUTS[-1][0]
 
 HALF_WAY = 0.5
 """How much of a change to an ideal (CPUs, kernels or transfers that take no time) the lower end supposes."""
+
+RESAMPLES, WITHIN_PCT = 1_000, (10, 90)
+"""How often steps are resampled, and the percentiles of their mean that bound a saving."""
 
 _IDEAL = ("host", "compute", "comm", "collective", "kernel", "operator")
 """Parts of a job of which nothing makes all the time go away: a factor is an ideal, a word such as `peers` is none."""
@@ -117,37 +122,93 @@ class Question:
     is_ideal: bool = False
     is_once: bool = False
 
+    @property
+    def least(self) -> tuple[Change, ...]:
+        """What the lower end supposes: of an ideal half."""
+        return tuple(map(_half_way, self.changes)) if self.is_ideal else self.changes
+
 
 def savings_of(engine: Engine, questions: Sequence[Question]) -> list[Saves]:
-    """What each set of changes saves, by replaying the changed job at each corner of what is unknown."""
-    return [_saves_of(engine, question) for question in questions]
+    """What each set of changes saves, by replaying the changed job at each corner of what is unknown.
+
+    Corners are the profiler's overhead, and whether start delays without a recorded cause and waits for unknown
+    partners stay after the change; of changes that save nothing at any overhead the others are not asked.
+    """
+    kept: tuple[Change, ...] = ()
+    unknown = [kept, (EXPLAINED,), *([(UNMATCHED,), (EXPLAINED, UNMATCHED)] if engine.unmatched_ns else [])]
+    found = _at_corners(engine, questions, [kept])
+    worth = [question for question, saves in zip(questions, found, strict=True) if not saves.is_nothing]
+    wider = iter(_at_corners(engine, worth, unknown))
+    return [saves if saves.is_nothing else next(wider) for saves in found]
 
 
-def _saves_of(engine: Engine, question: Question) -> Saves:
-    changes = question.changes
-    half = [_half_way(change) for change in changes] if question.is_ideal else changes
-    full, least = _corners(engine, changes), _corners(engine, half)
-    before_ns, likely_ns = least[TYPICAL]
-    lows, highs = [ns for _, ns in least.values()], [ns for _, ns in full.values()]
-    gain = engine.gains([tuple(changes)])[0]
-    delayed_ns = gain.delayed_ns if gain.is_delayed else 0
-    low_ns = 0 if question.is_once else max(0, min(lows) - engine.error_ns)
-    high_ns = max(highs) + delayed_ns
-    overhead_ns = max(highs) - min(ns for _, ns in full.values())
+def likely_ns(engine: Engine, changes: tuple[Change, ...]) -> int:
+    """What the changes, made together, save of a mean step at the typical overhead of the profiler."""
+    before, after = engine.steps([*_without_profiler(engine, changes)[:1], _asked(engine, changes)[0]]).mean(axis=0)
+    return max(0, round(before - after))
+
+
+def _at_corners(engine: Engine, questions: Sequence[Question], unknown: Sequence[tuple[Change, ...]]) -> list[Saves]:
+    """All scenarios of all questions are replayed at once."""
+    scenarios = [
+        changes
+        for each in questions
+        for asked in (each.changes, each.least)
+        for changes in (*_without_profiler(engine, asked), *_asked(engine, asked, unknown))
+    ]
+    engine.steps(scenarios)
+    return [_saves_of(engine, question, unknown) for question in questions]
+
+
+def _without_profiler(engine: Engine, changes: Iterable[Change]) -> tuple[tuple[Change, ...], ...]:
+    """The job before the changes at each overhead of the profiler; as recorded where that is what they change."""
+    return ((),) if any(change.part == "profiler" for change in changes) else engine.costs
+
+
+def _asked(
+    engine: Engine, changes: tuple[Change, ...], unknown: Sequence[tuple[Change, ...]] = ((),)
+) -> list[tuple[Change, ...]]:
+    """The job after the changes at each corner: by overhead, of each with what is unknown kept first."""
+    return [(*changes, *cost, *gone) for cost in _without_profiler(engine, changes) for gone in unknown]
+
+
+def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change, ...]]) -> Saves:
+    costs = _without_profiler(engine, question.changes)
+    before = engine.steps(costs)
+    full, least = (
+        before.repeat(len(unknown), axis=1) - engine.steps(_asked(engine, changes, unknown))
+        for changes in (question.changes, question.least)
+    )
+    corners = full.mean(axis=0).reshape(len(costs), len(unknown))
+    kept, gone = corners[0, 0], dict(zip(unknown, corners[0], strict=True))
+    (low_ns, _), (_, high_ns) = _span(least), _span(full)
+    likely_ns, steps = max(0, round(least[:, 0].mean())), _span(least[:, :1])
+    high_ns = max(high_ns, likely_ns)
     limit, remedy = _widest(
         {
-            ("only part of an ideal can be reached", ""): full[TYPICAL][1] - likely_ns,
-            ("profiler overhead is estimated", "Pass --unprofiled-step"): overhead_ns,
-            ("some start delays have no recorded cause", "Record with the CPU side"): delayed_ns,
-            ("replay error", ""): engine.error_ns,
-            ("seen in one step", "Record more steps"): high_ns + 1 if question.is_once else 0,
+            ("only part of an ideal can be reached", ""): full[:, 0].mean() - least[:, 0].mean(),
+            ("profiler overhead is estimated", "Pass --unprofiled-step"): np.ptp(corners[:, 0]),
+            ("some start delays have no recorded cause", "Record the CPU side"): gone.get((EXPLAINED,), kept) - kept,
+            ("some ranks of the communication are not in the capture", "Record all ranks"): gone.get((UNMATCHED,), kept)
+            - kept,
+            ("steps differ", "Record more steps"): steps[1] - steps[0],
+            ("the fault was seen in one step", "Record more steps"): high_ns + 1 if question.is_once else 0,
         },
         high_ns,
     )
-    return Saves(before_ns, likely_ns, min(low_ns, likely_ns), max(high_ns, likely_ns), len(full) > 1, limit, remedy)
+    low_ns = 0 if question.is_once else min(low_ns, likely_ns)
+    is_unprofiled = costs != ((),)
+    return Saves(round(before[:, 0].mean()), likely_ns, low_ns, high_ns, is_unprofiled, limit, remedy)
 
 
-def _widest(parts: dict[tuple[str, str], int], high_ns: int) -> tuple[str, str]:
+def _span(gains: np.ndarray) -> tuple[int, int]:
+    """Lower and upper end over all corners (columns) of the mean of resampled steps (rows); never negative."""
+    draws = np.random.default_rng(0).multinomial(len(gains), np.full(len(gains), 1 / len(gains)), RESAMPLES)
+    low, high = np.percentile(draws @ gains / len(gains), WITHIN_PCT, axis=0)
+    return max(0, round(low.min())), max(0, round(high.max()))
+
+
+def _widest(parts: Mapping[tuple[str, str], float], high_ns: int) -> tuple[str, str]:
     """What widens the interval most, if by more than half of its upper end."""
     words, ns = max(parts.items(), key=lambda item: item[1])
     return words if ns > HALF_WAY * high_ns else ("", "")
@@ -157,15 +218,6 @@ def _half_way(change: Change) -> Change:
     if change.part not in _IDEAL or isinstance(change.to, str):
         return change
     return replace(change, to=1 - HALF_WAY * (1 - change.to))
-
-
-def _corners(engine: Engine, changes: Sequence[Change]) -> dict[str, tuple[int, int]]:
-    """The step before, and what is saved of it, by what profiling costs; of the profiled step where that is unknown."""
-    steps = engine.unprofiled_ns(changes)
-    if not steps:
-        gain = engine.gains([tuple(changes)])[0]
-        return {TYPICAL: (gain.before_ns, gain.gain_ns)}
-    return {cost: (steps[cost][0], max(0, steps[cost][0] - steps[cost][1])) for cost in (TYPICAL, LEAST, MOST)}
 
 
 def command_of(changes: Iterable[str]) -> str:

@@ -209,7 +209,7 @@ PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE, USUAL = "peers", "even", "ideal", "f
 
 Changeable = Literal[
     "rank", "stage", "host", "data", "memory", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
-    "operator", "kernel", "collective", "loop", "delays", "schedule",
+    "operator", "kernel", "collective", "loop", "delays", "unmatched", "schedule",
 ]  # fmt: skip
 """The parts of a job that can be changed."""
 
@@ -233,6 +233,7 @@ PARTS: Mapping[Changeable, str] = MappingProxyType(
         "collective": "transfers of this collective; `messages` are all sends and receives",
         "loop": "the hosts' work for a loop's turns behind the first (table launch_loops), and their waits for the GPU",
         "delays": "what no recorded dependency explains of when operations start and blocking calls return",
+        "unmatched": "waiting in communication whose partners are not in the capture",
         "schedule": "the order in which pipelines run their passes",
     }
 )
@@ -266,6 +267,7 @@ WORDS: Mapping[Changeable, Mapping[str, float | str]] = MappingProxyType(
         "collective": {"free": 0.0, USUAL: USUAL},
         "loop": {"none": 0.0},
         "delays": {"none": 0.0},
+        "unmatched": {"none": 0.0},
         "schedule": {name: name for name in ORDERS},
     }
 )
@@ -359,6 +361,10 @@ EXPLAINED = Change("delays")
 """The job with nothing that its graph does not explain."""
 
 
+UNMATCHED = Change("unmatched")
+"""The job without waits for partners that the capture does not know."""
+
+
 def _listed(numbers: Iterable[int]) -> str:
     return ",".join(map(str, sorted(numbers)))
 
@@ -370,7 +376,7 @@ _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
 
 _RANKS = re.compile(r"[\d,\s-]+")
 
-_WITHOUT_FACTOR = ("waits", "sync", "profiler")
+_WITHOUT_FACTOR = ("waits", "sync", "profiler", "delays", "unmatched")
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*GB/s)?")
 

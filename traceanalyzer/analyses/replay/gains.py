@@ -139,6 +139,10 @@ MOST_EDGES = 12_000_000
 """Of all replays that are computed together, and of ranks' own lengths that are kept for the next ones: 0.1 GB each."""
 
 
+WORTH_A_SHARE = 1_000_000
+"""Operations, for each set of changes, that take a quarter of a second to replay: a fork takes some hundredths."""
+
+
 class Engine:
     """A job and what its replays are compared with."""
 
@@ -148,7 +152,7 @@ class Engine:
         self.peers = Peers(job, self.relief)
         self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
         self._held = 0
-        self.mean_steps: dict[tuple[Change, ...], int] = {}
+        self._replayed: dict[tuple[Change, ...], np.ndarray] = {}
 
     def let_go(self) -> None:
         """Keep no lengths for changes that are asked for next: they are worked out anew then, to the same answers."""
@@ -350,11 +354,36 @@ class Engine:
         ]
         return dict(zip(COST_NS, zip(steps, afters, strict=False), strict=True))
 
+    @property
+    def costs(self) -> tuple[tuple[Change, ...], ...]:
+        """What stands for the job without the profiler: its typical overhead first, then the least and the most.
+
+        Nothing where the overhead is unknown: such a job is only known with the profiler.
+        """
+        if not self.has_cost_of_recording:
+            return ((),)
+        return tuple((Change("profiler", cost),) for cost in COST_NS)
+
+    def steps(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
+        """Length of every step of the job (rows) after each set of changes (columns), each replayed once.
+
+        Forks of this process that are free replay a share each; the answer is the same.
+        """
+        missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self._replayed]
+        operations = sum(len(nodes.piece) for nodes in self.job.nodes.values())
+        shares = min(FREE.get(), len(missing) - 1, operations * len(missing) // WORTH_A_SHARE)
+        if shares >= 2:
+            self.steps(missing[:1])  # what all of them need is found out once, not in each fork
+            parts = [missing[1 + share :: shares] for share in range(shares)]
+            begun = all_aside([partial(self.steps_after, part) for part in parts[1:]], processes=shares)
+            for part, steps in zip(parts, [self.steps_after(parts[0]), *(wait() for wait in begun)], strict=True):
+                self._replayed |= zip(part, steps.T, strict=True)
+        elif missing:
+            self._replayed |= zip(missing, self.steps_after(missing).T, strict=True)
+        return np.stack([self._replayed[changes] for changes in scenarios], axis=1)
+
     def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
-        missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self.mean_steps]
-        steps = self.steps_after(missing).mean(axis=0).tolist()
-        self.mean_steps |= zip(missing, map(round, steps), strict=True)
-        return [self.mean_steps[changes] for changes in scenarios]
+        return list(map(round, self.steps(scenarios).mean(axis=0).tolist())) if scenarios else []
 
 
 def _held(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence[Change]]) -> list[int]:
@@ -368,28 +397,3 @@ def _held(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence
 def _unrecorded(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     """The changes to the job without the profiler, which takes nothing away a second time."""
     return changes if any(change.part == "profiler" for change in changes) else (*changes, UNRECORDED)
-
-
-# Many sets of changes that forks of this process replay, each its share.
-
-
-WORTH_A_SHARE = 1_000_000
-"""Operations, for each set of changes, that take a quarter of a second to replay: a fork takes some hundredths."""
-
-
-def replay_at_once(engine: Engine, scenarios: Sequence[tuple[Change, ...]]) -> None:
-    """Have the engine know what each set of changes gains, which is the same with any number of processes."""
-    operations = sum(len(nodes.piece) for nodes in engine.job.nodes.values())
-    shares = min(FREE.get(), len(scenarios) - 1, operations * len(scenarios) // WORTH_A_SHARE)
-    if shares < 2:
-        return
-    engine.gains(scenarios[:1])  # what all of them need is found out once, not in each fork
-
-    def known(share: int) -> dict[tuple[Change, ...], int]:
-        engine.gains(scenarios[1 + share :: shares])
-        return engine.mean_steps
-
-    begun = all_aside([partial(known, share) for share in range(1, shares)], processes=shares)
-    known(0)
-    for wait in begun:
-        engine.mean_steps |= wait()

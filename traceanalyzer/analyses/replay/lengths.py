@@ -671,7 +671,7 @@ def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -
 
 def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     """What follows once each matched call's partners are there."""
-    asked = tuple(change for change in changes if change.part in ("comm", "collective", "links", "small"))
+    asked = tuple(change for change in changes if change.part in (*_OF_TRANSFERS, "unmatched"))
     known = job.transfers
     if asked not in known:
         for oldest in list(known)[: max(0, len(known) - _MOST_KNOWN + 1)]:
@@ -692,8 +692,13 @@ def met_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
             if change.ranks is not None:
                 chosen = chosen & np.isin(meetings.rank, list(change.ranks))
             met = np.where(chosen, np.round(met * change.to).astype(np.int64), met)
+        elif change.part == "unmatched":
+            met = np.where(_in_steps(meetings.step, change) & meetings.is_alone, 0, met)
     return met
 
+
+_OF_TRANSFERS = ("comm", "collective", "links", "small")
+"""Parts that are about transfers."""
 
 _PARTS_OF_HOSTS: Mapping[str, str] = MappingProxyType({"data": DATA.column, "memory": MEMORY})
 """Parts of the hosts' work that can be changed alone: the columns that hold them."""
@@ -713,6 +718,9 @@ def _transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
             transfer = np.where(
                 _chosen_joins(job, change), np.minimum(transfer, at_rate(job, float(change.to))), transfer
             )
+        elif change.part == "unmatched":
+            is_open = _chosen_joins(job, change) & ~job.joins["is_whole"].to_numpy(dtype=bool)
+            transfer = np.where(is_open, np.minimum(transfer, 0), transfer)
         elif change.part == "small":
             chosen = _chosen_joins(job, change) & are_small(job.joins)
             transfer = np.where(chosen, np.round(transfer * float(change.to)).astype(np.int64), transfer)
@@ -750,7 +758,7 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
     elif change.part == "collective":
         names = POINT_TO_POINT if change.name == MESSAGES else (change.name,)
         chosen = is_any(ops["collective"], *names)
-    elif change.part in ("links", "small"):
+    elif change.part in ("links", "small", "unmatched"):
         chosen = job.nodes[rank].is_comm
     elif change.part == "rank":
         chosen = ~job.nodes[rank].is_comm
@@ -773,6 +781,8 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change, c
         return replace(timing, is_blocking=timing.is_blocking & ~_chosen_calls(job.nodes[rank].piece, change))
     if change.part == "comm" and change.to == HIDDEN:
         return replace(timing, is_hidden=True)
+    if change.part == "unmatched":
+        timing = replace(timing, duration_ns=_without_unknown_waits(job, timing, rank, change))
     if _is_of_transfers(change):
         # Together: a call that holds several messages is no shorter than the longest of them.
         after = transfers_after(job, [each for each in changes if _is_of_transfers(each)])
@@ -802,7 +812,20 @@ def _without_loop(nodes: Nodes, timing: Timing, change: Change) -> Timing:
 
 def _is_of_transfers(change: Change) -> bool:
     """Whether it tells what transfers take, and not by what all that a rank communicates is multiplied."""
-    return change.part in ("links", "small") or (change.part in ("comm", "collective") and isinstance(change.to, str))
+    return change.part in ("links", "small", "unmatched") or (
+        change.part in ("comm", "collective") and isinstance(change.to, str)
+    )
+
+
+def _without_unknown_waits(job: Job, timing: Timing, rank: int, change: Change) -> np.ndarray:
+    """The rank's durations with calls of which no partner is known as short as the shortest of their kernel."""
+    chosen = _chosen_ops(job, rank, change).copy()
+    chosen[array_of(job.joins, "op")[job.joins_of(rank)]] = False
+    rows, durations = np.flatnonzero(chosen), timing.duration_ns.copy()
+    kernels = Groups.of_numbers(job.nodes[rank].piece.ops["name"].cat.codes.to_numpy()[rows].astype(np.int64))
+    if len(rows):
+        durations[rows] = kernels.smallest(durations[rows])[kernels.of_row]
+    return durations
 
 
 def _calls_of_its_own(job: Job, peers: Peers, rank: int, change: Change) -> np.ndarray:

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.shape import in_ring
 from traceanalyzer.analyses.replay.changes import LEAST, MOST, OF_HOSTS, Change
-from traceanalyzer.analyses.replay.gains import Engine, Gain, replay_at_once
+from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.graph import CircleError
 from traceanalyzer.analyses.replay.job import Job, windows_of, with_meetings, with_waits_alike
 from traceanalyzer.analyses.replay.rank_graph import Piece, piece_of
@@ -174,7 +174,4 @@ def gain_of(replay: Replay, *changes: Change) -> Gain | None:
 
 def gains_of(replay: Replay, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain] | None:
     """The same for many sets of changes."""
-    if replay.engine is None:
-        return None
-    replay_at_once(replay.engine, scenarios)
-    return replay.engine.gains(scenarios)
+    return None if replay.engine is None else replay.engine.gains(scenarios)
