@@ -98,14 +98,14 @@ def _is_once(fact: Finding, run: Run) -> bool:
 def merged(findings: Sequence[Finding], run: Run) -> list[Finding]:
     """One finding for each cause: two whose changes shorten mostly the same edges of the graph are one.
 
-    The one that saves more for sure leads, and a fix goes before an ideal of which it saves half. The others are
-    its signs.
+    A straggler leads, else the one that saves more for sure, and a fix goes before an ideal of which it saves half. The
+    others are its signs.
     """
-    leading = [finding for finding in findings if finding.leads and finding.changes]
+    leading = [finding for finding in findings if finding.saves is not None and not finding.is_nothing]
     if run.engine is None or len(leading) < 2:
         return list(findings)
     shortened = run.engine.shortened([finding.changes for finding in leading])
-    order = sorted(range(len(leading)), key=lambda place: _key(leading[place], has_lead=True))
+    order = sorted(range(len(leading)), key=lambda place: (not leading[place].ranks, _key(leading[place], has_lead=True)))
     lead_of: dict[int, int] = {}
     for place in order:
         lead = next(

@@ -5,7 +5,7 @@ A kind is one module; its function's name is the kind's id, its docstring the de
 
 from collections.abc import Callable, Iterable
 
-from traceanalyzer.findings import data_loading, missing_data, profiler_overhead, usable_steps
+from traceanalyzer.findings import data_loading, missing_data, profiler_overhead, straggler, usable_steps
 from traceanalyzer.findings.finding import Finding
 
 KINDS: tuple[Callable[..., Iterable[Finding]], ...] = (
@@ -13,4 +13,5 @@ KINDS: tuple[Callable[..., Iterable[Finding]], ...] = (
     usable_steps.usable_steps,
     profiler_overhead.profiler_overhead,
     data_loading.data_loading,
+    straggler.straggler,
 )

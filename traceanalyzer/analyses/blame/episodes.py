@@ -1,7 +1,6 @@
-"""Episodes: which ranks are late together, in which steps, by what, and what it costs."""
+"""Episodes: which ranks are stragglers together, in which steps, by what, and which change stands for the remedy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,13 +26,12 @@ from traceanalyzer.analyses.blame.slower_hardware import told_apart, without_nam
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
-from traceanalyzer.analyses.grouping import by_step_and_rank
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, PEERS, Change, Changeable
-from traceanalyzer.analyses.replay.gains import Gain
-from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
+from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE, SIGMAS
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
@@ -41,9 +39,7 @@ from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import only, rows_where, under_each_other, without_rows
-
-# What an episode may gain at most, where no replay tells, and what it costs at least.
+from traceanalyzer.model.tables import only, rows_where, under_each_other
 
 
 def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
@@ -51,37 +47,6 @@ def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
     name = found["name"].isna() if pd.isna(row["name"]) else found["name"] == row["name"]
     is_own = (found["part"] == row["part"]) & name & found["rank"].isin(row["ranks"])
     return found[is_own & found["step"].isin(row["numbers"] or (-1,))]
-
-
-def bounds(
-    table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, complete: Sequence[int]
-) -> pd.api.extensions.ExtensionArray:
-    """For each episode by how much the longest own step is shorter without its excess.
-
-    The mean over complete steps; without any the sum over the capture's.
-    """
-    numbers, count = (list(complete), len(complete)) if complete else (sorted(late["step"].unique()), 1)
-    wide = by_step_and_rank(late, "excess_ns")
-    waits = late.groupby("step")["exposed_wait_ns"].min()
-    bounds = [_bound(row, found, wide, waits, numbers, count) for row in table.to_dict("records")]
-    return pd.array(bounds, dtype="Int64")
-
-
-def _bound(
-    row: Mapping[str, Any], found: pd.DataFrame, wide: pd.DataFrame, waits: pd.Series, numbers: list[int], count: int
-) -> Any:
-    own = cells_of(row, found)
-    own = rows_where(own, own["step"].isin(numbers))
-    if own.empty:
-        return pd.NA
-    less = wide.copy()
-    for cell in own.itertuples():
-        less.loc[cell.step, cell.rank] -= cell.excess_ns
-    held = own["step"].unique()
-    shorter = (wide.max(axis=1) - less.max(axis=1).clip(lower=0)).loc[held]
-    # Where every rank waits, ranks are late at different times of the step: one hides no other.
-    gained = np.minimum(shorter + waits.reindex(held), own.groupby("step")["excess_ns"].max().reindex(held))
-    return round(float(gained.clip(lower=0).sum()) / count)
 
 
 # One episode's figures: what its ranks need more, what the others wait, and how late their hosts are.
@@ -309,32 +274,38 @@ _PART_OF_REPLAY: Mapping[str, Changeable] = {
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
 
 
-def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str, Any]:
-    """Columns `changes`, `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`, `unprofiled_gain_ns`.
+def changes_of(
+    table: pd.DataFrame, found: pd.DataFrame, complete: Sequence[int], replay: Replay
+) -> list[tuple[Change, ...]]:
+    """Of each episode the changes that stand for its remedy; none where the replay cannot make them.
 
-    A bound without replay. `changes` are those whose replay gives the gain, none without. What no complete step has may
-    still begin in one: the GPU idles between two steps.
+    Nor of what no complete step holds, unless one begins with the idle time before it.
     """
     rows = table.to_dict("records")
-    changes = [_changes(row, found, replay) for row in rows]
-    asked = [place for place, change in enumerate(changes) if change]
-    answers = gains_of(replay, [changes[place] for place in asked]) if asked else None
-    known = dict(zip(asked, answers or (), strict=False))
-    known = {place: answer for place, answer in known.items() if _is_held(rows[place], answer)}
-    alone = [place for place, answer in known.items() if _is_without_peers(rows[place], answer.gain_ns)]
-    for place in [place for place in alone if _is_without_peers(rows[place], _last_ns(place, changes, replay))]:
-        changes[place] = (_as_long_as_peers(rows[place]), *(own for own in changes[place] if own.part != "compute"))
-        known[place] = gain_of(replay, *changes[place]) or known[place]
-    each = [_gain(row, known.get(place)) for place, row in enumerate(rows)]
-    said = [changes[place] if place in known else () for place in range(len(rows))]
-    return {
-        "changes": pd.Series(said, dtype=object),
-        "what_if": ["; ".join(map(str, own)) if own else None for own in said],
-        "gain_ns": pd.array([gain for gain, _, _ in each], dtype="Int64"),
-        "gain_error_ns": pd.array([error for _, error, _ in each], dtype="Int64"),
-        "gain_is_bound": [is_bound for _, _, is_bound in each],
-        "unprofiled_gain_ns": pd.array([_unprofiled(known.get(place)) for place in range(len(rows))], dtype="Int64"),
-    }
+    every = [_changes(row, found, replay) for row in rows]
+    if replay.engine is None:
+        return every
+    made = []
+    for row, changes in zip(rows, every, strict=True):
+        is_held = not complete or not {*complete}.isdisjoint(row["numbers"])
+        if changes and not is_held:
+            gain = replay.engine.gains([changes])[0]
+            is_held = 100 * gain.gain_ns >= PERCENT * gain.before_ns
+        made.append(_with_own_kernels(row, changes, found, replay.engine) if is_held else ())
+    return made
+
+
+def _with_own_kernels(
+    row: Mapping[str, Any], changes: tuple[Change, ...], found: pd.DataFrame, engine: Engine
+) -> tuple[Change, ...]:
+    """The changes with compute scaled as a whole, where peers' kernels of other names have no times to give."""
+    own = tuple(change for change in changes if change.part == "compute" and change.to == PEERS)
+    if not own or row["part"] != COMPUTE.column:
+        return changes
+    shortened_ns = engine.shortened([own]).sum()
+    if shortened_ns >= SHARE * cells_of(row, found)["excess_ns"].sum():
+        return changes
+    return (_as_long_as_peers(row), *(change for change in changes if change not in own))
 
 
 def mended_in(table: pd.DataFrame, needs: pd.DataFrame, replay: Replay) -> list[frozenset[int]]:
@@ -349,40 +320,11 @@ def mended_in(table: pd.DataFrame, needs: pd.DataFrame, replay: Replay) -> list[
     return [frozenset(numbers) | others if numbers and is_in_all else frozenset(numbers) for numbers, is_in_all in each]
 
 
-def _is_held(row: Mapping[str, Any], gain: Gain) -> bool:
-    """Whether complete steps have the episode, or at least the idle time before it."""
-    return not pd.isna(row["bound_ns"]) or 100 * gain.gain_ns >= PERCENT * gain.before_ns
-
-
-def _is_without_peers(row: Mapping[str, Any], gain_ns: int) -> bool:
-    """Whether next to nothing became of the change: peers that run kernels of other names have no times to give."""
-    return bool(row["part"] == "compute_ns" and not pd.isna(row["bound_ns"]) and 10 * gain_ns < row["bound_ns"])
-
-
-def _last_ns(place: int, changes: Sequence[tuple[Change, ...]], replay: Replay) -> int:
-    """What an episode's changes gain once all others are mended, which may hide it."""
-    others = tuple(change for each, own in enumerate(changes) if each != place for change in own)
-    both = gains_of(replay, [others, (*others, *changes[place])]) if others else None
-    return both[1].gain_ns - both[0].gain_ns if both else 0
-
-
 def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
     """All compute of the ranks in those steps, scaled to what their peers compute altogether."""
     peers_ns = 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
     factor = max(peers_ns, row["own_ns"] - row["excess_ns"], 0) / max(row["own_ns"], 1)
     return Change("compute", factor, frozenset(row["ranks"]), row["mended_in"] or None)
-
-
-def _unprofiled(replayed: Gain | None) -> int | None:
-    return None if replayed is None or replayed.is_bound else replayed.unprofiled_gain_ns
-
-
-def _gain(row: Mapping[str, Any], replayed: Gain | None) -> tuple[Any, Any, bool]:
-    if replayed is None:
-        return row["bound_ns"], pd.NA, True
-    if replayed.is_lower_bound:  # waits whose partners are not known stay in a replay
-        return max(replayed.gain_ns, row["bound_ns"]), replayed.error_ns, True
-    return replayed.gain_ns, replayed.error_ns, replayed.is_bound
 
 
 def _changes(row: Mapping[str, Any], found: pd.DataFrame, replay: Replay) -> tuple[Change, ...]:
@@ -502,116 +444,11 @@ def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
     return len(one & other) / len(one | other)
 
 
-# Episodes that hide each other: mending one alone wins little, for the ranks of another one are as late.
-
-
-_TOGETHER_MOST = 6
-"""Episodes that are held against each other, the costliest: their pairs are replayed."""
-
-COLUMNS = ("together", "place_in_set", "then_gain_ns", "joint_gain_ns", "joint_unprofiled_gain_ns")
-
-Set = frozenset[int]
-
-
-def together(table: pd.DataFrame, replay: Replay) -> pd.DataFrame:
-    """The episodes with `COLUMNS`, absent for those that hide nothing and are hidden by none.
-
-    `table` has a row for each episode, with `changes` (those whose replay mends it) and `total_ns`. An
-    episode is hidden when it gains more of what all are mended to than alone. Two of them hide each other when the last
-    of the two gains more than both did by themselves, the rest mended; a set is whom this joins. In a set those come
-    first that gain most once those before them are mended. Where waits whose partners are not known stay in a replay,
-    who hides whom is not told.
-    """
-    rows = table.to_dict("records")
-    sets = _Replays(rows, replay).sets() if len(rows) > 1 and replay.engine is not None else []
-    columns: dict[str, list[Any]] = {name: [pd.NA] * len(rows) for name in COLUMNS}
-    for number, (joint, order) in enumerate(sets):
-        for place, (row, then_ns) in enumerate(order):
-            values = (number, place, then_ns, joint.gain_ns, None if joint.is_bound else joint.unprofiled_gain_ns)
-            for name, value in zip(COLUMNS, values, strict=True):
-                columns[name][row] = pd.NA if value is None else value
-    return table.assign(**{name: pd.array(values, dtype="Int64") for name, values in columns.items()})
-
-
-def _expected_ns(gain: Gain) -> int:
-    """Without what recording takes the hosts, where known: hosts that only a profiler makes late hide nobody."""
-    return gain.gain_ns if gain.is_bound or gain.unprofiled_gain_ns is None else gain.unprofiled_gain_ns
-
-
-class _Replays:
-    """Gains of sets of episodes, each replayed once."""
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]], replay: Replay) -> None:
-        known = [row for row, own in enumerate(rows) if own["changes"] and not is_of_every_host(own)]
-        self.rows = sorted(known, key=lambda row: -rows[row]["total_ns"])[:_TOGETHER_MOST]
-        self.changes = {row: rows[row]["changes"] for row in self.rows}
-        self.replay = replay
-        self._known: dict[Set, Gain] = {}
-
-    def sets(self) -> list[tuple[Gain, list[tuple[int, int]]]]:
-        """Of each set what mending it gains, and its rows in order with what each then gains."""
-        every = frozenset(self.rows)
-        if len(every) < 2:
-            return []
-        self._replay([every, *({row} for row in every), *(every - {row} for row in every)])
-        if self._known[every].is_lower_bound:
-            return []
-        least_ns = PERCENT / 100 * self._known[every].before_ns
-        last = {row: self._ns(every) - self._ns(every - {row}) for row in every}
-        held = frozenset(row for row in every if last[row] >= least_ns)
-        if not any(last[row] - self._ns({row}) >= least_ns for row in held):
-            return []
-        return [self._ordered(own) for own in self._joined(held, least_ns)]
-
-    def _ns(self, rows: Set | set[int]) -> int:
-        return _expected_ns(self._known[frozenset(rows)]) if rows else 0
-
-    def _replay(self, wanted: Sequence[Set | set[int]]) -> None:
-        missing = list(dict.fromkeys(frozenset(own) for own in wanted if own and frozenset(own) not in self._known))
-        asked = [tuple(change for row in self.rows if row in own for change in self.changes[row]) for own in missing]
-        self._known.update(zip(missing, gains_of(self.replay, asked) or (), strict=True) if asked else ())
-
-    def _joined(self, held: Set, least_ns: float) -> list[list[int]]:
-        """Rows that hide each other, directly or by others."""
-        ordered = [row for row in self.rows if row in held]
-        pairs = [(one, other) for place, one in enumerate(ordered) for other in ordered[place + 1 :]]
-        self._replay([held, *(held - {row} for row in held), *(held - {*pair} for pair in pairs)])
-        home = {row: row for row in ordered}
-        for one, other in pairs:
-            both = self._ns(held) - self._ns(held - {one, other})
-            each = (self._ns(held) - self._ns(held - {row}) for row in (one, other))
-            if sum(each) - both >= least_ns:
-                old, new = home[other], home[one]
-                home = {row: new if root == old else root for row, root in home.items()}
-        groups = [[row for row in ordered if home[row] == root] for root in dict.fromkeys(home.values())]
-        return [group for group in groups if len(group) > 1]
-
-    def _ordered(self, rows: Sequence[int]) -> tuple[Gain, list[tuple[int, int]]]:
-        order: list[tuple[int, int]] = []
-        done: Set = frozenset()
-        while len(order) < len(rows):
-            left = [row for row in rows if row not in done]
-            self._replay([done | {row} for row in left])
-            gains = np.array([self._ns(done | {row}) for row in left])
-            best = int(gains.argmax())
-            order.append((left[best], int(gains[best]) - self._ns(done)))
-            done |= {left[best]}
-        return self._known[done], order
-
-
 # Lateness that belongs together: which ranks, in which steps, by what, what it costs the others and what it gains.
 
 
-WORTH_PCT = 1.0
-"""Of a step: what mending gains. Less is in the table alone."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
 class Episodes(Result):
     """One row for each episode, costliest first."""
-
-    worth_pct: float = WORTH_PCT
-    """The same as a user sets it: whoever speaks of episodes asks for it here (`late_gain_pct`)."""
 
     title: ClassVar[str] = "Who is late, when and by what"
     keys: ClassVar[tuple[str, ...]] = ("episode",)
@@ -675,46 +512,9 @@ class Episodes(Result):
             written=Written.COLLECTIVE,
         ),
         "step_ns": Column.time("Mean length of the steps that were compared.", adds=Adds.DERIVED),
-        "gain_ns": Column.time(
-            "What mending it gains of a mean complete step, of the capture without any: the job replayed with these "
-            "ranks' part as their peers'; without a replay, a bound. Absent when no complete step has it.",
-            adds=Adds.DERIVED,
-        ),
         "what_if": Column.text(
-            "The changes whose replay gives the gain, as `ta.what_if` takes them; absent without one.",
+            "The changes that stand for its remedy, as `ta.what_if` takes them; absent where no replay makes them.",
             is_secondary=True,
-        ),
-        "gain_error_ns": Column.time(
-            "By how much the replay without a change misses the recording; absent without a replay.", adds=Adds.DERIVED
-        ),
-        "gain_is_bound": Column.flag(
-            "The gain is the most that can be won: no replay, or one that leaves over 3 % of a step unexplained."
-        ),
-        "unprofiled_gain_ns": Column.time(
-            "The gain without what recording takes the hosts, an estimate (see what_ifs); absent where the gain is a "
-            "bound, and for other profilers than PyTorch's.",
-            adds=Adds.DERIVED,
-        ),
-        "gain_is_of_capture": Column.flag("No step is complete on all ranks: the gain is of all that was recorded."),
-        "together": Column.ident(
-            "Episodes of the same number hide each other: mending one alone wins less than it does once the others are "
-            "mended. Absent for one that hides nothing and that nothing hides."
-        ),
-        "place_in_set": Column.count(
-            "Among those: first what gains most, then what gains most after that.", adds=Adds.NONE
-        ),
-        "then_gain_ns": Column.time(
-            "What it gains once those before it are mended; without what recording takes the hosts, where known.",
-            adds=Adds.DERIVED,
-        ),
-        "joint_gain_ns": Column.time("What mending all of them gains of a mean step.", adds=Adds.DERIVED),
-        "joint_unprofiled_gain_ns": Column.time(
-            "The same without what recording takes the hosts, an estimate.", adds=Adds.DERIVED
-        ),
-        "bound_ns": Column.time(
-            "The longest own step less the longest without the excess: the mean over the complete steps, or the sum "
-            "over the capture's.",
-            adds=Adds.DERIVED,
         ),
         "cost_pct": Column.share("100 · cost / step."),
         "own_host_ns": Column.time(
@@ -722,17 +522,14 @@ class Episodes(Result):
             adds=Adds.DERIVED,
         ),
         "peers_host_ns": Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
-        "apart_host_ns": Column.time(
-            "What a host needs to be later than hosts are here: 1.2 times the most of the others, and three deviations "
-            "beyond them, of few others as hosts of healthy jobs differ (1.89 times what the only other one needs); of "
-            "hosts that launch 1.2 times as many operations only the first.",
-            adds=Adds.DERIVED,
-            is_secondary=True,
-        ),
     }
+    stored: ClassVar[tuple[str, ...]] = ("changes",)
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"cost_pct": percent(table["cost_ns"], table["step_ns"])})
+        texts = {name: table[name].map(_text) for name in ("ranks", "numbers")}
+        what_if = table["changes"].map(lambda changes: "; ".join(map(str, changes)) or None)
+        cost_pct = percent(table["cost_ns"], table["step_ns"])
+        return self._with(table, {**texts, "what_if": what_if, "cost_pct": cost_pct})
 
 
 def across(
@@ -750,7 +547,7 @@ def across(
     ranks: Ranks,
 ) -> Episodes:
     """Find the rank-steps that need more than their peers', and put together what belongs together."""
-    empty = Episodes(without_rows(Episodes.columns))
+    empty = Episodes(without_rows([*Episodes.columns, *Episodes.stored]))
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
@@ -773,9 +570,8 @@ def across(
         return empty
     table = pd.concat(tables).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     table = table.assign(episode=range(len(table)))
-    table["together"] = table.groupby(["job", "together"])["episode"].transform("min").astype("Int64")
-    texts = {name: table[name].map(_text) for name in ("ranks", "numbers")}
-    return Episodes(only(table.assign(**texts), [name for name in Episodes.columns if name != "cost_pct"]))
+    derived = ("what_if", "cost_pct")
+    return Episodes(only(table, [name for name in (*Episodes.columns, *Episodes.stored) if name not in derived]))
 
 
 def _of_job(
@@ -802,15 +598,14 @@ def _of_job(
     found = told_apart(found, late, work)
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in grouped(found)]
-    if not rows:
-        return pd.DataFrame()
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame([row for row in rows if not is_of_every_host(row)])
+    if table.empty:
+        return table
     every = sorted(late["rank"].unique())
     sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
-    table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
     table = table.assign(mended_in=mended_in(table, needs, replay), groups=_linked(table, linked))
-    return together(table.assign(**gains(table, found, replay)), replay)
+    return table.assign(changes=pd.Series(changes_of(table, found, complete, replay), dtype=object))
 
 
 def _linked(

@@ -6,17 +6,16 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_true, percent, plain_rows, stack, typed
-from traceanalyzer.analyses.blame.episodes import Episodes, is_of_every_host
+from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.waits import STRETCH, CallWaits, Members, Waits, cut_by_calls, exposed_of
-from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.analyses.time.breakdown import side_by_side, stretches
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written, numbers
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -136,7 +135,7 @@ def _rest(part: pd.DataFrame, row: np.ndarray, taken: pd.DataFrame) -> pd.DataFr
 
 
 class Stragglers(Result):
-    """One row for each rank that others wait for, costliest first, acquitted ones last.
+    """One row for each rank that others wait for, costliest first.
 
     Each moment of a wait counts for its root.
 
@@ -174,13 +173,9 @@ class Stragglers(Result):
         ),
         "episode": Column.ident(
             "The costliest episode (see episodes) that the rank is part of; absent when it is in none: it needs no "
-            "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does; or "
-            "mending it gains less than 3 % of its cost."
+            "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does."
         ),
-        "is_acquitted": Column.flag(
-            "Late only by its host, which needs no more for a step than hosts do where none is slow: nobody's fault."
-        ),
-        "cause": Column.text("What its ranks need more of: that episode's cause; of acquitted ones their host."),
+        "cause": Column.text("What its ranks need more of: that episode's cause."),
         "cause_ns": Column.time("What they need more, a step of it: that episode's excess.", adds=Adds.DERIVED),
         "operation": Column.text("What takes most longer in it; absent when nothing explains half of it.",
                                  written=Written.KERNEL),
@@ -215,36 +210,15 @@ def across(
     costs = _costs(pieces[pieces["root_rank"] != NONE], windows, straggler_step_pct)
     table = costs.join(pieces.groupby("waits_for")["wait_ns"].sum().rename("direct_wait_ns"))
     table = table.fillna({"direct_wait_ns": 0}).join(_of_episodes(episodes.table)).reset_index(names="rank")
-    table["is_acquitted"] = table["is_acquitted"].eq(True).astype("boolean")
-    order = table.assign(costs=-table["cost_max_ns"]).sort_values(["is_acquitted", "costs"], kind="stable").index
-    return Stragglers(table.loc[order].reset_index(drop=True))
+    return Stragglers(table.sort_values("cost_max_ns", ascending=False, kind="stable", ignore_index=True))
 
 
 def _of_episodes(episodes: pd.DataFrame) -> pd.DataFrame:
-    """For each rank the costliest episode that it is part of and that is its own fault.
-
-    One whose mending gains less than 3 % of its cost is hidden, as loading is in a pipeline's bubble: no reason.
-    """
-    is_acquitted = np.array([is_of_every_host(row) for row in plain_rows(only(episodes, [*_OF_A_HOST]))], dtype=bool)
-    gained = only(episodes, ["gain_ns", "joint_gain_ns"]).astype("Float64").max(axis=1)
-    is_hidden = (PERCENT / 100 * episodes["cost_ns"] > gained) & ~episodes["gain_is_bound"].astype("boolean")
-    is_told = is_acquitted | ~is_true(is_hidden)
-    ranks = array_of(episodes, "ranks").tolist()
-    first: dict[int, int] = {}
-    for place in np.argsort(is_acquitted, kind="stable").tolist():
-        for rank in numbers(ranks[place]) if is_told[place] else ():
-            first.setdefault(rank, place)
-    rows = np.array([*first.values()], dtype=np.int64)
-    told = typed(only(episodes, [*_OF_EPISODES]), {"episode": "Int64", "excess_ns": "Int64", "cause": "object"})
-    places = np.where(is_acquitted[rows], NONE, rows)
-    own = {new: column_of(told, name).take(rows) for name, new in _OF_EPISODES.items()}
-    own["episode"] = column_of(told, "episode").take(places, allow_fill=True)
-    index = pd.Index(np.array([*first], dtype=np.int64), name="rank")
-    return table_of({**own, "is_acquitted": is_acquitted[rows]}, index)
-
-
-_OF_A_HOST = ("cause", "own_host_ns", "apart_host_ns", "name")
-_OF_EPISODES = {"episode": "episode", "cause": "cause", "excess_ns": "cause_ns", "name": "operation"}
+    """For each rank the costliest episode that it is part of."""
+    names = {"episode": "episode", "cause": "cause", "excess_ns": "cause_ns", "name": "operation"}
+    own = only(episodes, ["ranks", *names]).explode("ranks").drop_duplicates("ranks").set_index("ranks")
+    own = typed(own, {"episode": "Int64", "excess_ns": "Int64", "cause": "object"})
+    return own.set_axis(own.index.astype("int64")).rename(columns=names)
 
 
 def _windows(steps: Steps, ranks: Ranks) -> pd.DataFrame:

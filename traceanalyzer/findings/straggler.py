@@ -1,0 +1,321 @@
+"""Stragglers: ranks, or links, that the others wait for, and what takes them longer."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from traceanalyzer.analyses.base import plain_rows
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.slow_transfers import WITH_ALL, WITH_MOST
+from traceanalyzer.analyses.blame.step_budget import COMPILING, MEMORY_CALLS, OTHER_PROCESS, StepNeeds
+from traceanalyzer.analyses.host.activity import NOTHING
+from traceanalyzer.analyses.host.cpu_time import BESIDE
+from traceanalyzer.analyses.operators.operators import Operators, same_calls
+from traceanalyzer.analyses.statistics import RATIO, SHARE
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import digits, time_text
+from traceanalyzer.meaning.names import collective_words, short_name
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC, first_upper, named, numbered
+
+Row = Mapping[str, Any]
+
+
+def straggler(
+    run: Run, episodes: Episodes, step_needs: StepNeeds, operators: Operators, ranks: Ranks
+) -> Iterator[Finding]:
+    """Ranks take longer than their peers with a part of their step, and the others wait for them.
+
+    The change gives that part the time that the peers take. Of stragglers that hide each other all change together.
+    """
+    rows = [row for row in plain_rows(episodes.table) if run.is_worth(row["excess_ns"])]
+    reasons = partial(_reason, operators, ranks)
+    hiding = _hiding(rows, run)
+    if hiding:
+        yield _joint(hiding, run, step_needs)
+    for row in rows:
+        if row not in hiding:
+            yield _finding(row, run, reasons, step_needs)
+
+
+def _hiding(rows: Sequence[Row], run: Run) -> list[Row]:
+    """Those that save more once the others are fixed than alone, where none alone saves most; longest wait first."""
+    known = [row for row in rows if row["changes"]]
+    if len(known) < 2:
+        return []
+    saved = [run.saved_ns(*row["changes"]) for row in known]
+    every = run.saved_ns(*_changes(known))
+    last = [every - run.saved_ns(*_changes([other for other in known if other is not row])) for row in known]
+    hiding = [row for row, own, then in zip(known, saved, last, strict=True) if run.is_worth(then - own)]
+    together = run.saved_ns(*_changes(hiding))
+    if len(hiding) < 2 or max(saved) >= SHARE * together:
+        return []
+    return sorted(hiding, key=lambda row: -row["cost_ns"])
+
+
+def _changes(rows: Sequence[Row]) -> tuple[Any, ...]:
+    return tuple(change for row in rows for change in row["changes"])
+
+
+def _joint(rows: Sequence[Row], run: Run, needs: StepNeeds) -> Finding:
+    """One finding of stragglers that hide each other."""
+    ranks = tuple(sorted({rank for row in rows for rank in row["ranks"]}))
+    many = "Stragglers" if len(ranks) > 1 else "Straggler"
+    causes = list(dict.fromkeys(row["cause"] for row in rows))
+    hide = "hide each other" if len(ranks) > 1 else "takes longer"
+    does = "; ".join(f"{run.who(row['ranks'])} {_does(row, run)}{_most_of_it(row)}" for row in rows)
+    steps = {step for row in rows for step in _steps(row) or ()}
+    fixes = " ".join(dict.fromkeys(_fix(row, run) for row in rows))
+    return Finding(
+        headline=f"{many}: {numbered('rank', ranks)} {hide} ({named(causes)}).",
+        why=f"{first_upper(does)}: fixing one alone saves less than half.",
+        fix=f"Fix all of them. {fixes}",
+        changes=_changes(rows),
+        ranks=ranks,
+        steps=None if any(_steps(row) is None for row in rows) else tuple(sorted(steps)),
+        cause=" and ".join(causes),
+        evidence=tuple(_evidence(row) for row in rows),
+        table="episodes",
+        interval_ns=_interval(rows[0], needs),
+    )
+
+
+def _finding(row: Row, run: Run, reasons: Callable[[Row], tuple[str, str]], needs: StepNeeds) -> Finding:
+    reason, fix = reasons(row)
+    waits, named_ranks = _waits(row, run)
+    said = ", ".join(filter(None, (_in_steps(row) + _detail(row), reason)))
+    return Finding(
+        headline=_headline(row, run),
+        why=f"{first_upper(said)}; {waits}.",
+        fix=fix or _fix(row, run),
+        changes=row["changes"],
+        ranks=row["ranks"],
+        named=named_ranks,
+        steps=_steps(row),
+        cause=row["cause"],
+        evidence=(_evidence(row),),
+        table="episodes",
+        interval_ns=_interval(row, needs),
+        caveat=_caveat(row),
+    )
+
+
+def _steps(row: Row) -> tuple[int, ...] | None:
+    return None if row["is_in_every_step"] else row["numbers"] or None
+
+
+def _evidence(row: Row) -> dict[str, Any]:
+    shown = ("cause", "name", "own_ns", "peers_ns", "excess_ns", "cost_ns", "waiting_ranks", "collective")
+    return {"ranks": ",".join(map(str, row["ranks"])), **{name: row[name] for name in shown}}
+
+
+def _interval(row: Row, needs: StepNeeds) -> tuple[int, int] | None:
+    """The episode's first step on its first rank."""
+    own = needs.table[needs.table["rank"] == row["ranks"][0]]
+    own = own[own["step"] == row["numbers"][0]] if row["numbers"] else own
+    return None if own.empty else (int(own["begin_ns"].iloc[0]), int(own["end_ns"].iloc[0]))
+
+
+def _caveat(row: Row) -> str:
+    if not row["changes"]:
+        return "Only in steps that are not complete on all ranks, so what it saves is unknown."
+    if row["name"] == OTHER_PROCESS:
+        return "Inferred: no trace records what another process does."
+    return (
+        "Sizes that a kernel's grid does not show, such as sequence lengths, may differ." if _is_slow_gpu(row) else ""
+    )
+
+
+# What is longer, in words.
+
+
+def _headline(row: Row, run: Run) -> str:
+    """Who is a straggler, and by what: `Straggler: rank 3 computes 1.4× as long as its peers`."""
+    many = len(row["ranks"]) > 1
+    opening = "Alternating stragglers" if row["is_in_turn"] else "Stragglers" if many else "Straggler"
+    return f"{opening}: {run.who(row['ranks'])} {_does(row, run)}."
+
+
+_VERBS: Mapping[str, tuple[str, str]] = {
+    "compute": ("computes", "compute"),
+    "copies": ("copies", "copy"),
+    "transfer": ("moves data", "move data"),
+    DATA.key: ("waits for data", "wait for data"),
+    HOST.key: ("stays on its CPU", "stay on their CPUs"),
+    SYNC.key: ("is blocked in synchronizing calls", "are blocked in synchronizing calls"),
+    LAUNCH.key: ("waits for launched work to start", "wait for launched work to start"),
+    BETWEEN_KERNELS.key: ("idles between short kernels", "idle between short kernels"),
+}
+
+
+def _does(row: Row, run: Run) -> str:
+    """`computes 1.4× as long as its peers`, `copies 4.1 ms/step longer than its peers`."""
+    many = len(row["ranks"]) > 1
+    their = "their" if many else "its"
+    if row["name"] == OTHER_PROCESS:
+        return f"{'share their GPUs' if many else 'shares its GPU'} with another process"
+    if _is_slow_gpu(row):
+        return (
+            f"{'run' if many else 'runs'} the same kernels {_times(row['same_work_ratio'])} slower than {their} peers"
+        )
+    verb = _VERBS.get(row["cause"], ("idles", "idle"))[many]
+    times = row["own_ns"] / row["peers_ns"] if row["peers_ns"] else 0
+    if row["cause"] == "compute" and times >= RATIO:
+        return f"{verb} {_times(times)} as long as {their} peers"
+    return f"{verb} {time_text(row['excess_ns'])}{_each(row, run)} longer than {their} peers"
+
+
+def _times(ratio: float) -> str:
+    return f"{digits(ratio)}×"
+
+
+def _each(row: Row, run: Run) -> str:
+    return run.each if len(row["numbers"]) != 1 else ""
+
+
+def _is_slow_gpu(row: Row) -> bool:
+    """The same kernels take longer on these ranks, and not on others in other steps: that is unequal work."""
+    return row["same_work_ratio"] is not None and not row["is_in_turn"]
+
+
+def _in_steps(row: Row) -> str:
+    steps = _steps(row)
+    return f"in {numbered('step', steps)} " if steps else ""
+
+
+def _detail(row: Row) -> str:
+    """The evidence: both times, and the name of what takes most of the difference."""
+    own, peers = (None if row[name] is None else time_text(row[name]) for name in ("own_ns", "peers_ns"))
+    both = f" ({own}, peers {peers})" if peers else f" ({own})"
+    if row["name"] == OTHER_PROCESS:
+        return f"another process has the GPU at times, whichever kernel runs then{both}"
+    if _is_slow_gpu(row):
+        part = f" in {_name(row)}, and about as long elsewhere" if row["name"] else ""
+        return f"the same kernels take {_times(row['same_work_ratio'])} as long{part}{both}"
+    if row["cause"] == HOST.key and row["own_host_ns"] is not None and not row["name"]:
+        launching, others = (time_text(row[name]) for name in ("own_host_ns", "peers_host_ns"))
+        return f"launching a step takes the CPU {launching}, others at most {others}"
+    return f"{_PARTS.get(row['cause'], 'idle time')}{both}{_most_of_it(row)}"
+
+
+_PARTS: Mapping[str, str] = {
+    "compute": "compute kernels",
+    "copies": "exposed copies",
+    "transfer": "transfers",
+    DATA.key: "waiting for data",
+    HOST.key: "CPU time before launches",
+    SYNC.key: "synchronizing calls",
+}
+
+
+def _most_of_it(row: Row) -> str:
+    is_said = not row["name"] or row["name"].lower() == row["cause"] or _is_slow_gpu(row)
+    return "" if is_said else f", mostly {_name(row)}"
+
+
+def _name(row: Row) -> str:
+    name = str(row["name"])
+    if name == NOTHING:
+        return "Python or other code that no range, operator or call covers"
+    if name.startswith(BESIDE):
+        return f"unrecorded code while another thread runs {name.removeprefix(BESIDE)}"
+    return short_name(name) if row["what"] in ("kernel", "copy") else name
+
+
+def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
+    """Who waits, for how long, and where; and the rank that this names."""
+    where = f" in {collective_words(row['collective'])}" if row["collective"] else ""
+    cost = f"{time_text(row['cost_ns'])}{_each(row, run)}{where}"
+    if row["waiting_ranks"] == 1 and not row["is_in_turn"]:
+        return f"rank {row['most_waiting_rank']} waits {cost}", (row["most_waiting_rank"],)
+    others = "the other ranks wait" if row["is_in_turn"] else f"{row['waiting_ranks']:,} ranks wait"
+    return f"{others} {cost}", ()
+
+
+# Why, where other tables tell: another GPU, a slower CPU, more operators.
+
+
+def _reason(operators: Operators, ranks: Ranks, row: Row) -> tuple[str, str]:
+    """A clause for the evidence, and the fix that goes with it; empty where nothing else tells."""
+    if row["cause"] == "compute":
+        return _other_gpu(row, ranks)
+    if row["cause"] == HOST.key and row["name"] is None and row["is_in_every_step"]:
+        return _cpu(row, operators)
+    return "", ""
+
+
+def _other_gpu(row: Row, ranks: Ranks) -> tuple[str, str]:
+    table = ranks.to_frame().set_index("rank")
+    is_own = table.index.isin(row["ranks"])
+    for column, words in (
+        ("device_name", "a {} instead of a {}"),
+        ("multiprocessors", "smaller ({} multiprocessors instead of {})"),
+    ):
+        own, others = ({*table.loc[mask, column].dropna()} for mask in (is_own, ~is_own))
+        if len(own) == len(others) == 1 and own != others:
+            said = f"the GPU is {words.format(*own, *others)}"
+            return said, "Run all ranks on GPUs of one model, or give ranks on slower ones less work."
+    return "", ""
+
+
+def _cpu(row: Row, operators: Operators) -> tuple[str, str]:
+    same = same_calls(operators.table, row["ranks"][0])
+    if same is None or same.pace is None or same.covered < SHARE or same.pace < RATIO:
+        return "", ""
+    calls = f"the same {int(same.calls.sum()):,} operator calls take the CPU {_times(same.pace)} as long"
+    return calls, f"Check the CPU: {_CPU}."
+
+
+_CPU = "clock, other processes on its cores, binding to cores and the GPU's NUMA node, other Python threads (GIL)"
+
+
+# What to do.
+
+
+_GPU, _PART, _PAGEABLE = "slower GPU", "slower in part", "pageable"
+_FIXES: Mapping[str, str] = {
+    OTHER_PROCESS: "Find the other process (nvidia-smi pmon); give this job the GPU alone, or share it by MPS or MIG.",
+    _GPU: "The work is the same: check clocks, power and temperature ({health}).",
+    _PART: "The work is the same: check memory clock and errors ({health}; nvidia-smi -q -d ECC,ROW_REMAPPER).",
+    "compute": "Give the ranks equal work (lengths, batches, experts); if it is equal, check clocks ({health}).",
+    "compute named": "Give the ranks equal work: find why {who} runs more, or larger, {name}.",
+    _PAGEABLE: "DataLoader(pin_memory=True) and .to(device, non_blocking=True) on a copy stream.",
+    "copies": "Run the copies of {who} on a stream of their own, or move less.",
+    WITH_ALL: "Check what all data of {who} passes: network card, cable, switch port, PCIe ({topology}).",
+    "transfer": "Compare the links of these ranks with the others' ({topology}, NCCL_DEBUG=INFO).",
+    DATA.key: "On {who}: more num_workers and prefetch_factor, persistent_workers=True; look for slow storage.",
+    SYNC.key: "Remove .item(), .cpu(), print(tensor) and blocking copies on {who}.",
+    BETWEEN_KERNELS.key: "Fuse small kernels (torch.compile) or replay them with {graphs}.",
+    MEMORY_CALLS: "No torch.cuda.empty_cache() in the step on {who}; set {allocator}.",
+    COMPILING: 'TORCH_LOGS="recompiles" shows the new shapes: pad to few lengths, or mark them dynamic.',
+    "gc.": "gc.disable() after warm-up, and gc.collect() in the same step on all ranks.",
+    BESIDE: "Move {beside} on {who} to a process of its own: one thread at a time runs Python.",
+    HOST.key: "Put torch.profiler.record_function around what {who} runs there, or check the CPU: {cpu}.",
+    "host named": "Move {name} out of the step on {who}, run it less often, or in the same step on all ranks.",
+    "": "Record {who} with the CPU side, and see what else runs on its GPU.",
+}
+"""What to do, by the start of the name of what is longer, or by cause."""
+
+
+def _fix(row: Row, run: Run) -> str:
+    terms, name = run.terms, str(row["name"] or "")
+    return _FIXES[_key_of_fix(row, name)].format(
+        who=run.who(row["ranks"]), name=_name(row), beside=name.removeprefix(BESIDE), cpu=_CPU, graphs=terms.graphs,
+        health=terms.health_command, topology=terms.topology_command, allocator=terms.allocator,
+    )  # fmt: skip
+
+
+def _key_of_fix(row: Row, name: str) -> str:
+    if _is_slow_gpu(row):
+        return name if name == OTHER_PROCESS else _PART if name else _GPU
+    if name.endswith((WITH_ALL, WITH_MOST)):
+        return WITH_ALL
+    if row["cause"] == "copies" and _PAGEABLE in name.lower():
+        return _PAGEABLE
+    if row["cause"] == HOST.key and name != NOTHING:
+        by_name = next((key for key in (MEMORY_CALLS, COMPILING, "gc.", BESIDE) if name.startswith(key)), None)
+        return by_name or ("host named" if name else HOST.key)
+    if row["cause"] == "compute" and name:
+        return "compute named"
+    return row["cause"] if row["cause"] in _FIXES else ""
