@@ -105,7 +105,9 @@ def merged(findings: Sequence[Finding], run: Run) -> list[Finding]:
     if run.engine is None or len(leading) < 2:
         return list(findings)
     shortened = run.engine.shortened([finding.changes for finding in leading])
-    order = sorted(range(len(leading)), key=lambda place: (not leading[place].ranks, _key(leading[place], has_lead=True)))
+    order = sorted(
+        range(len(leading)), key=lambda place: (not leading[place].ranks, _key(leading[place], has_lead=True))
+    )
     lead_of: dict[int, int] = {}
     for place in order:
         lead = next(

@@ -156,7 +156,8 @@ def _at_corners(engine: Engine, questions: Sequence[Question], unknown: Sequence
         for asked in (each.changes, each.least)
         for changes in (*_without_profiler(engine, asked), *_asked(engine, asked, unknown))
     ]
-    engine.steps(scenarios)
+    if scenarios:
+        engine.steps(scenarios)
     return [_saves_of(engine, question, unknown) for question in questions]
 
 

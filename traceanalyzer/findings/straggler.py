@@ -48,8 +48,7 @@ def _hiding(rows: Sequence[Row], run: Run) -> list[Row]:
     every = run.saved_ns(*_changes(known))
     last = [every - run.saved_ns(*_changes([other for other in known if other is not row])) for row in known]
     hiding = [row for row, own, then in zip(known, saved, last, strict=True) if run.is_worth(then - own)]
-    together = run.saved_ns(*_changes(hiding))
-    if len(hiding) < 2 or max(saved) >= SHARE * together:
+    if len(hiding) < 2 or max(saved) >= SHARE * run.saved_ns(*_changes(hiding)):
         return []
     return sorted(hiding, key=lambda row: -row["cost_ns"])
 

@@ -38,8 +38,7 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
-from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import only, rows_where, under_each_other
+from traceanalyzer.model.tables import only, rows_where, under_each_other, without_rows
 
 
 def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
@@ -308,23 +307,16 @@ def _with_own_kernels(
     return (_as_long_as_peers(row), *(change for change in changes if change not in own))
 
 
-def mended_in(table: pd.DataFrame, needs: pd.DataFrame, replay: Replay) -> list[frozenset[int]]:
-    """Of each episode the steps that are changed: its own; one that is in all chosen steps is mended in the others too.
-
-    Where only the chosen ones were, hosts that ran ahead during the steps before would hide what binds a mended job.
-    """
-    pieces = [] if replay.engine is None else [nodes.piece for nodes in replay.engine.job.nodes.values()]
-    recorded = {int(step) for piece in pieces for step in piece.ops["step"].unique() if step != NONE}
-    others = recorded - {*needs["step"].dropna().astype(int)}
-    each = zip(table["numbers"], table["is_in_every_step"], strict=True)
-    return [frozenset(numbers) | others if numbers and is_in_all else frozenset(numbers) for numbers, is_in_all in each]
-
-
 def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
     """All compute of the ranks in those steps, scaled to what their peers compute altogether."""
     peers_ns = 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
     factor = max(peers_ns, row["own_ns"] - row["excess_ns"], 0) / max(row["own_ns"], 1)
-    return Change("compute", factor, frozenset(row["ranks"]), row["mended_in"] or None)
+    return Change("compute", factor, frozenset(row["ranks"]), _in_steps(row))
+
+
+def _in_steps(row: Mapping[str, Any]) -> frozenset[int] | None:
+    """The steps that are changed; all where it is in every one: CPUs that ran ahead before would hide the change."""
+    return None if row["is_in_every_step"] else frozenset(row["numbers"]) or None
 
 
 def _changes(row: Mapping[str, Any], found: pd.DataFrame, replay: Replay) -> tuple[Change, ...]:
@@ -386,9 +378,9 @@ def _where(
     Of slow links each group that they move data over: a transfer is all its ranks'.
     """
     if row["groups"] and part == "comm":
-        return [(ranks, row["mended_in"] or None) for ranks in row["groups"]]
+        return [(ranks, _in_steps(row)) for ranks in row["groups"]]
     if not row["is_in_turn"]:
-        return [(frozenset(row["ranks"]), row["mended_in"] or None)]
+        return [(frozenset(row["ranks"]), _in_steps(row))]
     together: dict[frozenset[int], set[int]] = {}
     for rank, steps in own.groupby("rank")["step"].unique().items():
         together.setdefault(frozenset(map(int, steps)), set()).add(int(rank))
@@ -604,7 +596,7 @@ def _of_job(
     every = sorted(late["rank"].unique())
     sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
-    table = table.assign(mended_in=mended_in(table, needs, replay), groups=_linked(table, linked))
+    table = table.assign(groups=_linked(table, linked))
     return table.assign(changes=pd.Series(changes_of(table, found, complete, replay), dtype=object))
 
 
