@@ -251,6 +251,7 @@ def _analysed(
 ) -> "tuple[Report, Examination | None, Memory, Callable[[], tuple[Summary, Report]]]":
     """The report, which may lack Results that are not shown first; what is returned last makes it whole."""
     from traceanalyzer.job import run_info
+    from traceanalyzer.job.framework_logs import known_step
     from traceanalyzer.report import kept_report
     from traceanalyzer.scale import summarise
 
@@ -259,6 +260,8 @@ def _analysed(
     place = Path(os.path.commonpath([capture.path.parent.absolute() for capture in run.captures]))
     examination, wiring, examination_notes = examined(options["topo"], options["nccl_logs"], place, info)
     known = with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
+    step, step_notes = known_step(known, [place], options["unprofiled_step"])
+    known |= step
     known["wiring"] = wiring
     analysed = partial(summarise, found, run, load, jobs=options["jobs"], is_guarded=True, **known)
     entry = kept_report.place_of(found, run, load, known)
@@ -271,7 +274,13 @@ def _analysed(
     clock.mark("read and analyse")
     from traceanalyzer.report.build import build
 
-    notes = (*_of_other_runs(command, run), *_without_host(summary, options), *info_notes, *examination_notes)
+    notes = (
+        *_of_other_runs(command, run),
+        *_without_host(summary, options),
+        *info_notes,
+        *step_notes,
+        *examination_notes,
+    )
     made = build(summary, label, notes, command_line(), info, findings)
     memory, told = memory_beside(options["snapshots"], run, command.found.runs, made.results["steps"].table)
     made = replace(made, snapshots=told)

@@ -70,6 +70,13 @@ class _Place(click.Path):
         return super().convert(value, param, ctx)
 
 
+UNPROFILED_STEP = click.option(
+    "--unprofiled-step", type=float, metavar="MS",
+    help="Mean step without the profiler in ms, from which its overhead follows (default: as run.json or a framework's "
+    "log beside the traces has it).",
+)  # fmt: skip
+"""The step of the same job without a profiler."""
+
 PLACE = _Place(path_type=Path)
 """The type of options and arguments that name a file or folder."""
 

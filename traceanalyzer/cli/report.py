@@ -16,6 +16,7 @@ from traceanalyzer.cli.options import (
     OPEN,
     PARTIAL,
     PLACE,
+    UNPROFILED_STEP,
     USAGE_OR_INPUT,
     find_traces,
     gate_options,
@@ -57,6 +58,7 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 @OPEN
 @threshold_option
 @one_run.model_option
+@UNPROFILED_STEP
 @one_run.surroundings_options
 @FORCE
 @click.option("--debug", type=PLACE, metavar="FILE",

@@ -11,6 +11,7 @@ from traceanalyzer.cli import one_run
 from traceanalyzer.cli.options import (
     JSON,
     PLACE,
+    UNPROFILED_STEP,
     find_traces,
     input_options,
     load_options,
@@ -51,6 +52,7 @@ _PARTS: Mapping[str, tuple[str, str]] = {
             "interleaved:2."
         ),
     ),
+    "unmatched": ("WHAT", "Waiting in communication whose partners are not in the capture: none."),
     "delays": ("WHAT", "Start delays that no recorded dependency explains: none."),
     "sync": (
         _OF_RANKS,
@@ -84,6 +86,7 @@ def _changes(function: Any) -> Any:
 @click.command("what-if")
 @click.argument("folder", required=False, type=PLACE)
 @_changes
+@UNPROFILED_STEP
 @click.option("--in-steps", metavar="LIST", help="Change only these steps, such as 3,5-7.")
 @JSON
 @input_options
@@ -107,7 +110,9 @@ def what_if(folder: Path | None, **options: Any) -> None:
     from rich.markup import escape
 
     from traceanalyzer.analyses.replay.what_if import answer, needed
-    from traceanalyzer.report.words import reasons
+    from traceanalyzer.job import run_info
+    from traceanalyzer.job.framework_logs import known_step
+    from traceanalyzer.report.words import reasons, unused_step
     from traceanalyzer.scale import summarise
 
     if options["select"] == "all":
@@ -116,13 +121,17 @@ def what_if(folder: Path | None, **options: Any) -> None:
     console = Console(quiet=options["quiet"])
     found, _, _ = find_traces(folder, options)
     run = found.runs[-1]
+    info, info_notes = run_info.read_or_note(run.info)
+    known, step_notes = known_step(
+        run_info.thresholds(info), [capture.path.parent for capture in run.captures], options["unprofiled_step"]
+    )
     with progress(console, len(run.captures)) as advance:
         load = load_options(options)
         names = (*needed(changes), "integrity", "ranks")
-        summary = summarise(found, run, load, names=names, jobs=options["jobs"], progress=advance)
+        summary = summarise(found, run, load, names=names, jobs=options["jobs"], progress=advance, **known)
     given = answer(summary.results, changes)
     doubts = reasons(summary.results).get("replay", ())
-    notes = one_run.of_run(found, run, summary)
+    notes = [*one_run.of_run(found, run, summary), *info_notes, *step_notes, *unused_step(summary.results)]
     if options["as_json"]:
         click.echo(json.dumps({**given.to_dict(), "notes": [*doubts, *notes]}, indent=2))
         return

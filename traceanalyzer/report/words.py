@@ -95,9 +95,15 @@ def of_what_is_here(report: Report) -> list[str]:
     ranks = report.results["ranks"].to_frame()
     return [
         *report.notes,
+        *unused_step(report.results),
         *_of_some_ranks(ranks.dropna(subset="notes"), len(ranks)),
         *(_checks(report.results["integrity"]) if "integrity" in report.results else []),
     ]
+
+
+def unused_step(results: Results) -> list[str]:
+    """Why the known step without the profiler is not used, where it contradicts the trace."""
+    return [results["replay"].note] if "replay" in results and results["replay"].note else []
 
 
 def doubted(results: Results) -> dict[str, str]:

@@ -54,3 +54,25 @@ def test_each_gain_stands_beside_that_of_the_job_without_the_profiler():
 WORKERS, ITSELF = (
     f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__" for kind in ("MultiProcessing", "SingleProcess")
 )
+
+
+def test_the_overhead_is_what_makes_the_known_step():
+    estimated = replay_of(launching(50 * US))
+    step_ns = gain_of(estimated, Change("profiler", "most")).after_ns - 500 * US
+    (known,) = run([launching(50 * US)], ["replay"], unprofiled_step_ns=step_ns).values()
+    assert abs(known.engine.steps(known.engine.costs).item() - step_ns) < 1 * US
+    assert known.note == ""
+    assert len(estimated.engine.costs) == 3
+
+
+def test_a_step_that_no_overhead_explains_is_not_used():
+    (longer,) = run([launching(50 * US)], ["replay"], unprofiled_step_ns=12 * MS).values()
+    assert "is not used" in longer.note
+    assert len(longer.engine.costs) == 3
+
+
+def test_a_step_that_tells_nothing_of_the_overhead_leaves_the_estimate():
+    step_ns = replay_of(launching(1_990 * US)).engine.before_ns
+    (bound,) = run([launching(1_990 * US)], ["replay"], unprofiled_step_ns=step_ns).values()
+    assert bound.note == ""
+    assert len(bound.engine.costs) == 3

@@ -1,12 +1,12 @@
 """What a change gains: the changed replay beside the unchanged one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 
-from traceanalyzer.analyses.replay.changes import COST_NS, EVEN, EXPLAINED, IDEAL, UNRECORDED, Change
+from traceanalyzer.analyses.replay.changes import COST_NS, EVEN, EXPLAINED, IDEAL, MOST, UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.lengths import (
     Peers,
@@ -358,11 +358,47 @@ class Engine:
     def costs(self) -> tuple[tuple[Change, ...], ...]:
         """What stands for the job without the profiler: its typical overhead first, then the least and the most.
 
-        Nothing where the overhead is unknown: such a job is only known with the profiler.
+        One where the overhead is known; nothing where nothing is known of it: then only the profiled job is known.
         """
         if not self.has_cost_of_recording:
             return ((),)
-        return tuple((Change("profiler", cost),) for cost in COST_NS)
+        words = {ns: word for word, ns in reversed(self.peers.overhead_ns.items())}
+        return tuple((Change("profiler", words[ns]),) for ns in dict.fromkeys(self.peers.overhead_ns.values()))
+
+    def solve_overhead(self, step_ns: float) -> str:
+        """Take the profiler's overhead for what makes the mean replayed step that long; why it is not taken, or "".
+
+        The estimate stays where every overhead gives that step, as in a job that its GPUs bind.
+        """
+        if not self.has_cost_of_recording:
+            return "The step without the profiler is not used: only PyTorch's profiler is known to slow its calls."
+        within = PERCENT / 100 * step_ns
+        most, longest, shortest = COST_NS[MOST], self.before_ns, self._step_at(COST_NS[MOST])
+        while shortest > step_ns and (shorter := self._step_at(2 * most)) < shortest:
+            most, shortest = 2 * most, shorter
+        if step_ns > longest + within or step_ns < shortest - within:
+            self._take_overhead(COST_NS)
+            return (
+                f"The step without the profiler is not used: the trace explains {shortest / 1e6:.1f} to "
+                f"{longest / 1e6:.1f} ms, not {step_ns / 1e6:.1f} ms."
+            )
+        if longest - shortest <= within:
+            self._take_overhead(COST_NS)
+            return ""
+        least = 0
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (middle, most) if self._step_at(middle) > step_ns else (least, middle)
+        self._take_overhead(dict.fromkeys(COST_NS, most))
+        return ""
+
+    def _step_at(self, cost_ns: int) -> float:
+        self._take_overhead(dict.fromkeys(COST_NS, cost_ns))
+        return float(self.steps_after([(UNRECORDED,)]).mean())
+
+    def _take_overhead(self, overhead_ns: Mapping[str, int]) -> None:
+        self.let_go()
+        self.peers.overhead_ns, self._replayed = overhead_ns, {}
 
     def steps(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
         """Length of every step of the job (rows) after each set of changes (columns), each replayed once.

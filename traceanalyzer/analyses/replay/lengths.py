@@ -223,6 +223,7 @@ class Peers:
 
     def __init__(self, job: Job, relief: Relief) -> None:
         self.job, self.relief, self.same, self.cost_ns = job, relief, relief.same, 0
+        self.overhead_ns: Mapping[str, int] = COST_NS
         self.ranks = np.array([*job.nodes])
         self.place = {rank: column for column, rank in enumerate(job.nodes)}
         self.let_go()
@@ -661,7 +662,7 @@ def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -
     is_loader_as_recorded = all(change.part not in ("rank", "host", "data") for change in changes)
     for change in sorted(changes, key=lambda change: change.part != "profiler"):
         if change.part == "profiler" and change.steps is None:
-            peers = peers.unrecorded(COST_NS[str(change.to)])
+            peers = peers.unrecorded(peers.overhead_ns[str(change.to)])
         timing = _timing(job, peers, timing, rank, change, changes)
         if change.part == "profiler" and is_loader_as_recorded:
             host = (job.nodes[rank].column("host", name) for name in ("ns", "takes_up"))
@@ -877,7 +878,7 @@ def _host(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> 
     elif change.part == "profiler" and before is nodes.recorded.host_ns and change.steps is None:
         after = peers.own_host(rank)
     elif change.part == "profiler":
-        after = np.maximum(before - nodes.column("host", "recorded") * COST_NS[str(change.to)], 0)
+        after = np.maximum(before - nodes.column("host", "recorded") * peers.overhead_ns[str(change.to)], 0)
     elif change.part in _PARTS_OF_HOSTS:
         spent = nodes.column("host", _PARTS_OF_HOSTS[change.part])
         after = np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)

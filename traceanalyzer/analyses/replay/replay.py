@@ -1,7 +1,7 @@
 """The job run again as its graph says, without a change: how far the model explains each step."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -51,6 +51,8 @@ class Replay(Result):
     """The graph itself, to be run with changes."""
     why_not: str = ""
     """Why there is no graph."""
+    note: str = ""
+    """Why the known step without the profiler is not used."""
 
     title: ClassVar[str] = "Replay of the recorded job"
     keys: ClassVar[tuple[str, ...]] = ("rank", "step")
@@ -123,8 +125,12 @@ def across(
     ranks: Ranks,
     call_waits: CallWaits,
     most_replayed: int = MOST_OPERATIONS,
+    unprofiled_step_ns: int | None = None,
 ) -> Replay:
-    """Join the pieces, replay them, and compare each step with the recording."""
+    """Join the pieces, replay them, and compare each step with the recording.
+
+    Where the step without the profiler is known, the profiler's overhead is what explains it.
+    """
     if are_of_different_jobs(ranks.table, call_waits.table):
         return Replay(_EMPTY, why_not=APART)
     held = {rank: part for rank, part in parts.items() if len(part)}
@@ -134,9 +140,12 @@ def across(
     pieces = with_waits_alike({rank: part["piece"].iloc[0] for rank, part in held.items()})
     offset_ns = clocks.offsets_ns()
     try:
-        return _replayed(with_meetings(pieces, offset_ns), members, offset_ns, steps)
+        replay = _replayed(with_meetings(pieces, offset_ns), members, offset_ns, steps)
     except CircleError:
         return Replay(_EMPTY, why_not=CIRCULAR)
+    if unprofiled_step_ns is None or replay.engine is None:
+        return replay
+    return replace(replay, note=replay.engine.solve_overhead(unprofiled_step_ns))
 
 
 def _replayed(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int, int], steps: Steps) -> Replay:
