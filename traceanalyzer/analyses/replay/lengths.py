@@ -757,8 +757,9 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
     elif change.part == "kernel":
         chosen = host_names.matches(ops["name"], lambda name: str(change.name) in name)
     elif change.part == "collective":
-        names = POINT_TO_POINT if change.name == MESSAGES else (change.name,)
-        chosen = is_any(ops["collective"], *names)
+        called, _, which = str(change.name).partition("@")
+        names = POINT_TO_POINT if called == MESSAGES else (called,)
+        chosen = _some_of(ops, is_any(ops["collective"], *names), which)
     elif change.part in ("links", "small", "unmatched"):
         chosen = job.nodes[rank].is_comm
     elif change.part == "rank":
@@ -767,6 +768,20 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
         chosen = job.nodes[rank].is_of(change.part)
     mask: np.ndarray = chosen if change.steps is None else chosen & _in_steps(array_of(ops, "step"), change)
     return mask
+
+
+def _some_of(ops: pd.DataFrame, chosen: np.ndarray, which: str) -> np.ndarray:
+    """Those of the chosen operations that a phase launched, or the first `3/4` of each step's; all without either."""
+    part, slash, whole = which.partition("/")
+    if not slash:
+        return chosen & is_any(ops["phase"], which) if which else chosen
+    rows = np.flatnonzero(chosen)
+    rows = rows[np.argsort(array_of(ops, "launch")[rows], kind="stable")]
+    steps = pd.Series(array_of(ops, "step")[rows])
+    place, count = steps.groupby(steps).cumcount().to_numpy(), steps.groupby(steps).transform("size").to_numpy()
+    found = np.zeros(len(ops), dtype=bool)
+    found[rows[int(whole) * (place + 1) <= int(part) * count]] = True
+    return found
 
 
 def _in_steps(step: np.ndarray, change: Change) -> np.ndarray:

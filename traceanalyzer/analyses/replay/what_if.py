@@ -1,5 +1,6 @@
 """The answer to one what-if, and whether the job has what the change is about."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -30,6 +31,8 @@ _LONGEST = 60
 
 _COLUMNS = {"operator": ("ops", "operator"), "kernel": ("ops", "name"), "collective": ("ops", "collective"),
             "sync": ("segments", "call")}  # fmt: skip
+
+_PART = re.compile(r"\d+/[1-9]\d*")
 
 
 def check(engine: Engine, change: Change) -> None:
@@ -91,7 +94,7 @@ def _check_name(engine: Engine, change: Change, name: str) -> None:
     if change.part == "collective":
         known += _names(engine, "meetings", "name")
         known += [MESSAGES] if {*known} & {*POINT_TO_POINT} else []
-    wanted = name.partition("@")[0] if change.part == "sync" else name
+    wanted = name.partition("@")[0] if change.part in ("sync", "collective") else name
     if wanted in known or (change.part == "kernel" and any(wanted in own for own in known)):
         _check_phase(engine, change, name)
         return
@@ -107,9 +110,11 @@ def _check_name(engine: Engine, change: Change, name: str) -> None:
 
 
 def _check_phase(engine: Engine, change: Change, name: str) -> None:
-    """Of `sync CALL@PHASE` the phase."""
-    phase = name.partition("@")[2] if change.part == "sync" else ""
-    known = _names(engine, "host", "phase")
+    """Of `sync CALL@PHASE`, and of a collective, the phase; of a collective it may be a part such as `3/4`."""
+    phase = name.partition("@")[2] if change.part in ("sync", "collective") else ""
+    if change.part == "collective" and _PART.fullmatch(phase):
+        return
+    known = _names(engine, "host" if change.part == "sync" else "ops", "phase")
     if phase and phase not in known:
         raise UsageError(f"{change}: nothing is launched in a phase {phase!r}; there are {', '.join(known)}")
 

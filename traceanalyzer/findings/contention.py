@@ -1,0 +1,44 @@
+"""Contention: communication beside compute makes it slower."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceanalyzer.analyses.replay.changes import ALONE, Change
+from traceanalyzer.analyses.replay.graph import NEVER
+from traceanalyzer.analyses.statistics import RATIO
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import digits, time_text
+from traceanalyzer.model.tables import array_of
+
+
+def contention(run: Run) -> Iterator[Finding]:
+    """Kernels take longer beside communication than the same work does alone.
+
+    The change is every such kernel at its median alone.
+    """
+    beside_ns = alone_ns = 0
+    for nodes in run.engine.job.nodes.values() if run.engine else ():
+        alone, lengths = nodes.alone.lengths_ns(), array_of(nodes.piece.ops, "duration_ns")
+        known = alone < -NEVER
+        beside_ns += int(lengths[known].sum())
+        alone_ns += int(alone[known].sum())
+    if not alone_ns or beside_ns < RATIO * alone_ns:
+        return
+    yield Finding(
+        headline=f"Kernels run {digits(round(beside_ns / alone_ns, 1))}× slower while {run.terms.nccl} runs beside them.",
+        why=f"The same kernels take {time_text(beside_ns / len(run.ranks))} a rank beside communication, and "
+        f"{time_text(alone_ns / len(run.ranks))} alone.",
+        fix=run.terms.choose(
+            {
+                "torch": "Give communication fewer SMs (NCCL_MAX_CTAS, ProcessGroupNCCL.Options), or copy engines "
+                "(NCCL_CTA_POLICY=2 with symmetric memory).",
+            }
+        )
+        if run.terms.vendor == "NVIDIA"
+        else f"Give {run.terms.nccl} fewer channels, so that it occupies fewer compute units.",
+        changes=(Change("compute", ALONE),),
+        is_ideal=True,
+        table="kernels",
+    )

@@ -1,0 +1,108 @@
+"""Communication-bound: transfers that no compute hides."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import is_true
+from traceanalyzer.analyses.communication import groups as roles
+from traceanalyzer.analyses.communication.collectives import transfer_kinds
+from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.analyses.communication.waits import CallWaits
+from traceanalyzer.analyses.phases.comm_phases import CallPhases, without_numbers
+from traceanalyzer.analyses.phases.phases import BACKWARD, ExposedCalls
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.kinds import MESSAGES
+from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.names import collectives_words
+from traceanalyzer.meaning.vocabulary import first_upper
+
+_PREFETCH = (
+    "Prefetch the next layers: set_modules_to_forward_prefetch() and set_modules_to_backward_prefetch() (FSDP2), "
+    "forward_prefetch=True and limit_all_gathers=False (FSDP)."
+)
+_OF_ROLES = (
+    (roles.EXPERT, "Overlap dispatch and combine with shared experts or a second micro-batch (DeepEP)."),
+    (roles.TENSOR, "Async tensor parallelism (torch._inductor.config._micro_pipeline_tp = True) or sequence parallel."),
+    (roles.CONTEXT, "Exchange keys and values of the next chunk while attention runs (ring attention)."),
+    (roles.SHARDED, _PREFETCH),
+    (roles.SHARD, _PREFETCH),
+)
+"""PyTorch's own way to hide what a group of this role exchanges; the first role that the group's begins with."""
+
+
+def exposed_communication(
+    run: Run, exposed_calls: ExposedCalls, call_waits: CallWaits, call_phases: CallPhases, groups: Groups,
+    pipeline: Pipeline,
+) -> Iterator[Finding]:  # fmt: skip
+    """Transfers of a collective run while the GPU computes nothing; waits for later ranks are not in it.
+
+    The change is that collective's transfers free. Pipelines' messages belong to their bubble.
+    """
+    calls = call_waits.table[["rank", "call", "collective", "group", "group_ranks", "is_matched", "is_synchronising"]]
+    held = run.within(exposed_calls.table).merge(calls[calls["collective"].notna()], on=["rank", "call"])
+    held = held.merge(call_phases.table[["rank", "call", "range"]], on=["rank", "call"], how="left")
+    held = held.assign(kind=transfer_kinds(held["collective"]), label=labels(groups, held))
+    held["ns"] = held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / run.count
+    for kind, own in held.groupby("kind"):
+        by_rank = own.groupby("rank")["ns"].sum()
+        if run.is_worth(by_rank.max()) and not (kind == MESSAGES and len(pipeline)):
+            yield _finding(run, str(kind), own, int(by_rank.idxmax()), float(by_rank.max()), groups.table)
+
+
+def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, groups: pd.DataFrame) -> Finding:
+    several, phase, label = collectives_words(kind), _most(own, own["phase"]), _most(own, own["label"])
+    where = _most(own, without_numbers(own["range"]))
+    role = dict(zip(groups["group_label"], groups["role"], strict=True)).get(label) or label or ""
+    is_open = own["ns"].where(~is_true(own["is_matched"]), 0).sum() > SHARE * own["ns"].sum()
+    is_unequal = own["ns"].where(~is_true(own["is_synchronising"]), 0).sum() > SHARE * own["ns"].sum()
+    inside = f", most of it in {where}" if where else f", most of it in {label}" if label else ""
+    partners = "; waiting for ranks whose calls are unknown may be part of it" if is_open else ""
+    return Finding(
+        headline=f"Exposed {several}: {time_text(ns)}{run.each}{f', most in {phase}' if phase else ''}"
+        f"{' (unattributed)' if is_open else ''}.",
+        why=f"Rank {rank} computes nothing beside them{inside}{partners}.",
+        fix=run.terms.choose(
+            {
+                "torch": _of_torch(kind, str(role), phase),
+                "jax": "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true, with all-gathers and reduce-scatters "
+                "combined by --xla_gpu_all_gather_combine_threshold_bytes.",
+                "engine": "Fuse all-reduce with normalization, or run two micro-batches in turns; fewer tensor-parallel "
+                "ranks where the model fits.",
+                "native": f"Start {several} sooner, on a stream of their own, and compute meanwhile.",
+            }
+        ),
+        changes=() if is_open else (Change("collective", 0.0, name=kind),),
+        is_ideal=True,
+        named=(rank,),
+        evidence=tuple(
+            {"range": None if pd.isna(row["range"]) else row["range"], "phase": row["phase"], "exposed_ns": row["ns"]}
+            for row in own.groupby(["range", "phase"], dropna=False, observed=True)["ns"].sum().reset_index()
+            .sort_values("ns", ascending=False).head(5).to_dict("records")
+        ),
+        table="exposed_calls",
+        caveat="Waiting may be part of it: such calls do not wait alike on all ranks." if is_unequal else "",
+    )  # fmt: skip
+
+
+def _most(own: pd.DataFrame, by: pd.Series) -> str | None:
+    """The phase, range or group that holds most of the time; `None` where none does."""
+    sums = own["ns"].groupby(by.astype("object")).sum()
+    return str(sums.idxmax()) if len(sums) and sums.max() >= SHARE * own["ns"].sum() else None
+
+
+def _of_torch(kind: str, role: str, phase: str | None) -> str:
+    for start, fix in _OF_ROLES:
+        if role.startswith(start):
+            return fix
+    if kind == "all_reduce" and phase == BACKWARD:
+        return "Tune DistributedDataParallel(bucket_cap_mb=…) so that buckets fill early in backward; bf16_compress_hook."
+    if kind == "all_reduce" and role.startswith(roles.DATA):
+        return "Let DistributedDataParallel all-reduce buckets during backward, instead of all gradients after it."
+    if kind == "broadcast":
+        return "ZeroRedundancyOptimizer(overlap_with_ddp=True, parameters_as_bucket_view=True), or fully_shard()."
+    return f"Start {collectives_words(kind)} sooner: async_op=True, and wait() only where the result is used."

@@ -1,0 +1,135 @@
+"""Redundant communication: gradients of every micro-step, parameters gathered again, more exchanges than peers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pandas as pd
+
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.groups import LARGE_BYTES, SHARDED, Groups
+from traceanalyzer.analyses.phases.comm_phases import CallPhases
+from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES, MicroSteps
+from traceanalyzer.analyses.phases.phases import BACKWARD, FORWARD
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.statistics import RATIO, SHARE
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import digits, numbers, size_text
+from traceanalyzer.meaning.names import collectives_words
+
+_GROUP = ["group", "group_ranks"]
+
+
+def redundant_communication(
+    run: Run, calls: Calls, call_phases: CallPhases, micro_steps: MicroSteps, groups: Groups, pipeline: Pipeline
+) -> Iterator[Finding]:
+    """Gradients are exchanged in each micro-step, parameters gathered again, or one group exchanges more than others.
+
+    The change is those calls' transfers gone; CPU time for their launches stays.
+    """
+    if run.steps is None or not len(calls):
+        return
+    held = run.within(calls.table).merge(call_phases.table[["rank", "call", "phase"]], on=["rank", "call"])
+    held = held[held["size_bytes"].notna()].sort_values("start_ns").astype(dict.fromkeys(_GROUP, "object"))
+    yield from _every_micro_step(run, held, run.within(micro_steps.table))
+    yield from _gathered_again(run, held, groups.table)
+    if not len(pipeline):  # its stages differ by design
+        yield from _more_than_sisters(run, held, groups.table)
+
+
+def _found(run: Run, change: Change, finding: Finding) -> Finding:
+    """With its change where that saves anything; else it is a fact."""
+    return replace(finding, changes=(change,)) if run.is_worth(run.saved_ns(change)) else finding
+
+
+def _every_micro_step(run: Run, calls: pd.DataFrame, steps: pd.DataFrame) -> Iterator[Finding]:
+    """All micro-steps of all steps exchange the same sequence of gradients."""
+    known = steps["micro_steps"].dropna().unique()
+    count = int(known[0]) if len(known) == 1 else 0
+    # Several optimizers in turn are several models, each with gradients of its own.
+    if count < 2 or (steps["synchronising_micro_steps"] != count).any() or (steps["optimizer_steps"] > 1).any():
+        return
+    own = calls[calls["collective"].isin(GRADIENT_COLLECTIVES) & (calls["size_bytes"] >= LARGE_BYTES)]
+    keys = own["collective"].astype("str") + own["size_bytes"].astype("str") + own["group_ranks"].astype("str")
+    sequences = keys.groupby([own["rank"], own["step"]]).agg(list)
+    if not len(sequences) or not sequences.map(lambda sequence: _repeats(sequence, count)).all():
+        return
+    collective = str(own["collective"].iloc[0])
+    several, one = collectives_words(collective), own[own["rank"] == own["rank"].iloc[0]]
+    moved = one["size_bytes"].astype("float64").sum() * (count - 1) / count / run.count
+    yield _found(
+        run,
+        Change("collective", 0.0, name=f"{collective}@{count - 1}/{count}"),
+        Finding(
+            headline=f"Redundant {several}: gradients are exchanged in all {count} micro-steps.",
+            why=f"Each rank exchanges the same gradients {count} times per step, {size_text(moved)} of it for nothing.",
+            fix="model.no_sync() (DDP) or set_requires_gradient_sync(False) (FSDP2) around all but the last "
+            "micro-batch.",
+            table="micro_steps",
+            caveat="Sharded gradients then stay whole on each rank between micro-steps, which takes memory.",
+        ),
+    )
+
+
+def _repeats(sequence: list[str], count: int) -> bool:
+    """Whether it is one sequence so many times; two calls alike may be of two models."""
+    each, rest = divmod(len(sequence), count)
+    return not rest and len(sequence) > 2 and sequence == sequence[:each] * count
+
+
+def _gathered_again(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> Iterator[Finding]:
+    """Backward gathers most of the sizes that the same sharding group gathered in forward."""
+    sharded = groups.loc[groups["role"] == SHARDED, _GROUP].astype("object")
+    own = calls[calls["collective"] == "all_gather"].merge(sharded, on=_GROUP)
+    keys = ["rank", "step", *_GROUP, "size_bytes"]
+    forward, backward = (own[own["phase"] == phase].groupby(keys).size() for phase in (FORWARD, BACKWARD))
+    again = forward.reindex(backward.index).fillna(0).clip(upper=backward) * _sizes(backward)
+    if not len(again) or again.sum() < SHARE * (backward * _sizes(backward)).sum():
+        return
+    kept = size_text(again.groupby("rank").sum().max() / run.count)
+    yield _found(
+        run,
+        Change("collective", 0.0, name=f"all_gather@{BACKWARD}"),
+        Finding(
+            headline="Parameters are gathered again in backward.",
+            why=f"Backward all-gathers {kept}{run.each} on each rank, of the sizes that forward gathered before.",
+            fix="reshard_after_forward=False (FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 (DeepSpeed); or "
+            "reshard_after_forward=8 to gather within a host only.",
+            table="calls",
+            caveat=f"It takes up to {kept} more memory per GPU.",
+        ),
+    )
+
+
+def _sizes(counts: pd.Series) -> pd.Series:
+    return counts.index.get_level_values("size_bytes").to_series(counts.index).astype("float64")
+
+
+def _more_than_sisters(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> Iterator[Finding]:
+    """A group runs a collective of one size more often than other groups of its role and size."""
+    known = groups.loc[groups["role"].notna() & groups["group_ranks"].notna(), [*_GROUP, "role", "group_size"]]
+    own = calls.drop(columns="group_size", errors="ignore").merge(known.astype(dict.fromkeys(_GROUP, "object")))
+    sort = ["role", "group_size", "collective", "size_bytes"]
+    each = own.groupby([*sort, *_GROUP, "rank"], observed=True).size().groupby([*sort, *_GROUP]).max() / run.count
+    for _, counts in each.groupby(sort):
+        usual, most = counts.median(), counts.max()
+        if len(counts) < 3 and most >= RATIO * counts.min():
+            usual = counts.min()
+        if most < RATIO * usual:
+            continue
+        _, _, collective, size, group, text = counts.idxmax()
+        ranks, several = tuple(numbers(text)), collectives_words(collective)
+        of_ranks = calls[calls["rank"].isin(ranks) & (calls["collective"] == collective)]
+        is_all = ((of_ranks["group_ranks"] == text) & (of_ranks["size_bytes"] == size)).all()
+        change = Change("collective", 0.0, frozenset(ranks), name=f"{collective}@{round(most - usual)}/{round(most)}")
+        finding = Finding(
+            headline=f"{run.who(ranks).capitalize()} run {digits(round(most / usual, 1))}× as many {several} as peers.",
+            why=f"They run {digits(round(most))} {several} of {size_text(size)}{run.each}, other groups of their role "
+            f"{digits(round(usual))}.",
+            fix="Set up these ranks like the others: look for a missing model.no_sync(), other buckets, or a hook.",
+            ranks=ranks,
+            cause="transfer",
+            table="calls",
+        )
+        yield _found(run, change, finding) if is_all else finding
