@@ -75,11 +75,12 @@ def _parameters(kind: Kind) -> tuple[str, ...]:
 
 def weighed(facts: Sequence[Finding], run: Run) -> list[Finding]:
     """The findings with what their changes save and the severity of that; facts where nothing can be replayed."""
-    asked = [fact for fact in facts if fact.changes and run.can_replay(*fact.changes)]
-    if run.engine is None or not asked:
+    asked = [fact for fact in facts if fact.changes and fact.saves is None and run.can_replay(*fact.changes)]
+    if run.engine is None:
         return [fact if fact.is_about_capture else replace(fact, severity=INFO) for fact in facts]
     questions = [Question(fact.changes, is_ideal=fact.is_ideal, is_once=_is_once(fact, run)) for fact in asked]
-    savings = {id(fact): saves for fact, saves in zip(asked, savings_of(run.engine, questions), strict=True)}
+    savings = {id(fact): fact.saves for fact in facts if fact.saves is not None}
+    savings |= {id(fact): saves for fact, saves in zip(asked, savings_of(run.engine, questions), strict=True)}
     return [
         replace(fact, saves=savings[id(fact)], severity=savings[id(fact)].severity)
         if id(fact) in savings
@@ -101,7 +102,7 @@ def merged(findings: Sequence[Finding], run: Run) -> list[Finding]:
     A straggler leads, else the one that saves more for sure, and a fix goes before an ideal of which it saves half. The
     others are its signs.
     """
-    leading = [finding for finding in findings if finding.saves is not None and not finding.is_nothing]
+    leading = [item for item in findings if item.saves is not None and not item.is_nothing and _is_replayed(item)]
     if run.engine is None or len(leading) < 2:
         return list(findings)
     shortened = run.engine.shortened([finding.changes for finding in leading])
@@ -118,6 +119,11 @@ def merged(findings: Sequence[Finding], run: Run) -> list[Finding]:
     taken_in = {id(leading[place]) for place, lead in lead_of.items() if lead != place}
     also = {id(leading[lead]): own for lead, own in signs.items()}
     return [replace(finding, also=also.get(id(finding), ())) for finding in findings if id(finding) not in taken_in]
+
+
+def _is_replayed(finding: Finding) -> bool:
+    """Whether it changes the graph; another schedule is played apart."""
+    return bool(finding.changes) and all(change.part != "schedule" for change in finding.changes)
 
 
 def _are_alike(one: np.ndarray, other: np.ndarray) -> bool:

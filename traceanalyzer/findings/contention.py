@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from traceanalyzer.analyses.replay.changes import ALONE, Change
-from traceanalyzer.analyses.replay.graph import NEVER
+from traceanalyzer.analyses.replay.rank_graph import NEVER
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
@@ -26,8 +24,9 @@ def contention(run: Run) -> Iterator[Finding]:
         alone_ns += int(alone[known].sum())
     if not alone_ns or beside_ns < RATIO * alone_ns:
         return
+    times = digits(round(beside_ns / alone_ns, 1))
     yield Finding(
-        headline=f"Kernels run {digits(round(beside_ns / alone_ns, 1))}× slower while {run.terms.nccl} runs beside them.",
+        headline=f"Kernels run {times}× slower while {run.terms.nccl} runs beside them.",
         why=f"The same kernels take {time_text(beside_ns / len(run.ranks))} a rank beside communication, and "
         f"{time_text(alone_ns / len(run.ranks))} alone.",
         fix=run.terms.choose(

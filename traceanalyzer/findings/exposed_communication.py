@@ -10,7 +10,7 @@ from traceanalyzer.analyses.communication.collectives import transfer_kinds
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.phases.comm_phases import CallPhases, without_numbers
-from traceanalyzer.analyses.phases.phases import BACKWARD, ExposedCalls
+from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE
@@ -19,7 +19,6 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import collectives_words
-from traceanalyzer.meaning.vocabulary import first_upper
 
 _PREFETCH = (
     "Prefetch the next layers: set_modules_to_forward_prefetch() and set_modules_to_backward_prefetch() (FSDP2), "
@@ -57,10 +56,10 @@ def exposed_communication(
 def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, groups: pd.DataFrame) -> Finding:
     several, phase, label = collectives_words(kind), _most(own, own["phase"]), _most(own, own["label"])
     where = _most(own, without_numbers(own["range"]))
-    role = dict(zip(groups["group_label"], groups["role"], strict=True)).get(label) or label or ""
+    role = dict(zip(groups["group_label"], groups["role"], strict=True)).get(label) or ""
     is_open = own["ns"].where(~is_true(own["is_matched"]), 0).sum() > SHARE * own["ns"].sum()
     is_unequal = own["ns"].where(~is_true(own["is_synchronising"]), 0).sum() > SHARE * own["ns"].sum()
-    inside = f", most of it in {where}" if where else f", most of it in {label}" if label else ""
+    inside = f", most of it in {place}" if (place := role if where in (None, phase) else where) else ""
     partners = "; waiting for ranks whose calls are unknown may be part of it" if is_open else ""
     return Finding(
         headline=f"Exposed {several}: {time_text(ns)}{run.each}{f', most in {phase}' if phase else ''}"
@@ -69,9 +68,9 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
         fix=run.terms.choose(
             {
                 "torch": _of_torch(kind, str(role), phase),
-                "jax": "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true, with all-gathers and reduce-scatters "
-                "combined by --xla_gpu_all_gather_combine_threshold_bytes.",
-                "engine": "Fuse all-reduce with normalization, or run two micro-batches in turns; fewer tensor-parallel "
+                "jax": "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true, and larger combine "
+                "thresholds (--xla_gpu_all_gather_combine_threshold_bytes).",
+                "engine": "Fuse all-reduce with normalization, or overlap two micro-batches; fewer tensor-parallel "
                 "ranks where the model fits.",
                 "native": f"Start {several} sooner, on a stream of their own, and compute meanwhile.",
             }
@@ -97,10 +96,12 @@ def _most(own: pd.DataFrame, by: pd.Series) -> str | None:
 
 def _of_torch(kind: str, role: str, phase: str | None) -> str:
     for start, fix in _OF_ROLES:
+        if role.startswith(start) and kind == "reduce_scatter" and fix == _PREFETCH:
+            return "Smaller last FSDP units, or MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)."
         if role.startswith(start):
             return fix
-    if kind == "all_reduce" and phase == BACKWARD:
-        return "Tune DistributedDataParallel(bucket_cap_mb=…) so that buckets fill early in backward; bf16_compress_hook."
+    if kind == "all_reduce" and phase == "backward":
+        return "Tune DistributedDataParallel(bucket_cap_mb=…) so that buckets fill early; bf16_compress_hook."
     if kind == "all_reduce" and role.startswith(roles.DATA):
         return "Let DistributedDataParallel all-reduce buckets during backward, instead of all gradients after it."
     if kind == "broadcast":

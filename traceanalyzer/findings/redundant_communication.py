@@ -9,7 +9,6 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import LARGE_BYTES, SHARDED, Groups
 from traceanalyzer.analyses.phases.comm_phases import CallPhases
 from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES, MicroSteps
-from traceanalyzer.analyses.phases.phases import BACKWARD, FORWARD
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import RATIO, SHARE
@@ -83,14 +82,14 @@ def _gathered_again(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> Iter
     sharded = groups.loc[groups["role"] == SHARDED, _GROUP].astype("object")
     own = calls[calls["collective"] == "all_gather"].merge(sharded, on=_GROUP)
     keys = ["rank", "step", *_GROUP, "size_bytes"]
-    forward, backward = (own[own["phase"] == phase].groupby(keys).size() for phase in (FORWARD, BACKWARD))
+    forward, backward = (own[own["phase"] == phase].groupby(keys).size() for phase in ("forward", "backward"))
     again = forward.reindex(backward.index).fillna(0).clip(upper=backward) * _sizes(backward)
     if not len(again) or again.sum() < SHARE * (backward * _sizes(backward)).sum():
         return
     kept = size_text(again.groupby("rank").sum().max() / run.count)
     yield _found(
         run,
-        Change("collective", 0.0, name=f"all_gather@{BACKWARD}"),
+        Change("collective", 0.0, name="all_gather@backward"),
         Finding(
             headline="Parameters are gathered again in backward.",
             why=f"Backward all-gathers {kept}{run.each} on each rank, of the sizes that forward gathered before.",
@@ -118,18 +117,20 @@ def _more_than_sisters(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> I
             usual = counts.min()
         if most < RATIO * usual:
             continue
-        _, _, collective, size, group, text = counts.idxmax()
+        _, _, collective, size, _, text = counts.idxmax()
         ranks, several = tuple(numbers(text)), collectives_words(collective)
-        of_ranks = calls[calls["rank"].isin(ranks) & (calls["collective"] == collective)]
-        is_all = ((of_ranks["group_ranks"] == text) & (of_ranks["size_bytes"] == size)).all()
+        times, own_count = digits(round(most / usual, 1)), digits(round(most))
         change = Change("collective", 0.0, frozenset(ranks), name=f"{collective}@{round(most - usual)}/{round(most)}")
-        finding = Finding(
-            headline=f"{run.who(ranks).capitalize()} run {digits(round(most / usual, 1))}× as many {several} as peers.",
-            why=f"They run {digits(round(most))} {several} of {size_text(size)}{run.each}, other groups of their role "
-            f"{digits(round(usual))}.",
-            fix="Set up these ranks like the others: look for a missing model.no_sync(), other buckets, or a hook.",
-            ranks=ranks,
-            cause="transfer",
-            table="calls",
+        yield _found(
+            run,
+            change,
+            Finding(
+                headline=f"{run.who(ranks).capitalize()} run {times}× as many {several} as peers.",
+                why=f"They run {own_count} {several} of {size_text(size)}{run.each}, other groups of their role "
+                f"{digits(round(usual))}.",
+                fix="Set up these ranks like the others: look for a missing model.no_sync(), other buckets, or a hook.",
+                ranks=ranks,
+                cause="transfer",
+                table="calls",
+            ),
         )
-        yield _found(run, change, finding) if is_all else finding

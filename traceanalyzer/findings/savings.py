@@ -23,7 +23,7 @@ HALF_WAY = 0.5
 RESAMPLES, WITHIN_PCT = 1_000, (10, 90)
 """How often steps are resampled, and the percentiles of their mean that bound a saving."""
 
-_IDEAL = ("host", "compute", "comm", "collective", "kernel", "operator")
+_IDEAL = ("host", "compute", "comm", "collective", "small", "kernel", "operator")
 """Parts of a job of which nothing makes all the time go away: a factor is an ideal, a word such as `peers` is none."""
 
 Level = Literal["high", "medium", "low"]
@@ -180,6 +180,8 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
         before.repeat(len(unknown), axis=1) - engine.steps(_asked(engine, changes, unknown))
         for changes in (question.changes, question.least)
     )
+    if question.is_ideal and question.least == question.changes:  # a word such as `alone` has no half
+        least = HALF_WAY * least
     corners = full.mean(axis=0).reshape(len(costs), len(unknown))
     kept, gone = corners[0, 0], dict(zip(unknown, corners[0], strict=True))
     (low_ns, _), (_, high_ns) = _span(least), _span(full)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.phases.comm_phases import CallPhases
-from traceanalyzer.analyses.phases.phases import BACKWARD, OPTIMIZER
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.lengths import SMALL_BYTES, are_small
 from traceanalyzer.analyses.statistics import SHARE
@@ -27,7 +26,7 @@ def small_collectives(run: Run, call_waits: CallWaits, call_phases: CallPhases) 
         return
     (collective, rank), (count, ns) = each["sum"].idxmax(), each.loc[each["sum"].idxmax()]
     own = small[(small["collective"] == collective) & (small["rank"] == rank)]
-    of_gradients = own["phase"].isin((BACKWARD, OPTIMIZER)).mean() >= SHARE
+    of_gradients = own["phase"].isin(("backward", "optimizer")).mean() >= SHARE
     several = collectives_words(collective)
     yield Finding(
         headline=f"{digits(round(count))} small {several}{run.each}: latency-bound.",
@@ -38,7 +37,7 @@ def small_collectives(run: Run, call_waits: CallWaits, call_phases: CallPhases) 
                 "torch": "Join them: DistributedDataParallel buckets (bucket_cap_mb), larger FSDP units, or "
                 "torch.distributed._coalescing_manager()."
                 if of_gradients
-                else "Reduce one flattened tensor instead of many: torch.distributed._coalescing_manager(), or symmetric "
+                else "Reduce one flattened tensor (torch.distributed._coalescing_manager()), or use symmetric "
                 "memory's one-shot all-reduce where each result is needed at once.",
                 "jax": "XLA_FLAGS=--xla_gpu_all_reduce_combine_threshold_bytes=… joins small collectives.",
                 "engine": "Enable the engine's custom or fused all-reduce (one-shot kernels over peer memory).",

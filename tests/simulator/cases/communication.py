@@ -24,7 +24,7 @@ COMMUNICATION: tuple[Case, ...] = (
             accumulating.accumulated_in_turn),
     nobody("sequence parallel", "exposed_communication slow_link", tensor_parallel.sequence_parallel),
     nobody("deepep, even", "exposed_communication", other_libraries.deep_ep),
-    nobody("parameters gathered again in backward", "redundant_communication", sharded.regathered, Fault("again", 0, FOUR)),
+    nobody("parameters gathered again in backward", "redundant_communication exposed_communication", sharded.regathered, Fault("again", 0, FOUR)),
     nobody("parameters kept after forward", "exposed_communication", sharded.regathered),
     nobody("gradients in pieces of 8 MB", "slow_link", gradients.medium),
     case_of("one data group reduces in each micro-step", accumulating.accumulated, Fault("sync", 0, (1, 3)),

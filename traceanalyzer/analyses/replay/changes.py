@@ -230,8 +230,8 @@ PARTS: Mapping[Changeable, str] = MappingProxyType(
         "sync": "waiting of hosts in calls that block until the GPU is done",
         "operator": "GPU operations that an operator of this name launched",
         "kernel": "GPU operations whose name contains this text",
-        "collective": "transfers of this collective (`messages`: all sends and receives); of some calls, by their phase or "
-        "as the first of each step: `all_gather@backward`, `all_reduce@3/4`",
+        "collective": "transfers of this collective (`messages`: sends and receives); those of a phase by "
+        "`all_gather@backward`, the first of each step by `all_reduce@3/4`",
         "loop": "the hosts' work for a loop's turns behind the first (table launch_loops), and their waits for the GPU",
         "delays": "what no recorded dependency explains of when operations start and blocking calls return",
         "unmatched": "waiting in communication whose partners are not in the capture",

@@ -759,7 +759,10 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
     elif change.part == "collective":
         called, _, which = str(change.name).partition("@")
         names = POINT_TO_POINT if called == MESSAGES else (called,)
-        chosen = _some_of(ops, is_any(ops["collective"], *names), which)
+        chosen = is_any(ops["collective"], *names)
+        if which and change.ranks:
+            chosen &= is_any(ops["group_ranks"], ",".join(map(str, sorted(change.ranks))))
+        chosen = _some_of(ops, chosen, which)
     elif change.part in ("links", "small", "unmatched"):
         chosen = job.nodes[rank].is_comm
     elif change.part == "rank":

@@ -55,9 +55,9 @@ class Piece:
     Attributes:
         ops: GPU operations, stream by stream, each in order of start: `row` (in `gpu_ops`), `stream`, `start_ns`,
             `duration_ns`, `kind`, `name`, `work` (`same_work`), `operator`, its `shapes`, `phase`, `step` (number, -1
-            for none), `call` (position among the rank's communication operations, -1 for none), `collective`, `launch`
-            (row in `host`, -1: none), `loop` (of which it is a later turn), `is_ring` (a message that goes round
-            between attention kernels).
+            for none), `call` (position among the rank's communication operations, -1 for none), `collective`, its
+            `group_ranks`, `launch` (row in `host`, -1: none), `loop` (of which it is a later turn), `is_ring` (a
+            message that goes round between attention kernels).
         host: the host's stretches of work in order: `segment`, `ns` (length), `data_ns` (of that in the data
             loader), `memory_ns` (in calls that take GPU memory or give it back), `recorded` (operators and calls that
             the profiler wrote down in it), `takes_up` (of one that waits for workers' batch, how many up to it:
@@ -763,11 +763,12 @@ def _operations(
     """Operations stream by stream in order of start."""
     ops = columns_of(trace.gpu_ops)
     order = np.argsort(ops["stream"], kind="stable")
-    call, collective = (np.full(len(order), NONE, dtype=np.int64) for _ in range(2))
-    collectives = pd.Categorical(calls["collective"] if len(calls) else [])
+    call, collective, group = (np.full(len(order), NONE, dtype=np.int64) for _ in range(3))
+    collectives, groups = (pd.Categorical(calls[name] if len(calls) else []) for name in ("collective", "group_ranks"))
     if len(calls):
         call[array_of(calls, "gpu_op")] = array_of(calls, "call")
         collective[array_of(calls, "gpu_op")] = collectives.codes
+        group[array_of(calls, "gpu_op")] = groups.codes
     call = call[order]
     owner = np.where(tree.owner >= 0, tree.owner, NONE)[order]
     held = {name: ops[name].take(order) for name in ("stream", "start_ns", "kind", "name", "launch")}
@@ -788,6 +789,7 @@ def _operations(
             "step": numbers[trace.op_step[order]],
             "call": call,
             "collective": pd.Categorical.from_codes(collective[order], dtype=collectives.dtype),
+            "group_ranks": pd.Categorical.from_codes(group[order], dtype=groups.dtype),
             "is_ring": np.isin(call, ring),
             "api_call": held["launch"],
         }

@@ -1,0 +1,67 @@
+"""Pipeline bubble: stages stand still because of the schedule."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
+from traceanalyzer.analyses.pipelines.pipeline_schedule import GPIPE, ONE_F_ONE_B, PipelineSchedule
+from traceanalyzer.analyses.replay.changes import TYPICAL, Change
+from traceanalyzer.analyses.replay.schedule import rescheduled
+from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.findings.savings import Saves
+
+
+def pipeline_bubble(
+    run: Run,
+    pipelines: Pipelines,
+    pipeline: Pipeline,
+    pipeline_schedule: PipelineSchedule,  # noqa: ARG001 - played
+) -> Iterator[Finding]:
+    """Stages of a pipeline are idle or wait for each other's messages.
+
+    The change is the recorded passes played in a schedule with a smaller bubble: CPU-bound idle stays, as do uneven
+    stages. Of several pipelines the one that waits most speaks; without a known schedule it is a fact.
+    """
+    rows = [row for row in pipelines.rows() if run.is_worth((row["bubble_pct"] or 0) / 100 * run.step_ns)]
+    if not rows:
+        return
+    row = max(rows, key=lambda row: row["bubble_pct"])
+    stages = pipeline.table[pipeline.table["pipeline"] == row["pipeline"]]
+    expected, count = row["expected_bubble_pct"], row["microbatches"]
+    change, saves = _played(run, row, len(stages))
+    waits = f"tages wait {row['bubble_pct']:.0f}% of a step"
+    yield Finding(
+        headline=f"Pipeline bubble: s{waits}."
+        if expected is None
+        else f"Pipeline bubble: {row['schedule']} leaves each stage idle {expected:.0f}% of a step.",
+        why=f"The schedule is unknown ({row['why_unknown'] or row['schedule']})."
+        if expected is None
+        else f"{count} microbatches fill {row['stages']} stages; with CPU-bound idle and uneven stages, s{waits}.",
+        fix="" if expected is None else f"More microbatches per step ({2 * count} about halve it), or "
+        "ScheduleInterleaved1F1B or ScheduleZBVZeroBubble of torch.distributed.pipelining.",
+        changes=() if change is None else (change,),
+        saves=saves,
+        is_ideal=True,
+        evidence=tuple(stages[["rank", "stage", "idle_ns", "p2p_wait_ns"]].astype("object").to_dict("records")),
+        table="pipeline",
+    )  # fmt: skip
+
+
+def _played(run: Run, row: Mapping[str, Any], ranks: int) -> tuple[Change | None, Saves | None]:
+    """A schedule with a smaller bubble, and what it saves; nothing where the trace does not tell the passes."""
+    is_plain = row["schedule"] in (GPIPE, ONE_F_ONE_B)
+    if run.engine is None or not is_plain or not row["microbatches"]:
+        return None, None
+    change = Change("schedule", "zero-bubble" if row["microbatches"] % ranks else "interleaved:2")
+    try:
+        found = rescheduled(run.engine, run.results, str(change.to), ())
+    except (InputError, UsageError):
+        return None, None
+    steps = found.unprofiled_ns or {TYPICAL: (found.gain.before_ns, found.gain.after_ns)}
+    gains = {cost: max(0, before - after) for cost, (before, after) in steps.items()}
+    low_ns = max(0, min(gains.values()) - found.gain.error_ns)
+    return change, Saves(
+        steps[TYPICAL][0], gains[TYPICAL], low_ns, max(gains.values()), is_unprofiled=bool(found.unprofiled_ns)
+    )

@@ -1,0 +1,124 @@
+"""Slow links: transfers below the rate of sister groups, of other steps, or of the hardware."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, groups_of_slow_links, is_own, transfers
+from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives, transfer_kinds
+from traceanalyzer.analyses.communication.jobs import hosts_of
+from traceanalyzer.analyses.communication.waits import CallWaits
+from traceanalyzer.analyses.replay.changes import PEERS, USUAL, Change
+from traceanalyzer.analyses.statistics import RATIO, SHARE, SIGMAS, deviation
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import digits, numbers, time_text
+from traceanalyzer.meaning.gpus import gpu_of
+from traceanalyzer.meaning.names import collectives_words
+from traceanalyzer.meaning.vocabulary import listed, numbered
+
+
+def slow_link(
+    run: Run, slower_calls: SlowerCalls, call_waits: CallWaits, collectives: Collectives, ranks: Ranks
+) -> Iterator[Finding]:
+    """Transfers take longer than those of sister groups, or than in other steps, or do not use NVLink.
+
+    The last: large ones within a host reach no more than PCIe carries, and not half of what NVLink does. The change is
+    the transfers of the sister groups, of the other steps, or at half of NVLink's rate.
+    """
+    yield from _of_groups(run, run.within(slower_calls.table))
+    yield from _in_some_steps(run, run.within(call_waits.table))
+    yield from _below_hardware(run, collectives.to_frame(), ranks.table)
+
+
+def _of_groups(run: Run, slower: pd.DataFrame) -> Iterator[Finding]:
+    """Groups that take longer than their sister groups: one finding for each owner of slow links, or group."""
+    whose = slower["whose"].fillna(slower["among"])
+    pairs = groups_of_slow_links(slower)
+    for text, own in slower.groupby(whose):
+        ranks = frozenset(numbers(text))
+        longer = own[is_own(own)].groupby("rank")["longer_ns"].sum() / run.count
+        if not len(longer) or not run.is_worth(longer.max()):
+            continue
+        name = transfers(own).groupby("name")["total_ns"].sum().idxmax()
+        usual, taken = own["usual_ns"].sum(), own["transfer_ns"].sum()
+        steps = tuple(sorted(own["step"].dropna().astype(int).unique()))
+        some = None if run.steps is None or len(steps) == len(run.steps) else steps
+        where = None if some is None else frozenset(some)
+        yield Finding(
+            headline=f"Slow link: {name} takes {digits(round(float(taken / usual), 1))}× as long."
+            if usual
+            else f"Extra transfers: {name} has no counterpart on other ranks.",
+            why=f"It takes {time_text(round(longer.max()))}{run.each} longer than the same calls of sister groups.",
+            fix=f"{run.terms.topology_command} and the links' error counters of {numbered('rank', ranks)}; "
+            f"{run.terms.nccl}_DEBUG=INFO shows the path.",
+            changes=tuple(Change("comm", PEERS, group, where) for group in pairs.get(ranks, (ranks,))),
+            ranks=tuple(sorted(ranks)),
+            named=tuple(sorted({rank for each in own["among"].unique() for rank in numbers(each)} - ranks)),
+            cause="transfer",
+            steps=some,
+            table="slower_calls",
+        )
+
+
+def _in_some_steps(run: Run, calls: pd.DataFrame) -> Iterator[Finding]:
+    """Collectives that move the same for longer in a few steps than in the others."""
+    if run.steps is None or calls.empty:
+        return
+    once = calls[calls["transfer_ns"].notna()].drop_duplicates("instance")
+    once = once.assign(kind=transfer_kinds(once["collective"]))
+    for kind, own in once.groupby("kind"):
+        steps = own.groupby("step").agg(count=("size_bytes", "size"), ns=("transfer_ns", "sum"))
+        alike = steps.loc[steps["count"] == steps["count"].median(), "ns"].astype("float64")
+        usual = alike.median()
+        spread = max((RATIO - 1) * usual, SIGMAS * deviation(alike.to_numpy(dtype=np.float64)))
+        slow = alike[alike > usual + spread]
+        if not len(slow) or not run.is_worth((slow - usual).sum() / run.count):
+            continue
+        numbers_of = tuple(sorted(map(int, slow.index)))
+        several = collectives_words(kind)
+        yield Finding(
+            headline=f"Slow links in {numbered('step', numbers_of)}: {several} take "
+            f"{digits(round(slow.mean() / usual, 1))}× their usual time.",
+            why=f"The same transfers take {time_text(round(usual))} in the other steps, in all groups together.",
+            fix="Look for what used the links then (a checkpoint over the network, another job), and for their error "
+            "counters.",
+            changes=(Change("collective", USUAL, steps=frozenset(numbers_of), name=str(kind)),),
+            steps=numbers_of,
+            table="instances",
+        )
+
+
+def _below_hardware(run: Run, collectives: pd.DataFrame, ranks: pd.DataFrame) -> Iterator[Finding]:
+    """Large transfers that PCIe could carry, between GPUs of one host that have NVLink."""
+    models = dict(zip(ranks["rank"], ranks["device_name"], strict=True))
+    hosts = hosts_of(ranks)
+    large = collectives[collectives["size_class"].isin(SIZE_CLASSES[3:5]) & collectives["link_peak_gbps"].notna()]
+    within = [len({hosts.get(rank) for rank in numbers(text)}) == 1 for text in large["group_ranks"].fillna("")]
+    large = large[np.array(within, dtype=bool)]
+    gpus = large["rank"].map(models).map(gpu_of, na_action="ignore")
+    pcie = pd.Series([gpu.pcie_gbps if gpu else None for gpu in gpus], large.index, dtype="Float64")
+    best = large.assign(pcie=pcie, kind=transfer_kinds(large["collective"])).sort_values("busbw_gbps")
+    best = best.drop_duplicates(["group", "group_ranks", "kind"], keep="last")
+    is_slow = (best["busbw_gbps"] <= best["pcie"]) & (best["busbw_gbps"] < SHARE * best["link_peak_gbps"])
+    for kind, own in best[is_slow.fillna(value=False)].groupby("kind"):
+        every = best[best["kind"] == kind]
+        row = own.iloc[-1]
+        ends = frozenset(rank for text in own["group_ranks"].unique() for rank in numbers(text))
+        limit = SHARE * float(row["link_peak_gbps"])
+        link = f" ({row['transport']})" if isinstance(row["transport"], str) else ""
+        yield Finding(
+            headline=f"Slow link: {collectives_words(kind)} reach {digits(round(float(row['busbw_gbps'])))} GB/s, "
+            f"{run.terms.link} carries {row['link_peak_gbps']}.",
+            why=f"Large transfers between ranks {listed(numbers(row['group_ranks']))}{link} are no faster than PCIe "
+            f"({digits(float(row['pcie']))} GB/s).",
+            fix=f"{run.terms.topology_command}; {run.terms.nccl}_DEBUG=INFO shows the transport; unset "
+            f"{run.terms.nccl}_P2P_DISABLE.",
+            changes=(Change("collective", float(row["busbw_gbps"]) / limit, None if len(own) == len(every) else ends,
+                            name=str(kind)),),
+            named=tuple(sorted(ends)),
+            table="collectives",
+            caveat="It supposes that these ranks are on one host." if ranks["host"].isna().any() else "",
+        )  # fmt: skip
