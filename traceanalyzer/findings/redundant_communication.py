@@ -62,7 +62,7 @@ def _every_micro_step(run: Run, calls: pd.DataFrame, steps: pd.DataFrame) -> Ite
         Change("collective", 0.0, name=f"{collective}@{count - 1}/{count}"),
         Finding(
             headline=f"Redundant {several}: gradients are exchanged in all {count} micro-steps.",
-            why=f"Each rank exchanges the same gradients {count} times per step, {size_text(moved)} of it for nothing.",
+            why=f"Each rank exchanges the same gradients {count} times per step, {size_text(moved)} of it redundant.",
             fix="model.no_sync() (DDP) or set_requires_gradient_sync(False) (FSDP2) around all but the last "
             "micro-batch.",
             table="micro_steps",
