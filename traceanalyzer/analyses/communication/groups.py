@@ -101,7 +101,7 @@ _GROUP_NAMES_RULES = (
     ),
     (TENSOR, re.compile(r"tensor|^tp(_|$)|^model$")),
     (PIPELINE, re.compile(r"pipeline|^pp(_|$)|^stage$")),
-    (DATA, re.compile(r"data_parallel|^dp(_|$)|^data$|^ddp|^batch$|^loss$")),
+    (DATA, re.compile(r"data_parallel|^dp(_|$)|^data$|^ddp|^batch$|^loss(_|$)")),
 )
 
 _AXIS = re.compile(r"^mesh_|_group(?:_gloo)?(?:_with_cp)?$|_with_cp_group$")
@@ -557,5 +557,8 @@ def mesh_of(groups: pd.DataFrame, world_size: int | None) -> str | None:
         if stride != reach:
             return None
         reach *= size
-        texts.insert(0, f"{' and '.join(inner[stride, size]) or 'axis'} {size}")
+        roles = inner[stride, size]
+        if any(role in (SHARDED, SHARD, REPLICATE) for role in roles):
+            roles = [role for role in roles if role != DATA]  # losses and norms are reduced over the same ranks
+        texts.insert(0, f"{' and '.join(roles) or 'axis'} {size}")
     return " × ".join(texts) if reach == world_size and any(inner.values()) else None
