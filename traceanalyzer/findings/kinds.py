@@ -6,18 +6,27 @@ A kind is one module; its function's name is the kind's id, its docstring the de
 from collections.abc import Callable, Iterable
 
 from traceanalyzer.findings import (
+    allocator_retries,
     contention,
     data_loading,
     exposed_communication,
+    exposed_copies,
+    low_efficiency,
+    memory_growth,
+    memory_headroom,
     missing_data,
     pipeline_bubble,
     pipeline_stages,
+    precision,
     profiler_overhead,
+    recomputation,
     redundant_communication,
     slow_link,
     small_collectives,
+    sparse_as_dense,
     straggler,
     uneven_experts,
+    unfused,
     usable_steps,
 )
 from traceanalyzer.findings.finding import Finding
@@ -36,4 +45,13 @@ KINDS: tuple[Callable[..., Iterable[Finding]], ...] = (
     slow_link.slow_link,
     small_collectives.small_collectives,
     uneven_experts.uneven_experts,
+    recomputation.recomputation,
+    precision.precision,
+    unfused.unfused,
+    sparse_as_dense.sparse_as_dense,
+    low_efficiency.low_efficiency,
+    exposed_copies.exposed_copies,
+    allocator_retries.allocator_retries,
+    memory_headroom.memory_headroom,
+    memory_growth.memory_growth,
 )

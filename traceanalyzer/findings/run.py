@@ -11,6 +11,7 @@ from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.blame.rank_sets import JOB, Place, set_of
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, Change
 from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.findings.savings import LEAST_PCT, likely_ns
@@ -98,6 +99,31 @@ class Run:
             table = self.within(table) if self.steps is not None else table[table["step"].isna()]
         numbers = table[[*columns]].astype("Float64")
         return numbers.groupby([table[name] for name in by], observed=True).sum(min_count=1) / self.count
+
+    @cached_property
+    def recorded(self) -> int:
+        """By what sums over all ranks and all that was recorded are divided: a mean step, or a mean rank's trace."""
+        numbered = 0 if self.steps is None else int(self.results["steps"].table["step"].notna().sum())
+        return max(numbered, len(self.ranks))
+
+    def shorter_operators(self, spared_ns: pd.Series) -> tuple[Change, ...]:
+        """Operators with so much less GPU time (ns by name, over all that was recorded), if together worth it."""
+        own_ns = self.results["operators"].table.groupby("operator", observed=True)["gpu_own_ns"].sum()
+        spared_ns = spared_ns[spared_ns.index.isin(own_ns.index)].sort_values(ascending=False)
+        if not self.is_worth(spared_ns.sum() / self.recorded):
+            return ()
+        spared_ns = spared_ns[100 * spared_ns >= PERCENT * spared_ns.sum()]
+        return tuple(
+            Change("operator", max(0.0, 1 - float(ns) / float(own_ns[name])), name=str(name))
+            for name, ns in spared_ns.items()
+        )
+
+    def few_steps(self, table: pd.DataFrame, column: str) -> tuple[int, ...] | None:
+        """Steps, fewer than half, that hold most of a time; `None` where all do, or of a whole trace."""
+        by_step = self.within(table).groupby("step")[column].sum().astype("float64").sort_values(ascending=False)
+        held = by_step.cumsum() >= SHARE * by_step.sum()
+        few = by_step[by_step >= by_step[held.idxmax()] / RATIO] if self.steps and by_step.sum() else by_step[:0]
+        return tuple(sorted(map(int, few.index))) if 0 < len(few) < SHARE * self.count else None
 
     def can_replay(self, *changes: Change) -> bool:
         """Whether the graph holds what the changes are about."""

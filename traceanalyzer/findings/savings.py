@@ -23,7 +23,7 @@ HALF_WAY = 0.5
 RESAMPLES, WITHIN_PCT = 1_000, (10, 90)
 """How often steps are resampled, and the percentiles of their mean that bound a saving."""
 
-_IDEAL = ("host", "compute", "comm", "collective", "small", "kernel", "operator")
+_IDEAL = ("host", "compute", "copy", "comm", "collective", "small", "kernel", "operator")
 """Parts of a job of which nothing makes all the time go away: a factor is an ideal, a word such as `peers` is none."""
 
 Level = Literal["high", "medium", "low"]

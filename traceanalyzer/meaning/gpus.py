@@ -90,6 +90,10 @@ MI210                 | MI210               | CDNA 2    |  45.3 |  22.6 |       
 """  # noqa: E501 - one GPU, one line
 
 
+WARP = 32
+"""Threads that a GPU runs in step, whose additions to one place follow each other: CUDA C++ Programming Guide."""
+
+
 class Gpu(Struct, frozen=True):
     """A GPU's architecture and peak rates; what is not known is `None` or not in `tflops`.
 

@@ -228,7 +228,8 @@ PARTS: Mapping[Changeable, str] = MappingProxyType(
         "links": "transfers, by the bus bandwidth in GB/s that they reach",
         "small": "transfers of at most 1 MiB of collectives that buckets can hold",
         "sync": "waiting of hosts in calls that block until the GPU is done",
-        "operator": "GPU operations that an operator of this name launched",
+        "operator": "GPU operations that an operator of this name launched; `NAME@backward` in one autograd pass, "
+        "`@recompute` all of a pass",
         "kernel": "GPU operations whose name contains this text",
         "collective": "transfers of this collective (`messages`: sends and receives); those of a phase by "
         "`all_gather@backward`, the first of each step by `all_reduce@3/4`",
@@ -295,7 +296,7 @@ class Change:
             `schedule` its name (`schedule_orders`), with stages a rank such as `interleaved:2`.
         ranks: only these, or of `stage` these stages; `None` is all.
         steps: only these; `None` is all.
-        name: of the operator, kernel, collective, loop or blocking call.
+        name: of the operator (with `@` and an autograd pass, if only there), kernel, collective, loop or blocking call.
     """
 
     part: Changeable

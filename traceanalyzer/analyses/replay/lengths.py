@@ -753,7 +753,9 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
     """Mask of the rank's operations that the change is about, by kind, name and step."""
     ops = job.nodes[rank].piece.ops
     if change.part == "operator":
-        chosen = is_any(ops["operator"], str(change.name))
+        name, _, autograd = str(change.name).partition("@")
+        chosen = is_any(ops["operator"], name) if name else np.ones(len(ops), dtype=bool)
+        chosen = chosen & is_any(ops["autograd"], autograd) if autograd else chosen
     elif change.part == "kernel":
         chosen = host_names.matches(ops["name"], lambda name: str(change.name) in name)
     elif change.part == "collective":

@@ -17,7 +17,7 @@ from traceanalyzer.analyses.host import host_names, idle
 from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives
 from traceanalyzer.analyses.host.idle import blocking
 from traceanalyzer.analyses.host.launches import into_full_queue
-from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.operators.operator_tree import PASS_NAMES, OperatorTree
 from traceanalyzer.analyses.phases.phases import NAMES as PHASES
 from traceanalyzer.analyses.replay.changes import recorded_calls, stretches_taken_up
 from traceanalyzer.analyses.statistics import PERCENT, SHARE
@@ -54,10 +54,10 @@ class Piece:
 
     Attributes:
         ops: GPU operations, stream by stream, each in order of start: `row` (in `gpu_ops`), `stream`, `start_ns`,
-            `duration_ns`, `kind`, `name`, `work` (`same_work`), `operator`, its `shapes`, `phase`, `step` (number, -1
-            for none), `call` (position among the rank's communication operations, -1 for none), `collective`, its
-            `group_ranks`, `launch` (row in `host`, -1: none), `loop` (of which it is a later turn), `is_ring` (a
-            message that goes round between attention kernels).
+            `duration_ns`, `kind`, `name`, `work` (`same_work`), `operator`, its `autograd` pass and `shapes`, `phase`,
+            `step` (number, -1 for none), `call` (position among the rank's communication operations, -1 for none),
+            `collective`, its `group_ranks`, `launch` (row in `host`, -1: none), `loop` (of which it is a later turn),
+            `is_ring` (a message that goes round between attention kernels).
         host: the host's stretches of work in order: `segment`, `ns` (length), `data_ns` (of that in the data
             loader), `memory_ns` (in calls that take GPU memory or give it back), `recorded` (operators and calls that
             the profiler wrote down in it), `takes_up` (of one that waits for workers' batch, how many up to it:
@@ -784,6 +784,7 @@ def _operations(
             "name": held["name"],
             "work": work[order],
             "operator": _of_owners(trace.host_ops["name"], owner),
+            "autograd": pd.Categorical.from_codes(np.append(tree.autograd, NONE)[owner], dtype=PASS_NAMES),
             "shapes": _of_owners(trace.host_ops["shapes"], owner),
             "phase": pd.Categorical.from_codes(phases[order], categories=list(PHASES)),
             "step": numbers[trace.op_step[order]],

@@ -94,8 +94,9 @@ def _check_name(engine: Engine, change: Change, name: str) -> None:
     if change.part == "collective":
         known += _names(engine, "meetings", "name")
         known += [MESSAGES] if {*known} & {*POINT_TO_POINT} else []
-    wanted = name.partition("@")[0] if change.part in ("sync", "collective") else name
-    if wanted in known or (change.part == "kernel" and any(wanted in own for own in known)):
+    wanted = name.partition("@")[0] if change.part in ("sync", "collective", "operator") else name
+    is_all = change.part == "operator" and not wanted
+    if is_all or wanted in known or (change.part == "kernel" and any(wanted in own for own in known)):
         _check_phase(engine, change, name)
         return
     what = "call that blocks a host" if change.part == "sync" else change.part
@@ -110,11 +111,12 @@ def _check_name(engine: Engine, change: Change, name: str) -> None:
 
 
 def _check_phase(engine: Engine, change: Change, name: str) -> None:
-    """Of `sync CALL@PHASE`, and of a collective, the phase; of a collective it may be a part such as `3/4`."""
-    phase = name.partition("@")[2] if change.part in ("sync", "collective") else ""
+    """Of `sync CALL@PHASE` and of a collective (there, too, a part such as `3/4`) the phase; of an operator the pass."""
+    phase = name.partition("@")[2] if change.part in ("sync", "collective", "operator") else ""
     if change.part == "collective" and _PART.fullmatch(phase):
         return
-    known = _names(engine, "host" if change.part == "sync" else "ops", "phase")
+    table, column = "host" if change.part == "sync" else "ops", "autograd" if change.part == "operator" else "phase"
+    known = _names(engine, table, column)
     if phase and phase not in known:
         raise UsageError(f"{change}: nothing is launched in a phase {phase!r}; there are {', '.join(known)}")
 

@@ -1,0 +1,35 @@
+"""Calls by which the allocator takes GPU memory and gives it back inside steps."""
+
+from collections.abc import Iterator
+
+from traceanalyzer.analyses.memory.memory import MemoryCalls
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.vocabulary import named
+
+
+def allocator_retries(run: Run, memory_calls: MemoryCalls) -> Iterator[Finding]:
+    """CPUs call cudaMalloc or cudaFree in steps: the caching allocator holds no block that fits.
+
+    The change is steps without these calls.
+    """
+    own = run.within(memory_calls.table)
+    by_rank = own.groupby("rank")["host_ns"].sum() / run.count
+    if not len(by_rank) or not run.is_worth(by_rank.max()):
+        return
+    counts = own[own["rank"] == by_rank.idxmax()].groupby("name", observed=True)["calls"].sum()
+    made = named([f"{count} {name}" for name, count in counts.items()])
+    few = run.few_steps(own, "host_ns")
+    yield Finding(
+        headline=f"CPU-bound: allocating GPU memory takes {time_text(by_rank.max())}{run.each}.",
+        why=f"The caching allocator holds no block that fits: {made} in the recorded steps.",
+        fix=f"Drop torch.cuda.empty_cache() from the step, and set {run.terms.allocator}."
+        if any("Free" in str(name) for name in counts.index)
+        else f"Pad to few lengths or run the largest batch first, and set {run.terms.allocator}.",
+        changes=(Change("memory", 0.0, steps=frozenset(few) if few else None),),
+        steps=few,
+        evidence=tuple({"call": name, "calls": int(calls)} for name, calls in counts.items()),
+        table="memory_calls",
+    )

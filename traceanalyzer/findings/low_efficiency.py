@@ -1,0 +1,28 @@
+"""What busy GPUs reach of their peak."""
+
+from collections.abc import Iterator
+
+from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
+from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+
+
+def low_efficiency(_run: Run, efficiency: Efficiency, mfu: Mfu, headline: Headline) -> Iterator[Finding]:
+    """GPUs compute for most of the step: their MFU, and what matrix products reach at their shapes. A fact."""
+    known = mfu.known()
+    if known.empty or headline.to_frame()["compute_pct"].mean() < 100 * SHARE:
+        return
+    table = efficiency.to_frame()
+    table = table[table["family"] == "gemm"].dropna(subset="flops_pct")
+    slow = table.nsmallest(5, "flops_pct")
+    took, of = table["gpu_ns"], known.iloc[0]
+    reached = f", matrix products reach {(table['flops_pct'] * took).sum() / took.sum():.0f}%" if len(table) else ""
+    yield Finding(
+        headline=f"GPU-bound: MFU is {mfu.by_rank().mean():.0f}%{reached} of the peak.",
+        why=f"The peak of {of['gpu']} in {str(of['element_type']).upper()} is {of['peak_tflops_per_s']:.0f} TFLOP/s.",
+        evidence=tuple(slow[["operator", "shapes", "gpu_ns", "flops_pct"]].to_dict("records")),
+        table="mfu",
+        is_ideal=True,
+    )

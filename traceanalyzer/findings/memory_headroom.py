@@ -1,0 +1,57 @@
+"""How much of the GPUs' memory is left at the peak."""
+
+from collections.abc import Iterator
+
+from traceanalyzer.analyses.memory.memory import Memory
+from traceanalyzer.analyses.memory.memory_fit import SAFE_PCT, YES, MemoryFit
+from traceanalyzer.analyses.statistics import RATIO, SHARE
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import size_text
+
+
+def memory_headroom(_run: Run, memory: Memory, memory_fit: MemoryFit) -> Iterator[Finding]:
+    """GPU memory is nearly full at its peak, one rank needs more than the others, or half of it is free. A fact."""
+    known = memory.to_frame().dropna(subset=["headroom_pct", "peak_allocated_bytes"]).set_index("rank")
+    if known.empty:
+        return
+    left, peaks = known["headroom_pct"].astype("float64"), known["peak_allocated_bytes"].astype("float64")
+    rank, fullest = int(peaks.idxmax()), int(left.idxmin())
+    full = known.loc[fullest]
+    shown = {"evidence": tuple(known[["peak_allocated_bytes", "headroom_bytes"]].reset_index().to_dict("records")),
+             "table": "memory"}  # fmt: skip
+    if left[fullest] < 100 - SAFE_PCT:
+        yield Finding(
+            headline=f"GPU memory is {100 - left[fullest]:.0f}% full at the peak of rank {fullest}.",
+            why=f"The allocator holds {size_text(full['peak_reserved_bytes'])} of {size_text(full['device_bytes'])} on "
+            f"rank {fullest}.",
+            fix=f"Checkpoint activations, accumulate smaller micro-batches, or shard more.{_enough(memory_fit)}",
+            named=(fullest,),
+            **shown,
+        )
+    elif len(peaks) > 1 and peaks.max() > RATIO * peaks.mean() and left[fullest] < 100 * SHARE:
+        yield Finding(
+            headline=f"GPU memory is uneven: rank {rank} needs {size_text(peaks.max())}.",
+            why=f"The mean of the ranks is {size_text(peaks.mean())}, so rank {rank} limits the batch.",
+            fix="Move layers between pipeline stages, split the loss over the vocabulary, or bound tokens per expert.",
+            named=(rank,),
+            **shown,
+        )
+    elif left[fullest] > 100 * SHARE:
+        yield Finding(
+            headline=f"GPU memory is {left[fullest]:.0f}% free at the peak.",
+            why=f"At most {size_text(peaks.max())} of {size_text(full['device_bytes'])} are in use.",
+            fix="A larger micro-batch, less activation checkpointing or less sharding fits.",
+            **shown,
+        )
+
+
+def _enough(memory_fit: MemoryFit) -> str:
+    """The first strategy that should fit, where the model is known."""
+    table = memory_fit.to_frame()
+    fits = table[(table["fits"] == YES) & (table["is_own"] != True)] if len(table) else table  # noqa: E712 - absent is no
+    if fits.empty:
+        return ""
+    row = fits.iloc[0]
+    ways = "".join(f", {name}={row[name]}" for name in ("tp", "pp") if row[name] > 1)
+    return f" By estimate {row['strategy']}{ways} needs {size_text(row['total_bytes'])}."

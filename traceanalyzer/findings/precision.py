@@ -1,0 +1,79 @@
+"""Matrix work in more bits than the GPU's tensor cores take."""
+
+import re
+from collections.abc import Iterator
+
+from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES, category, uses_tensor_cores
+from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.gpus import gpu_of, matrix_types
+from traceanalyzer.meaning.names import short_name
+
+_DOUBLE = re.compile(r"\bdouble\b|f64|d884gemm|(?<![a-z])[dz]gem[mv]|_D[BD]_")
+"""cuBLAS' `dgemm`, CUTLASS' `d884gemm`, `f64f64` of both; hipBLASLt's `_DB_`, its letter of the type."""
+
+_BY_VECTOR = re.compile("gemv")
+"""Products with a vector read their matrix once: memory bounds them in any precision."""
+
+
+def precision(run: Run, kernels: Kernels, ranks: Ranks) -> Iterator[Finding]:
+    """Matrix kernels compute in 64 bits, or without tensor cores, on GPUs that have them for fewer bits.
+
+    The change is these kernels faster by the ratio of the GPU's peaks; the target is TF32, or FP16 where there is none.
+    """
+    table = kernels.table[kernels.table["kind"] == "compute"]
+    table = table.assign(bits=[_bits(str(name)) for name in table["name"]]).dropna(subset="bits")
+    devices = ranks.table.set_index("rank")["device_name"].dropna()
+    if table.empty:
+        return
+    rank = int(table.groupby("rank")["total_ns"].sum().idxmax())
+    device = devices.get(rank)
+    types = matrix_types(device, kernels.table.loc[kernels.table["rank"] == rank, "name"])
+    lower = next((kind for kind in ("tf32", "bf16", "fp16") if kind in (types or ())), None)
+    by_name = table.groupby(["name", "bits"], observed=True)["total_ns"].sum() / run.recorded
+    gpu = gpu_of(device)
+    rates = gpu.tflops if gpu else {}
+    if lower is None or not run.is_worth(by_name.sum()):
+        return
+    bits = by_name.groupby("bits").sum().idxmax()
+    changes = tuple(
+        Change("kernel", rates[own] / rates[lower], name=name)
+        for (name, own), ns in by_name.items()
+        if {own, lower} <= {*rates} and rates[own] < rates[lower] and run.is_worth(ns)
+    )
+    who = sorted(map(int, table["rank"].unique()))
+    some = () if {*who} == {*run.ranks} else tuple(who)
+    how = "compute in 64 bits" if bits == "fp64" else "use no tensor cores"
+    peak = (
+        f": {gpu.model} reaches {rates[lower]:.0f} TFLOP/s in {lower.upper()}, {rates[bits]:.0f} so"
+        if changes and gpu
+        else ""
+    )
+    yield Finding(
+        headline=f"Matrix products in {bits.upper()} take {time_text(by_name.sum())}{run.each}.",
+        why=f"{short_name(str(by_name.idxmax()[0]))} and others {how}{' on ' + run.who(some) if some else ''}{peak}.",
+        fix="Compute in float32 or lower: NumPy arrays and .double() make float64 tensors."
+        if bits == "fp64"
+        else 'torch.set_float32_matmul_precision("high"), or torch.autocast in bfloat16.'
+        if lower == "tf32"
+        else f"torch.autocast in {'bfloat16' if lower == 'bf16' else 'float16 with torch.amp.GradScaler'}.",
+        changes=changes,
+        named=some,
+        evidence=tuple({"kernel": name, "ns": int(ns)} for (name, _), ns in by_name.nlargest(5).items()),
+        table="kernels",
+        is_ideal=True,
+        caveat="Fewer bits round more: check the loss.",
+    )
+
+
+def _bits(kernel: str) -> str | None:
+    """`fp64` or `fp32` of a matrix kernel whose name tells that it computes in these; `None` of others."""
+    if category(kernel, "compute", None) not in MATRIX_CATEGORIES or _BY_VECTOR.search(kernel.lower()):
+        return None
+    if _DOUBLE.search(kernel):
+        return "fp64"
+    return "fp32" if uses_tensor_cores(kernel) is False else None

@@ -1,0 +1,47 @@
+"""Activations that the backward pass computes again."""
+
+from collections.abc import Iterator
+
+from traceanalyzer.analyses.memory.memory import Memory
+from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import size_text, time_text
+
+
+def recomputation(run: Run, operators: Operators, memory: Memory) -> Iterator[Finding]:
+    """The backward pass runs operators of the forward pass again (activation checkpointing).
+
+    Compiled graphs don't say what they repeat. The change is the recomputed GPU work gone.
+    """
+    own = operators.table[operators.table["autograd"] == "recompute"]
+    again_ns = float(own["gpu_own_ns"].sum()) / run.recorded
+    if not run.is_worth(again_ns):
+        return
+    by_rank = own.groupby("rank")["gpu_own_ns"].sum()
+    ranks = tuple(map(int, by_rank.index[by_rank > 0]))
+    longest = own.groupby("operator", observed=True)["gpu_own_ns"].sum().idxmax()
+    is_all = set(ranks) == {*run.ranks}
+    left = memory.to_frame()["headroom_bytes"].dropna() if len(memory) else ()
+    room = f" The GPUs have {size_text(float(min(left)))} left." if len(left) else ""
+    yield Finding(
+        headline=f"Activation recomputation: {time_text(again_ns)}{run.each} of GPU time.",
+        why=f"The backward pass runs forward operators again{'' if is_all else f' on {run.who(ranks)}'}, "
+        f"most of it {longest}.",
+        fix=run.terms.choose(
+            {
+                "torch": "Checkpoint fewer layers, or use selective activation checkpointing (torchtitan: "
+                f"activation_checkpoint.mode), if memory allows.{room}",
+                "jax": f"Save more with a jax.checkpoint policy, such as dots_saveable, if memory allows.{room}",
+            }
+        ),
+        changes=(Change("operator", 0.0, name="@recompute"),),
+        named=() if is_all else ranks,
+        evidence=tuple(
+            {"operator": name, "gpu_ns": int(ns)}
+            for name, ns in own.groupby("operator", observed=True)["gpu_own_ns"].sum().nlargest(5).items()
+        ),
+        table="operators",
+        caveat="Without it, more activations stay in GPU memory.",
+    )

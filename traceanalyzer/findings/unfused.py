@@ -1,0 +1,114 @@
+"""Chains of operators that each pass over the same data, where one kernel would pass over it once."""
+
+import re
+from collections.abc import Iterator
+from math import prod
+
+import pandas as pd
+
+from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.operators.flops import inputs_of
+from traceanalyzer.analyses.operators.operators import OperatorKernels, Operators
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.vocabulary import named
+
+ATTENTION, NORMS, OPTIMIZER, CHAINS = "attention", "norms", "optimizer", "element-wise kernels"
+
+_FAMILIES = ("element-wise", "norm", "softmax")
+"""Families of operators that read and write their data and compute little."""
+
+_OF_LISTS = re.compile(r"aten::_foreach_(?!copy|zero|norm)")
+"""Optimizers' operators on lists of parameters, one pass over all of them each."""
+
+_SOFTMAX = re.compile(r"aten::_(softmax|softmax_backward_data|safe_softmax|masked_softmax)$")
+
+_LAYOUT = re.compile("nchw_?to_?nhwc|nhwc_?to_?nchw", re.IGNORECASE)
+
+_MATH = "aten::_scaled_dot_product_attention_math"
+
+_FIXES = {
+    ATTENTION: 'torch.nn.functional.scaled_dot_product_attention (Hugging Face: attn_implementation="sdpa").',
+    NORMS: "torch.nn.functional.rms_norm or layer_norm, or torch.compile around the block.",
+    OPTIMIZER: "Update in one kernel: torch.optim.AdamW(…, fused=True).",
+    CHAINS: "torch.compile the repeated block: it fuses what lies between matrix products.",
+    _MATH: "scaled_dot_product_attention falls back to its unfused kernels: give 16-bit inputs and is_causal=True "
+    "instead of a mask; torch.nn.attention.sdpa_kernel says what a fused one refuses.",
+}
+
+
+def unfused(
+    run: Run, efficiency: Efficiency, operators: Operators, operator_kernels: OperatorKernels, kernels: Kernels
+) -> Iterator[Finding]:
+    """Attention, norms, optimizers and element-wise chains run operator by operator; layouts are converted.
+
+    Operators of one autograd pass whose first input has the same shape are a chain: fused, the one that takes longest
+    stays, and of attention's scores none. The change is the others gone, from recorded shapes. Layout conversions are
+    told by their kernels' names.
+    """
+    chains = _chains(efficiency.table, operators.table)
+    for kind, own in chains.groupby("kind", sort=False):
+        by_operator = own.groupby("operator")[["gpu_ns", "spared_ns"]].sum().sort_values("gpu_ns", ascending=False)
+        changes = run.shorter_operators(by_operator["spared_ns"])
+        if not changes:
+            continue
+        names = [change.name for change in changes]
+        longest = own[own["operator"].isin(names)].groupby("shape")["spared_ns"].sum().idxmax()
+        placed = operator_kernels.table[operator_kernels.table["operator"].isin(names)].groupby("path")["gpu_ns"].sum()
+        where = f", most in {str(placed.idxmax()).rpartition('/')[2]}" if len(placed) else ""
+        over = f"tensors of {list(longest)}" if longest else "all parameters"
+        is_math = kind == ATTENTION and bool((operators.table["operator"] == _MATH).any())
+        yield Finding(
+            headline=f"Unfused {kind}: {time_text(own['spared_ns'].sum() / run.recorded)}{run.each} beyond one pass.",
+            why=f"{named(names[:3])} each pass over {over}{where}.",
+            fix=_FIXES[_MATH if is_math else kind],
+            changes=changes,
+            evidence=tuple({"operator": name, **row} for name, row in by_operator.head().to_dict("index").items()),
+            table="operator_shapes",
+            is_ideal=True,
+        )
+    turned = kernels.table[[bool(_LAYOUT.search(str(name))) for name in kernels.table["name"]]]
+    if run.is_worth(turned["total_ns"].sum() / run.recorded):
+        found = sorted({match[0] for name in turned["name"] if (match := _LAYOUT.search(str(name)))})
+        yield Finding(
+            headline=f"Layout conversions: {time_text(turned['total_ns'].sum() / run.recorded)}{run.each} of GPU time.",
+            why="cuDNN's convolutions on tensor cores want NHWC, and turn NCHW tensors before and after each call.",
+            fix="model.to(memory_format=torch.channels_last), and the inputs too.",
+            changes=tuple(Change("kernel", 0.0, name=name) for name in found),
+            table="kernels",
+        )
+
+
+def _chains(efficiency: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
+    """Operators of chains by rank, pass and shape: `kind`, `gpu_ns` and `spared_ns`, what a fused one leaves out."""
+    known = efficiency[efficiency["shapes"].notna()]
+    shapes = {text: inputs_of(str(text)) for text in known["shapes"].unique()}
+    products = {
+        (a[0], a[1], b[2])
+        for text in known.loc[known["operator"].isin(["aten::bmm", "aten::baddbmm"]), "shapes"].unique()
+        if [len(shape) for shape in shapes[text].tensors[-2:]] == [3, 3]
+        for a, b in [shapes[text].tensors[-2:]]
+    }
+    own = known[known["family"].isin(_FAMILIES)]
+    own = own.assign(shape=[shapes[text].first for text in own["shapes"]]).dropna(subset="shape")
+    lists = operators[[bool(_OF_LISTS.match(str(name))) for name in operators["operator"]]]
+    lists = lists.assign(shape=[()] * len(lists), gpu_ns=lists["gpu_own_ns"])
+    keys = ["rank", "autograd", "shape", "operator"]
+    table = pd.concat([part[[*keys, "gpu_ns"]].astype({"autograd": "object"}) for part in (own, lists)])
+    table = table.assign(gpu_ns=table["gpu_ns"].astype("float64")).groupby(keys, dropna=False, as_index=False).sum()
+    kind_of = {shape: _kind(shape, {*part["operator"]}, table, products) for shape, part in table.groupby("shape")}
+    table["kind"] = table["shape"].map(kind_of)
+    longest = table.groupby(keys[:3], dropna=False)["gpu_ns"].transform("idxmax") == table.index
+    return table.assign(spared_ns=table["gpu_ns"].where(~longest | (table["kind"] == ATTENTION), 0.0))
+
+
+def _kind(shape: tuple[int, ...], names: set[str], table: pd.DataFrame, products: set[tuple[int, ...]]) -> str:
+    if not shape or any("addcdiv" in name for name in names):
+        return OPTIMIZER
+    if len(shape) > 2 and any(map(_SOFTMAX.match, names)) and (prod(shape[:-2]), *shape[-2:]) in products:
+        return ATTENTION
+    roots = {*table.loc[table["operator"].isin(["aten::rsqrt", "aten::sqrt"]), "shape"]}
+    return NORMS if "aten::mean" in names and (*shape[:-1], 1) in roots else CHAINS
