@@ -111,7 +111,7 @@ def _check_name(engine: Engine, change: Change, name: str) -> None:
 
 
 def _check_phase(engine: Engine, change: Change, name: str) -> None:
-    """Of `sync CALL@PHASE` and of a collective (there, too, a part such as `3/4`) the phase; of an operator the pass."""
+    """Of `sync CALL@PHASE` and of a collective the phase, there also a part such as `3/4`; of an operator the pass."""
     phase = name.partition("@")[2] if change.part in ("sync", "collective", "operator") else ""
     if change.part == "collective" and _PART.fullmatch(phase):
         return
