@@ -26,6 +26,7 @@ from traceanalyzer.findings import (
     sparse_as_dense,
     straggler,
     uneven_experts,
+    uneven_work,
     unfused,
     usable_steps,
 )
@@ -54,4 +55,5 @@ KINDS: tuple[Callable[..., Iterable[Finding]], ...] = (
     allocator_retries.allocator_retries,
     memory_headroom.memory_headroom,
     memory_growth.memory_growth,
+    uneven_work.uneven_work,
 )

@@ -63,7 +63,7 @@ def _joint(rows: Sequence[Row], run: Run, needs: StepNeeds) -> Finding:
     many = "Stragglers" if len(ranks) > 1 else "Straggler"
     causes = list(dict.fromkeys(row["cause"] for row in rows))
     hide = "hide each other" if len(ranks) > 1 else "takes longer"
-    does = "; ".join(f"{run.who(row['ranks'])} {_does(row, run)}{_most_of_it(row)}" for row in rows)
+    does = "; ".join(f"{_who(row)} {_does(row, run)}{_most_of_it(row)}" for row in rows)
     steps = {step for row in rows for step in _steps(row) or ()}
     fixes = " ".join(dict.fromkeys(_fix(row, run) for row in rows))
     return Finding(
@@ -133,7 +133,12 @@ def _headline(row: Row, run: Run) -> str:
     """Who is a straggler, and by what: `Straggler: rank 3 computes 1.4× as long as its peers`."""
     many = len(row["ranks"]) > 1
     opening = "Alternating stragglers" if row["is_in_turn"] else "Stragglers" if many else "Straggler"
-    return f"{opening}: {run.who(row['ranks'])} {_does(row, run)}."
+    return f"{opening}: {_who(row)} {_does(row, run)}."
+
+
+def _who(row: Row) -> str:
+    place = f" ({row['place']})" if row["place"] else ""
+    return f"{numbered('rank', row['ranks'])}{place}"
 
 
 _VERBS: Mapping[str, tuple[str, str]] = {
@@ -300,7 +305,7 @@ _FIXES: Mapping[str, str] = {
 def _fix(row: Row, run: Run) -> str:
     terms, name = run.terms, str(row["name"] or "")
     return _FIXES[_key_of_fix(row, name)].format(
-        who=run.who(row["ranks"]), name=_name(row), beside=name.removeprefix(BESIDE), cpu=_CPU, graphs=terms.graphs,
+        who=_who(row), name=_name(row), beside=name.removeprefix(BESIDE), cpu=_CPU, graphs=terms.graphs,
         health=terms.health_command, topology=terms.topology_command, allocator=terms.allocator,
     )  # fmt: skip
 

@@ -1,0 +1,234 @@
+"""Uneven work: ranks, or steps, that get more of it than the others."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import is_true
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.step_budget import KERNEL, OPERATOR, RANGE, StepNeeds, WhatRan
+from traceanalyzer.analyses.blame.stragglers import Stragglers
+from traceanalyzer.analyses.grouping import by_step_and_rank
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.changes import EVEN, Change
+from traceanalyzer.analyses.spread import median_of_others
+from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import digits, time_text
+from traceanalyzer.meaning.names import collective_words
+from traceanalyzer.meaning.vocabulary import COMPUTE, IDLE_CAUSES, numbered
+
+_FIX = "Give each rank as much per step: batches by tokens rather than samples, packed sequences, balanced experts."
+
+
+def uneven_work(
+    run: Run,
+    headline: Headline,
+    step_needs: StepNeeds,
+    what_ran: WhatRan,
+    episodes: Episodes,
+    stragglers: Stragglers,
+    pipeline: Pipeline,
+) -> Iterator[Finding]:
+    """Ranks compute more or larger kernels than others, all the time or in turns; so do all ranks in some steps.
+
+    The change deals compute out evenly, or makes that of the ranks as long as the others'. Within a step, where all
+    compute alike and wait for each other in turns, it is no waits.
+    """
+    work = _Work.of(step_needs, what_ran)
+    if work.compute.empty:
+        return
+    yield from _longer_steps(work)
+    yield from _without_work(work)
+    if work.compute.shape[1] < 2 or len(pipeline):
+        return
+    if not headline.to_frame()["comm_ns"].fillna(0).any():
+        yield from _slower_alone(work, run)
+    elif work.is_more_of_it() and (found := _between_ranks(work, run)):
+        yield found
+    elif not len(episodes):
+        yield from _within_steps(step_needs, stragglers, run)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Compute by step (rows) and rank (columns) in ns, of whole steps.
+
+    Attributes:
+        compute: in which any kernel runs.
+        alike: kernels that every rank runs as often and as large.
+        other: all other kernels.
+        named: rows of `WhatRan` of compute.
+    """
+
+    compute: pd.DataFrame
+    alike: pd.DataFrame
+    other: pd.DataFrame
+    named: pd.DataFrame
+
+    @classmethod
+    def of(cls, step_needs: StepNeeds, what_ran: WhatRan) -> "_Work":
+        held = step_needs.table
+        held = held[held["step"].notna() & ~is_true(held["is_partial"])]
+        if held.empty:
+            return cls(*4 * [pd.DataFrame()])
+        compute = by_step_and_rank(held.astype({"step": "int64"}), COMPUTE.column).dropna()
+        named = what_ran.table
+        named = named[(named["part"] == COMPUTE.column) & named["step"].isin(compute.index)]
+        kernels = named[named["what"] == KERNEL]
+        of_name = kernels.groupby(["step", "name"])
+        is_alike = of_name["rank"].transform("size") == compute.shape[1]
+        for amount in ("calls", "work"):
+            is_alike &= of_name[amount].transform("min") == of_name[amount].transform("max")
+        alike, other = (
+            kernels[mask].pivot_table(index="step", columns="rank", values="total_ns", aggfunc="sum")
+            .reindex(index=compute.index, columns=compute.columns).fillna(0.0)
+            for mask in (is_alike, ~is_alike)
+        )  # fmt: skip
+        return cls(compute, alike, other, named)
+
+    def is_more_of_it(self) -> bool:
+        """Whether other work makes most of what each step's longest rank computes beyond the others."""
+        longest = self.compute.to_numpy().argmax(axis=1)[:, None]
+        beyond, more = (
+            float(np.take_along_axis(_beyond_others(wide), longest, 1).sum()) for wide in (self.compute, self.other)
+        )
+        return more >= SHARE * beyond > 0
+
+
+def _beyond_others(wide: pd.DataFrame) -> np.ndarray:
+    values = wide.to_numpy(dtype=np.float64)
+    beyond: np.ndarray = values - median_of_others(values.T).T
+    return beyond
+
+
+def _between_ranks(work: _Work, run: Run) -> Finding | None:
+    mean = work.compute.mean().sort_values()
+    gap = int((mean.iloc[1:].to_numpy() / mean.iloc[:-1].clip(lower=1).to_numpy()).argmax()) + 1
+    most, rest = (sorted(map(int, ranks)) for ranks in (mean.index[gap:], mean.index[:gap]))
+    is_always = bool((work.compute[most].min(axis=1) > work.compute[rest].max(axis=1)).all())
+    even = Change("compute", EVEN)
+    if not is_always or run.is_worth(run.saved_ns(even)):
+        change = even
+    else:  # work that only ranks of that role do
+        change = Change("compute", float(mean[rest].median() / mean[most].max()), frozenset(most))
+    longest, shortest = work.compute.max(axis=1).mean(), work.compute.min(axis=1).mean()
+    least = int(mean.index[0])
+    if is_always:
+        times = digits(mean.iloc[-1] / max(mean.iloc[0], 1))
+        headline = f"{run.who(most)} compute{'s' if len(most) == 1 else ''} {times}× as long as rank {least}"
+    else:
+        headline = "a different rank computes longest from step to step"
+    return Finding(
+        headline=f"Uneven work: {headline}.",
+        why=f"In a step compute takes {time_text(shortest)} to {time_text(longest)}, by more or larger kernels.",
+        fix=_FIX,
+        changes=(change,),
+        named=(*most, least) if is_always else (),
+        evidence=_by_step(work.compute),
+        table="step_needs",
+        caveat="Ranks with a role of their own may have that much to do by design." if change is not even else "",
+    )
+
+
+def _by_step(compute: pd.DataFrame) -> tuple[dict[str, int], ...]:
+    return tuple(
+        {"step": int(step), "longest_rank": int(own.idxmax()), "longest_ns": int(own.max()), "least_ns": int(own.min())}
+        for step, own in compute.iterrows()
+    )
+
+
+def _within_steps(step_needs: StepNeeds, stragglers: Stragglers, run: Run) -> Iterator[Finding]:
+    """No rank is waited for most of the time, but one that waits for the others itself; and GPUs hardly idle."""
+    idle = [cause.column for cause in IDLE_CAUSES]
+    needs = run.per_step(step_needs.table, ["exposed_wait_ns", COMPUTE.column, *idle])
+    waits, table = needs["exposed_wait_ns"].fillna(0), stragglers.table
+    if table.empty or needs[idle].sum(axis=1).mean() > waits.mean():
+        return
+    first = table.loc[table["total_wait_ns"].idxmax()]
+    is_one = first["total_wait_ns"] >= SHARE * table["total_wait_ns"].sum()
+    if is_one and waits.get(first["rank"], 0.0) < SHARE * waits.mean():
+        return
+    yield Finding(
+        headline="Uneven work within a step: ranks take turns at coming last.",
+        why=f"Ranks wait {time_text(waits.mean())}{run.each} in {collective_words(first['collective'])}, though each "
+        f"computes about {time_text(needs[COMPUTE.column].mean())}{run.each}.",
+        fix="Even out the work between one collective and the next: layers, micro-batches, tokens per expert.",
+        changes=(Change("waits"),),
+        is_ideal=True,
+        table="stragglers",
+    )
+
+
+def _longer_steps(work: _Work) -> Iterator[Finding]:
+    """Fewer than half of the steps, in which every rank computes longer than usual by more calls; no change."""
+    compute = work.compute.iloc[1:]  # the first recorded one may be a warm-up
+    is_long = (compute >= RATIO * compute.median()).all(axis=1)
+    steps = compute.index[is_long]
+    if not len(steps) or len(steps) >= SHARE * len(compute):
+        return
+    own = work.named[work.named["step"].isin(compute.index)]
+    calls = own[own["what"] == KERNEL].groupby(["rank", "step"])["calls"].sum().unstack("rank")  # noqa: PD010
+    if not (calls.loc[calls.index.isin(steps)].min() > calls.loc[~calls.index.isin(steps)].median()).all():
+        return
+    more_ns = float((compute.loc[steps] - compute.median()).mean(axis=1).mean())
+    mean_ns = more_ns * len(steps) / len(work.compute)
+    name = _name_of_more(own, steps, len(compute) - len(steps), compute.shape[1], more_ns)
+    who = "the GPU computes" if compute.shape[1] == 1 else "all GPUs compute"
+    yield Finding(
+        headline=f"Uneven steps: {who} {time_text(more_ns)} longer in {numbered('step', steps)}.",
+        why=f"{f'Mostly {name}' if name else 'More kernels run'}: {time_text(mean_ns)} of a mean step.",
+        fix="Look at these steps apart (--steps). Do what they do beside less often, or on less data.",
+        steps=tuple(map(int, steps)),
+        table="step_needs",
+    )
+
+
+def _name_of_more(own: pd.DataFrame, steps: Sequence[int], others: int, ranks: int, more_ns: float) -> str | None:
+    """The range, else the operator, that holds most of what these steps compute more."""
+    is_long = own["step"].isin(steps)
+    total, usual = (own[mask].groupby(["what", "name"])["total_ns"].sum() / ranks for mask in (is_long, ~is_long))
+    more = (total / len(steps)).sub(usual / others, fill_value=0)
+    for what in (RANGE, OPERATOR):
+        held = more[more.index.get_level_values("what") == what]
+        if len(held) and held.max() >= SHARE * more_ns:
+            return str(held.idxmax()[1])
+    return None
+
+
+def _without_work(work: _Work) -> Iterator[Finding]:
+    """Ranks that compute next to nothing, in all steps or from some step on, while most do; no change."""
+    usual = work.compute.median(axis=1)
+    is_idle = work.compute.lt(PERCENT / 100 * usual, axis=0)
+    is_idle = is_idle[::-1].cummin()[::-1]
+    ranks = [int(rank) for rank in is_idle if is_idle[rank].iloc[-1]]
+    if not ranks:
+        return
+    first = int(is_idle[ranks].all(axis=1).idxmax())
+    since = "" if first == work.compute.index[0] else f" from step {first} on"
+    one = len(ranks) == 1
+    yield Finding(
+        headline=f"Uneven work: {numbered('rank', ranks)} compute{'s' if one else ''} nothing{since}.",
+        why=f"The others compute {time_text(usual.loc[first:].mean())} per step.",
+        fix="Check torch.cuda.set_device(LOCAL_RANK), and that each rank gets as many batches (drop_last=True).",
+        named=tuple(ranks),
+        table="step_needs",
+    )  # fmt: skip
+
+
+def _slower_alone(work: _Work, run: Run) -> Iterator[Finding]:
+    """Ranks that exchange nothing: on one the same kernels take longer in each step; nobody waits, so no change."""
+    others = pd.DataFrame(median_of_others(work.alike.to_numpy().T).T, work.alike.index, work.alike.columns)
+    ratio = (work.alike / others.where(others > 0)).min()
+    for rank in ratio.index[ratio >= RATIO]:
+        yield Finding(
+            headline=f"Slower GPU: rank {rank} runs the same kernels {digits(ratio[rank])}× slower than others.",
+            why="In every step the same kernels take longer, and no communication is recorded.",
+            fix=f"The work is the same: check clocks, power and temperature ({run.terms.health_command}).",
+            named=(int(rank),),
+            table="what_ran",
+        )
