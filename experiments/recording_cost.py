@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from replayed import replay_of, told
 
 from traceanalyzer.analyses.replay.changes import LEAST, MOST, TYPICAL, Change
-from traceanalyzer.analyses.replay.replay import gains_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +31,8 @@ def _rows(steps: Path) -> Iterator[dict[str, Any]]:
     """One row for each side of a pair."""
     for side, times in json.loads(steps.read_text()).items():
         replay = replay_of(steps.parent / side)
-        gains = gains_of(replay, [(Change("profiler", cost),) for cost in (LEAST, TYPICAL, MOST)]) or []
+        scenarios = [(Change("profiler", cost),) for cost in (LEAST, TYPICAL, MOST)]
+        gains = replay.engine.gains(scenarios) if replay.engine else []
         least, typical, most = (gain.after_ns / 1e6 for gain in gains)
         recorded, without = gains[0].before_ns / 1e6, median(times) / 1e6
         yield {

@@ -87,11 +87,12 @@ def main() -> None:
     """Predict every pair that was recorded, print and write the table."""
     *folders, target = map(Path, sys.argv[1:])
     sides = [(folder, name, before, after) for folder in folders for name in CHANGES
-             for before, after in [_sides(folder, name)] if after.is_dir()]  # fmt: skip
+             for before, after in [sides(folder, name)] if after.is_dir()]  # fmt: skip
     told([_row(name, before, after) for _, name, before, after in sides], target)
 
 
-def _sides(folder: Path, pair: str) -> tuple[Path, Path]:
+def sides(folder: Path, pair: str) -> tuple[Path, Path]:
+    """Where the two recordings of a pair are."""
     whole = folder / pair
     return (whole / "before", whole / "after") if (whole / "before").is_dir() else (whole, folder / f"{pair}_mended")
 

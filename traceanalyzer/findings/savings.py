@@ -8,6 +8,7 @@ import numpy as np
 
 from traceanalyzer.analyses.replay.changes import EXPLAINED, UNMATCHED, Change
 from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.meaning.columns import Scale, Unit, per_cent, scale
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
 
@@ -184,9 +185,10 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
         least = HALF_WAY * least
     corners = full.mean(axis=0).reshape(len(costs), len(unknown))
     kept, gone = corners[0, 0], dict(zip(unknown, corners[0], strict=True))
-    (low_ns, _), (_, high_ns) = _span(least), _span(full)
     likely_ns, steps = max(0, round(least[:, 0].mean())), _span(least[:, :1])
-    high_ns = max(high_ns, likely_ns)
+    # Beyond all corners what a change saves is as uncertain as two runs of the same work are unlike: calibration.md.
+    low_ns, high_ns = round(_span(least)[0] / RATIO), round(_span(full)[1] * RATIO)
+    high_ns = max(min(high_ns, round(before.max())), likely_ns)
     limit, remedy = _widest(
         {
             ("only part of an ideal can be reached", ""): full[:, 0].mean() - least[:, 0].mean(),
@@ -205,7 +207,13 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
 
 
 def _span(gains: np.ndarray) -> tuple[int, int]:
-    """Lower and upper end over all corners (columns) of the mean of resampled steps (rows); never negative."""
+    """Lower and upper end over all corners (columns) of the mean of resampled steps (rows); never negative.
+
+    The first step begins with its CPU work and the last one ends with its last operation, the others with the first
+    operation of the next: what the first has too much the last lacks.
+    """
+    gains = gains.copy()
+    gains[[0, -1]] = gains[[0, -1]].mean(axis=0)
     draws = np.random.default_rng(0).multinomial(len(gains), np.full(len(gains), 1 / len(gains)), RESAMPLES)
     low, high = np.percentile(draws @ gains / len(gains), WITHIN_PCT, axis=0)
     return max(0, round(low.min())), max(0, round(high.max()))

@@ -6,7 +6,7 @@ from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import host_pauses
 from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.replay.replay import Replay
 
 LATE = (Fault("host", 6_000_000, (1,)),)
 
@@ -27,11 +27,11 @@ def _replay(faults=LATE, how=None, **options) -> Replay:
 )
 def test_a_host_that_others_wait_for_on_the_cpu_gains_what_a_run_without_it_shows(options):
     late, mended = _replay(**options), _replay((), **options)
-    gain = gain_of(late, Change("host", "peers", frozenset({1})))
+    gain = late.engine.gains([(Change("host", "peers", frozenset({1})),)])[0]
     assert gain is not None
     assert mended.engine is not None
     assert gain.error_ns == 0
     assert gain.after_ns == pytest.approx(mended.engine.before_ns, rel=0.01)
-    other = gain_of(late, Change("host", "peers", frozenset({3})))
+    other = late.engine.gains([(Change("host", "peers", frozenset({3})),)])[0]
     assert other is not None
     assert other.gain_ns < 0.01 * other.before_ns

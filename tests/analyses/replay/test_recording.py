@@ -5,7 +5,6 @@ import pytest
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.replay.changes import COST_NS, Change
-from traceanalyzer.analyses.replay.replay import gain_of, unprofiled_steps_ns
 
 MS, US = 1_000_000, 1_000
 LAUNCHES, RECORDED = 5, 100
@@ -30,35 +29,30 @@ def replay_of(trace):
 
 @pytest.mark.parametrize("cost", [*COST_NS])
 def test_a_job_that_its_host_binds_is_shorter_by_what_was_recorded(cost):
-    gain = gain_of(replay_of(launching(50 * US)), Change("profiler", cost))
+    gain = replay_of(launching(50 * US)).engine.gains([(Change("profiler", cost),)])[0]
     # Of the calls only those between the first launch and the last.
     assert gain.gain_ns == (LAUNCHES - 1) * (RECORDED + 1) * COST_NS[cost]
 
 
 def test_a_job_that_its_gpu_binds_is_as_long():
     replay = replay_of(launching(1_990 * US))
-    gain = gain_of(replay, Change("host"))
+    gain = replay.engine.gains([(Change("host"),)])[0]
     assert gain.unprofiled_gain_ns < 20 * US, "the GPU works all the time without the profiler"
-    shortest, longest = unprofiled_steps_ns(replay)
+    _, longest, shortest = replay.engine.steps(replay.engine.costs).mean(axis=0)
     assert longest - shortest < 20 * US
 
 
 def test_each_gain_stands_beside_that_of_the_job_without_the_profiler():
     replay = replay_of(launching(50 * US))
-    gain = gain_of(replay, Change("host"))
+    gain = replay.engine.gains([(Change("host"),)])[0]
     before, after = gain.unprofiled_ns
-    assert before == gain_of(replay, Change("profiler", "none")).after_ns
+    assert before == replay.engine.gains([(Change("profiler", "none"),)])[0].after_ns
     assert after == gain.after_ns, "hosts that take no time are not shorter without the profiler"
-
-
-WORKERS, ITSELF = (
-    f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__" for kind in ("MultiProcessing", "SingleProcess")
-)
 
 
 def test_the_overhead_is_what_makes_the_known_step():
     estimated = replay_of(launching(50 * US))
-    step_ns = gain_of(estimated, Change("profiler", "most")).after_ns - 500 * US
+    step_ns = estimated.engine.gains([(Change("profiler", "most"),)])[0].after_ns - 500 * US
     (known,) = run([launching(50 * US)], ["replay"], unprofiled_step_ns=step_ns).values()
     assert abs(known.engine.steps(known.engine.costs).item() - step_ns) < 1 * US
     assert known.note == ""

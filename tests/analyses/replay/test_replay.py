@@ -12,7 +12,6 @@ from tests.samples import RUNS
 from tests.simulator import run, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.analyses.replay.replay import gain_of
 
 RANK_1 = frozenset({1})
 MS = 1_000_000
@@ -127,7 +126,7 @@ def replay_of(shape):
 def test_a_change_of_the_whole_job_gives_what_that_job_does(of):
     case, shape = of
     change, more = WHOLE[case]
-    gain = gain_of(replay_of(shape), change)
+    gain = replay_of(shape).engine.gains([(change,)])[0]
     after = step_ns(run(quiet(altered(SHAPES[shape], **more))))
     assert gain.after_ns == pytest.approx(after, rel=0.05), gain.before_ns
 
@@ -142,7 +141,7 @@ def test_a_change_of_the_whole_job_gives_what_that_job_does(of):
 def test_a_change_gives_what_the_job_does_without_it(case, by):
     slow, fast, change = CHANGES[case]
     _, results = analysed(quiet(slow), "replay", by=by)
-    gain = gain_of(results["replay"], change)
+    gain = results["replay"].engine.gains([(change,)])[0]
     before, after = (step_ns(run(quiet(job))) for job in (slow, fast))
     assert gain.before_ns == pytest.approx(before, rel=0.01)
     assert gain.after_ns == pytest.approx(after, rel=0.05), (before, after)
@@ -169,5 +168,5 @@ def test_the_table_of_every_report_says_what_each_change_gains():
 )
 def test_without_waits_a_job_is_as_fast_as_its_slowest_rank_alone(job, gain_ms):
     _, results = analysed(quiet(job), "replay")
-    gain = gain_of(results["replay"], Change("waits"))
+    gain = results["replay"].engine.gains([(Change("waits"),)])[0]
     assert gain.gain_ns / MS == pytest.approx(gain_ms, abs=0.25)

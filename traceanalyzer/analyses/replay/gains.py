@@ -1,6 +1,6 @@
 """What a change gains: the changed replay beside the unchanged one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -23,12 +23,9 @@ from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.errors import UsageError
 from traceanalyzer.forks import FREE, all_aside
 from traceanalyzer.kinds import MESSAGES
-from traceanalyzer.meaning.vocabulary import whole
 from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
-
-# What changes to a job gain: its step before and after, and how sure that is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +36,12 @@ class Gain:
         before_ns: the recorded job's step.
         after_ns: the changed job's.
         error_ns: by how much the replay without a change misses the recording.
-        unmatched_ns: mean over ranks of the time in communication calls whose partners are not known, so that waits in
+        unmatched_ns: mean over ranks of the time in communication calls whose partners are unknown, so that waits in
             them do not change.
-        unprofiled_ns: the step before and after without what recording takes the hosts, an estimate (`recording`);
-            `None` where the capture holds no calls whose cost is known.
+        unprofiled_ns: the step before and after at the typical overhead of the profiler; `None` where that is unknown.
         steps: of how many steps it is the mean; `None` of a whole capture.
-        lacks_hosts: of some rank the host is not in the graph: it may not launch a shorter step in time.
-        delayed_ns: by how much the changed step would be shorter without the start delays that no recorded dependency
-            explains.
-        changes: what is changed, where it can be written down.
+        lacks_hosts: of some rank the CPU is not in the graph: it may not launch a shorter step in time.
+        delayed_ns: by how much the changed step would be shorter without start delays that have no recorded cause.
     """
 
     before_ns: int
@@ -58,12 +52,6 @@ class Gain:
     steps: int | None = None
     lacks_hosts: bool = False
     delayed_ns: int = 0
-    changes: tuple[Change, ...] = ()
-
-    @property
-    def whole(self) -> str:
-        """Words for what is shorter."""
-        return whole(self.steps)
 
     @property
     def gain_ns(self) -> int:
@@ -76,63 +64,28 @@ class Gain:
         return max(self.gain_ns, self.before_ns - self.after_ns + self.delayed_ns)
 
     @property
-    def is_delayed(self) -> bool:
-        """They are more than 3 % of the step: what the change gains lies between `gain_ns` and `most_gain_ns`."""
-        return self.delayed_ns > PERCENT / 100 * self.before_ns
-
-    @property
-    def gain_pct(self) -> float:
-        """100 · gain / before; 0 where there is nothing before."""
-        return 100 * self.gain_ns / self.before_ns if self.before_ns else 0.0
-
-    @property
     def unprofiled_gain_ns(self) -> int | None:
         """The gain of a step without the profiler; never negative."""
         return None if self.unprofiled_ns is None else max(0, self.unprofiled_ns[0] - self.unprofiled_ns[1])
 
+    def matters(self, unknown_ns: int) -> bool:
+        """Whether a time that is unknown is more than 3 % of the step."""
+        return unknown_ns > PERCENT / 100 * self.before_ns
+
+    @property
+    def is_delayed(self) -> bool:
+        """What the change gains lies between `gain_ns` and `most_gain_ns`."""
+        return self.matters(self.delayed_ns)
+
     @property
     def is_bound(self) -> bool:
-        """What is not known is more than 3 % of the step, or a host is not known: the gain is a bound, no forecast."""
-        unknown_ns = max(self.error_ns, self.unmatched_ns, self.delayed_ns)
-        return self.lacks_hosts or unknown_ns > PERCENT / 100 * self.before_ns
+        """The unknown matters, or a CPU is not in the graph: the gain is a bound, no forecast."""
+        return self.lacks_hosts or self.matters(max(self.error_ns, self.unmatched_ns, self.delayed_ns))
 
     @property
     def is_lower_bound(self) -> bool:
-        """Delays without a reason, or waits in calls whose partners are not known, stay as they were.
-
-        They are more than 3 % of the step.
-        """
-        return self.is_delayed or self.unmatched_ns > PERCENT / 100 * self.before_ns
-
-
-# By how much each operation of a job could end later without making the job longer.
-
-
-def op_slack_slack_of_ops(job: Job, windows: Windows, times: np.ndarray) -> dict[int, np.ndarray]:
-    """For each rank the slack of its operations, in the order of its piece; -1 for those outside the window.
-
-    `times` are when the recorded job reaches each node.
-    """
-    end_ns = int(times[windows.ends].max())
-    begin_ns = int(times[windows.begin].min())
-    # What comes after the window may come as late as it likes.
-    latest = np.where(times <= end_ns, end_ns, -NEVER)
-    deadlines = job.order.deadlines(job.weights(job.recorded), latest)
-    found = {}
-    for rank, nodes in job.nodes.items():
-        timing = job.recorded.timing[rank]
-        sums = nodes.sums(timing)
-        ops = nodes.piece.ops
-        ends = (ops["start_ns"] + ops["duration_ns"]).to_numpy() - job.origin_ns - job.offset_ns[rank]
-        remaining = np.where(nodes.is_single, 0, sums.until_ns - sums.lag_ns - timing.duration_ns)
-        latest_end = np.minimum(deadlines[job.node(rank, nodes.end_node)] - remaining, end_ns)
-        slack = np.maximum(latest_end - ends, 0)
-        inside = (ends <= end_ns) & (ends > begin_ns)
-        found[rank] = np.where(inside, slack, NONE)
-    return found
-
-
-# What a change would gain: the changed replay subtracted from the one without the change.
+        """Start delays without a cause, or waits for unknown partners, stay as they were, and matter."""
+        return self.matters(max(self.delayed_ns, self.unmatched_ns))
 
 
 MOST_EDGES = 12_000_000
@@ -173,7 +126,21 @@ class Engine:
     @cached_property
     def slack_of_ops(self) -> dict[int, np.ndarray]:
         """For each rank the slack of its operations, in the order of its piece; -1 for those outside the window."""
-        return arrays_aside(op_slack_slack_of_ops(self.job, self.windows, self.unchanged[:, 0]))
+        job, times = self.job, self.unchanged[:, 0]
+        begin_ns, end_ns = int(times[self.windows.begin].min()), int(times[self.windows.ends].max())
+        # What comes after the window may come as late as it likes.
+        deadlines = job.order.deadlines(job.weights(job.recorded), np.where(times <= end_ns, end_ns, -NEVER))
+        found = {}
+        for rank, nodes in job.nodes.items():
+            timing = job.recorded.timing[rank]
+            sums = nodes.sums(timing)
+            ends = nodes.column("ops", "start_ns") + nodes.column("ops", "duration_ns")
+            ends = ends - job.origin_ns - job.offset_ns[rank]
+            remaining = np.where(nodes.is_single, 0, sums.until_ns - sums.lag_ns - timing.duration_ns)
+            latest_end = np.minimum(deadlines[job.node(rank, nodes.end_node)] - remaining, end_ns)
+            inside = (ends <= end_ns) & (ends > begin_ns)
+            found[rank] = np.where(inside, np.maximum(latest_end - ends, 0), NONE)
+        return arrays_aside(found)
 
     @property
     def before_ns(self) -> int:
@@ -332,8 +299,7 @@ class Engine:
         if self.has_cost_of_recording:
             before, *each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
             without = [(before, one) for one in _held(before, each, scenarios)]
-        made = [self._gain(*each) for each in zip(after, explained, without, strict=True)]
-        return [replace(gain, changes=changes) for gain, changes in zip(made, scenarios, strict=True)]
+        return [self._gain(*each) for each in zip(after, explained, without, strict=True)]
 
     def _gain(self, after_ns: int, explained_ns: int, unprofiled_ns: tuple[int, int] | None) -> Gain:
         known = self.before_ns, after_ns, self.error_ns, self.unmatched_ns, unprofiled_ns
@@ -377,13 +343,13 @@ class Engine:
         while shortest > step_ns and (shorter := self._step_at(2 * most)) < shortest:
             most, shortest = 2 * most, shorter
         if step_ns > longest + within or step_ns < shortest - within:
-            self._take_overhead(COST_NS)
+            self._take_overhead({**COST_NS})
             return (
                 f"The step without the profiler is not used: the trace explains {shortest / 1e6:.1f} to "
                 f"{longest / 1e6:.1f} ms, not {step_ns / 1e6:.1f} ms."
             )
         if longest - shortest <= within:
-            self._take_overhead(COST_NS)
+            self._take_overhead({**COST_NS})
             return ""
         least = 0
         while most - least > 1:
@@ -396,7 +362,7 @@ class Engine:
         self._take_overhead(dict.fromkeys(COST_NS, cost_ns))
         return float(self.steps_after([(UNRECORDED,)]).mean())
 
-    def _take_overhead(self, overhead_ns: Mapping[str, int]) -> None:
+    def _take_overhead(self, overhead_ns: dict[str, int]) -> None:
         self.let_go()
         self.peers.overhead_ns, self._replayed = overhead_ns, {}
 

@@ -17,7 +17,7 @@ from traceanalyzer.analyses.replay.rank_graph import LATENCY_NS, NEVER, SOURCE, 
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.tables import array_of
 
 # What kernels take without communication beside them.
 
@@ -28,7 +28,6 @@ class Alone:
     Attributes:
         works: the numbers of what they do, in order; -1 stands for all of which it is not known.
         code: of each operation the position of its work.
-        shapes: of each work the shapes of the operator's inputs; empty where they are absent.
         medians: of each work the median of its runs without communication beside them; NaN of fewer than three, of
             unlike ones, and where the work is not known.
     """
@@ -38,9 +37,7 @@ class Alone:
         comm = is_any(ops["kind"], "comm")
         beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
         self._is_beside = (beside >= SHARE * lengths) & ~comm & (lengths > 0)
-        self.works, first, self.code = np.unique(array_of(ops, "work"), return_index=True, return_inverse=True)
-        shapes = column_of(ops, "shapes")
-        self.shapes = np.array([*shapes.categories, ""], dtype=object)[shapes.codes[first]]
+        self.works, self.code = np.unique(array_of(ops, "work"), return_inverse=True)
         runs = np.flatnonzero((beside == 0) & ~comm)
         groups = Groups.of_numbers(self.code[runs])
         is_told = (groups.counts() > 2) & _are_alike(groups, lengths[runs])

@@ -125,24 +125,6 @@ def edges_of(nodes: Mapping[int, Nodes], base: Mapping[int, int], offset_ns: Map
     )
 
 
-def awaited(meetings: Meetings, name: str) -> dict[int, int]:
-    """For each rank the one for which it waits longest in collectives of this name: who came last to them."""
-    last = np.full(meetings.count, NONE, dtype=np.int64)
-    by_start = np.argsort(meetings.begun_ns, kind="stable")
-    last[meetings.instance[by_start]] = meetings.of_rank[by_start]
-    waits = meetings.waits[meetings.name == name]
-    table = table_of(
-        {
-            "rank": meetings.of_rank[waits],
-            "last": last[meetings.instance[waits]],
-            "ns": meetings.ready_ns[meetings.name == name] - meetings.begun_ns[waits],
-        }
-    )
-    waited = table[table["ns"] > 0].groupby(["rank", "last"])["ns"].sum().sort_values(ascending=False).reset_index()
-    first = waited.drop_duplicates("rank")
-    return dict(zip(first["rank"].tolist(), first["last"].tolist(), strict=True))
-
-
 def _instances(every: pd.DataFrame) -> np.ndarray:
     """Number of each row's instance; of a host whose partners are not known it has one to itself."""
     found = np.full(len(every), NONE, dtype=np.int64)
@@ -424,15 +406,6 @@ class Windows(Struct, frozen=True):
         length: np.ndarray = last - first
         return length
 
-    def of_ranks(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """When each rank, in order, begins its first window and ends its last one; a column for each replay."""
-        begins, ends = times[self.begin], self.lengths(times) + times[self.begin]
-        ranks, codes = np.unique(array_of(self.table, "rank"), return_inverse=True)
-        first, last = (np.full((len(ranks), times.shape[1]), limit) for limit in (_LAST, _FIRST))
-        np.minimum.at(first, codes, begins)
-        np.maximum.at(last, codes, ends)
-        return first, last
-
     def of_slowest(self, times: np.ndarray) -> np.ndarray:
         """The same of the rank that takes longest for all of them, by itself: of ranks that wait for nobody."""
         lengths = self.lengths(times)
@@ -662,15 +635,6 @@ def places(pieces: Mapping[int, Piece], names: Mapping[int, np.ndarray]) -> dict
             stretch = np.where((names[rank] != NONE) & is_uneven[runs[rank]], _calls_before(piece), 0)
         found[rank] = _numbered(piece.ops, stretch, names[rank])
     return found
-
-
-def matched(own: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of one rank's operations and of another's that are the same, by their `SameOperations.keys`."""
-    at = np.full(max(own.max(initial=NONE), other.max(initial=NONE)) + 2, NONE, dtype=np.int64)  # the last is of -1
-    at[other] = np.where(other == NONE, NONE, np.arange(len(other)))
-    row = at[own]
-    held = np.flatnonzero(row != NONE)
-    return held, row[held]
 
 
 def calls_passed(piece: Piece) -> np.ndarray:

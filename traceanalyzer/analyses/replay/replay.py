@@ -1,6 +1,6 @@
 """The job run again as its graph says, without a change: how far the model explains each step."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -14,8 +14,7 @@ from traceanalyzer.analyses.integrity.integrity import are_of_different_jobs
 from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.shape import in_ring
-from traceanalyzer.analyses.replay.changes import LEAST, MOST, OF_HOSTS, Change
-from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.graph import CircleError
 from traceanalyzer.analyses.replay.job import Job, windows_of, with_meetings, with_waits_alike
 from traceanalyzer.analyses.replay.rank_graph import Piece, piece_of
@@ -160,27 +159,3 @@ def _replayed(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int
         has_host=has_host.astype("boolean"), recorded_ns=lengths[:, 0], replayed_ns=lengths[:, 1]
     )
     return Replay(only(table, ["rank", "step", "has_host", "recorded_ns", "replayed_ns"]), engine)
-
-
-def unprofiled_steps_ns(replay: Replay) -> tuple[int, int] | None:
-    """The mean step without the profiler: with the most that recording may take the hosts taken away, and the least.
-
-    `None` where there is no graph, or nothing recorded of which the cost is known.
-    """
-    if replay.engine is None or not replay.engine.has_cost_of_recording:
-        return None
-    gains = replay.engine.gains([(Change("profiler", MOST),), (Change("profiler", LEAST),)])
-    return gains[0].after_ns, gains[1].after_ns
-
-
-def gain_of(replay: Replay, *changes: Change) -> Gain | None:
-    """What the changes, made together, gain in a mean step; `None` where there is no graph, or no host to change."""
-    engine = replay.engine
-    if engine is None or (not engine.has_hosts and any(change.part in OF_HOSTS for change in changes)):
-        return None
-    return engine.gains([changes])[0]
-
-
-def gains_of(replay: Replay, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain] | None:
-    """The same for many sets of changes."""
-    return None if replay.engine is None else replay.engine.gains(scenarios)

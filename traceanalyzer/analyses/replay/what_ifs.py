@@ -15,7 +15,7 @@ from traceanalyzer.analyses.replay.changes import ALONE, EVEN, FASTEST, HIDDEN, 
 from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Lengths
 from traceanalyzer.analyses.replay.lengths import no_longer_than_transfers
-from traceanalyzer.analyses.replay.replay import MOST_RANKS, Replay, gains_of
+from traceanalyzer.analyses.replay.replay import MOST_RANKS, Replay
 from traceanalyzer.analyses.replay.what_if import can_be_asked
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.meaning.columns import Adds, Column
@@ -105,7 +105,7 @@ def what_ifs_across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatI
     """Replay the standard changes, and every rank as its peers; only what the job has, and what is known of it."""
     engine = replay.engine
     scenarios = [] if engine is None else [each for each in _standard(engine) if can_be_asked(engine, each)]
-    gains = gains_of(replay, [(change,) for change in scenarios]) or []
+    gains = engine.gains([(change,) for change in scenarios]) if engine else []
     rows = [
         {
             "change": STANDARD.get(change, AS_PEERS),
