@@ -74,21 +74,22 @@ def _page(rows: Sequence[Row]) -> Iterator[str]:
     hows = [*rows[0].intervals]
     yield "# Calibration of savings\n"
     yield (
-        f"{len(rows)} pairs of jobs on two H100s, recorded with a fault and timed without a profiler with it and without it "
-        "(one run of each side). Times are ms a step without a profiler.\n"
+        f"{len(rows)} pairs of jobs on two H100s, recorded with a fault and timed without a profiler with it and "
+        "without it (one run of each side). Times are ms a step without a profiler.\n"
     )
     yield "* *what-if*: the range that `what-if` prints, by the profiler's overhead alone."
     yield "* *estimated*: the interval of a finding."
     yield "* *known step*: the same where `--unprofiled-step` tells the step before."
     yield (
-        f"* *noise*: inside, or outside by less than {100 * RUN_TO_RUN:.0f}% of the step, by which runs of one job differ "
-        "([recording](recording.md#from-run-to-run)). The table has in bold what is outside by more, and in italics what "
-        "is outside by less.\n"
+        f"* *noise*: inside, or outside by less than {100 * RUN_TO_RUN:.0f}% of the step, by which runs of one job "
+        "differ ([recording](recording.md#from-run-to-run)). The table has in bold what is outside by more, and in "
+        "italics what is outside by less.\n"
     )
     yield "| | " + " | ".join(hows) + " |"
     yield "|---|" + "---|" * len(hows)
     for what, noise in (("inside", 0.0), ("inside but for noise", RUN_TO_RUN)):
-        yield f"| {what} | {' | '.join(f'{sum(row.holds(how, noise) for row in rows)} of {len(rows)}' for how in hows)} |"
+        counts = [sum(row.holds(how, noise) for row in rows) for how in hows]
+        yield f"| {what} | {' | '.join(f'{count} of {len(rows)}' for count in counts)} |"
     yield "| median width / middle | " + " | ".join(f"{_width(rows, how):.2f}" for how in hows) + " |\n"
     yield "| pair | change | before | measured | " + " | ".join(hows) + " |"
     yield "|---|---|---|---|" + "---|" * len(hows)
