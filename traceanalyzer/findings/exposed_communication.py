@@ -9,6 +9,7 @@ from traceanalyzer.analyses.communication import groups as roles
 from traceanalyzer.analyses.communication.collectives import transfer_kinds
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import CallWaits
+from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
 from traceanalyzer.analyses.phases.comm_phases import CallPhases, without_numbers
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -60,9 +61,10 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
     is_open = own["ns"].where(~is_true(own["is_matched"]), 0).sum() > SHARE * own["ns"].sum()
     is_unequal = own["ns"].where(~is_true(own["is_synchronising"]), 0).sum() > SHARE * own["ns"].sum()
     inside = f", most of it in {place}" if (place := role if where in (None, phase) else where) else ""
+    when = f", most in {phase}" if phase and phase != UNATTRIBUTED else ""
     partners = "; waiting for ranks whose calls are unknown may be part of it" if is_open else ""
     return Finding(
-        headline=f"Exposed {several}: {time_text(ns)}{run.each}{f', most in {phase}' if phase else ''}"
+        headline=f"Exposed {several}: {time_text(ns)}{run.each}{when}"
         f"{' (unattributed)' if is_open else ''}.",
         why=f"Rank {rank} computes nothing beside them{inside}{partners}.",
         fix=run.terms.choose(

@@ -1,15 +1,14 @@
-"""Slow links: transfers below the rate of sister groups, of other steps, or of the hardware."""
+"""Slow links: transfers below the rate of other steps, or of the hardware."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, groups_of_slow_links, is_own, transfers
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives, transfer_kinds
 from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.waits import CallWaits
-from traceanalyzer.analyses.replay.changes import PEERS, USUAL, Change
+from traceanalyzer.analyses.replay.changes import USUAL, Change
 from traceanalyzer.analyses.statistics import RATIO, SHARE, SIGMAS, deviation
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.finding import Finding
@@ -20,47 +19,14 @@ from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.vocabulary import listed, numbered
 
 
-def slow_link(
-    run: Run, slower_calls: SlowerCalls, call_waits: CallWaits, collectives: Collectives, ranks: Ranks
-) -> Iterator[Finding]:
-    """Transfers take longer than those of sister groups, or than in other steps, or do not use NVLink.
+def slow_link(run: Run, call_waits: CallWaits, collectives: Collectives, ranks: Ranks) -> Iterator[Finding]:
+    """Transfers take longer than in other steps, or large ones within a host do not use NVLink: PCIe could carry them.
 
-    The last: large ones within a host reach no more than PCIe carries, and not half of what NVLink does. The change is
-    the transfers of the sister groups, of the other steps, or at half of NVLink's rate.
+    The change is the transfers of the other steps, or half of NVLink's rate. Groups slower than sister groups are
+    stragglers.
     """
-    yield from _of_groups(run, run.within(slower_calls.table))
     yield from _in_some_steps(run, run.within(call_waits.table))
     yield from _below_hardware(run, collectives.to_frame(), ranks.table)
-
-
-def _of_groups(run: Run, slower: pd.DataFrame) -> Iterator[Finding]:
-    """Groups that take longer than their sister groups: one finding for each owner of slow links, or group."""
-    whose = slower["whose"].fillna(slower["among"])
-    pairs = groups_of_slow_links(slower)
-    for text, own in slower.groupby(whose):
-        ranks = frozenset(numbers(text))
-        longer = own[is_own(own)].groupby("rank")["longer_ns"].sum() / run.count
-        if not len(longer) or not run.is_worth(longer.max()):
-            continue
-        name = transfers(own).groupby("name")["total_ns"].sum().idxmax()
-        usual, taken = own["usual_ns"].sum(), own["transfer_ns"].sum()
-        steps = tuple(sorted(own["step"].dropna().astype(int).unique()))
-        some = None if run.steps is None or len(steps) == len(run.steps) else steps
-        where = None if some is None else frozenset(some)
-        yield Finding(
-            headline=f"Slow link: {name} takes {digits(round(float(taken / usual), 1))}× as long."
-            if usual
-            else f"Extra transfers: {name} has no counterpart on other ranks.",
-            why=f"It takes {time_text(round(longer.max()))}{run.each} longer than the same calls of sister groups.",
-            fix=f"{run.terms.topology_command} and the links' error counters of {numbered('rank', ranks)}; "
-            f"{run.terms.nccl}_DEBUG=INFO shows the path.",
-            changes=tuple(Change("comm", PEERS, group, where) for group in pairs.get(ranks, (ranks,))),
-            ranks=tuple(sorted(ranks)),
-            named=tuple(sorted({rank for each in own["among"].unique() for rank in numbers(each)} - ranks)),
-            cause="transfer",
-            steps=some,
-            table="slower_calls",
-        )
 
 
 def _in_some_steps(run: Run, calls: pd.DataFrame) -> Iterator[Finding]:
@@ -82,7 +48,7 @@ def _in_some_steps(run: Run, calls: pd.DataFrame) -> Iterator[Finding]:
         yield Finding(
             headline=f"Slow links in {numbered('step', numbers_of)}: {several} take "
             f"{digits(round(slow.mean() / usual, 1))}× their usual time.",
-            why=f"The same transfers take {time_text(round(usual))} in the other steps, in all groups together.",
+            why=f"They move the same data in each step, {time_text(round(slow.mean() - usual))} faster in the others.",
             fix="Look for what used the links then (a checkpoint over the network, another job), and for their error "
             "counters.",
             changes=(Change("collective", USUAL, steps=frozenset(numbers_of), name=str(kind)),),
@@ -104,9 +70,9 @@ def _below_hardware(run: Run, collectives: pd.DataFrame, ranks: pd.DataFrame) ->
     best = best.drop_duplicates(["group", "group_ranks", "kind"], keep="last")
     is_slow = (best["busbw_gbps"] <= best["pcie"]) & (best["busbw_gbps"] < SHARE * best["link_peak_gbps"])
     for kind, own in best[is_slow.fillna(value=False)].groupby("kind"):
-        every = best[best["kind"] == kind]
+        if len(own) < (best["kind"] == kind).sum():
+            continue
         row = own.iloc[-1]
-        ends = frozenset(rank for text in own["group_ranks"].unique() for rank in numbers(text))
         limit = SHARE * float(row["link_peak_gbps"])
         link = f" ({row['transport']})" if isinstance(row["transport"], str) else ""
         yield Finding(
@@ -116,9 +82,8 @@ def _below_hardware(run: Run, collectives: pd.DataFrame, ranks: pd.DataFrame) ->
             f"({digits(float(row['pcie']))} GB/s).",
             fix=f"{run.terms.topology_command}; {run.terms.nccl}_DEBUG=INFO shows the transport; unset "
             f"{run.terms.nccl}_P2P_DISABLE.",
-            changes=(Change("collective", float(row["busbw_gbps"]) / limit, None if len(own) == len(every) else ends,
-                            name=str(kind)),),
-            named=tuple(sorted(ends)),
+            changes=(Change("collective", float(row["busbw_gbps"]) / limit, name=str(kind)),),
+            named=numbers(row["group_ranks"]),
             table="collectives",
             caveat="It supposes that these ranks are on one host." if ranks["host"].isna().any() else "",
         )  # fmt: skip

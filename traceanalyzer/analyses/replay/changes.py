@@ -232,7 +232,7 @@ PARTS: Mapping[Changeable, str] = MappingProxyType(
         "`@recompute` all of a pass",
         "kernel": "GPU operations whose name contains this text",
         "collective": "transfers of this collective (`messages`: sends and receives); those of a phase by "
-        "`all_gather@backward`, the first of each step by `all_reduce@3/4`",
+        "`all_gather@backward`, the first of each step by `all_reduce@3/4`, and of a group by `all_reduce@3/4@1,3`",
         "loop": "the hosts' work for a loop's turns behind the first (table launch_loops), and their waits for the GPU",
         "delays": "what no recorded dependency explains of when operations start and blocking calls return",
         "unmatched": "waiting in communication whose partners are not in the capture",

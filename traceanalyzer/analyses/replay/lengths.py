@@ -759,11 +759,11 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
     elif change.part == "kernel":
         chosen = host_names.matches(ops["name"], lambda name: str(change.name) in name)
     elif change.part == "collective":
-        called, _, which = str(change.name).partition("@")
+        called, which, among = f"{change.name}@@".split("@")[:3]
         names = POINT_TO_POINT if called == MESSAGES else (called,)
         chosen = is_any(ops["collective"], *names)
-        if which and change.ranks:
-            chosen &= is_any(ops["group_ranks"], ",".join(map(str, sorted(change.ranks))))
+        if among:
+            chosen &= is_any(ops["group_ranks"], among)
         chosen = _some_of(ops, chosen, which)
     elif change.part in ("links", "small", "unmatched"):
         chosen = job.nodes[rank].is_comm

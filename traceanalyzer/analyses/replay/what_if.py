@@ -32,7 +32,7 @@ _LONGEST = 60
 _COLUMNS = {"operator": ("ops", "operator"), "kernel": ("ops", "name"), "collective": ("ops", "collective"),
             "sync": ("segments", "call")}  # fmt: skip
 
-_PART = re.compile(r"\d+/[1-9]\d*")
+_PART = re.compile(r"\d+/[1-9]\d*(@[\d,]+)?")
 
 
 def check(engine: Engine, change: Change) -> None:
