@@ -7,6 +7,7 @@ all of them.
 import math
 
 import numpy as np
+import pandas as pd
 
 SHARE = 0.5
 """Of a whole: what holds this part of it is most of it, and two that have this part in common are alike."""
@@ -60,6 +61,14 @@ def least_beyond(spread: float, steps: np.ndarray) -> np.ndarray:
     error = np.where(steps > 1, _ERROR_OF_MEDIAN / np.sqrt(np.maximum(steps, 1)), 1.0)
     least: np.ndarray = SIGMAS * spread * error
     return least
+
+
+def few_longer(values: pd.Series) -> pd.Index:
+    """The keys of the values that take longer than usual by more than chance; none where they are half of all."""
+    own = values.to_numpy(dtype=np.float64)
+    usual = float(np.median(own)) if len(own) else 0.0
+    is_longer = (own > RATIO * usual) & (own - usual > SIGMAS * deviation(own))
+    return values.index[is_longer & (is_longer.sum() < SHARE * len(own))]
 
 
 def _low_median(ordered_or_not: np.ndarray) -> float:

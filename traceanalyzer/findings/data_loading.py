@@ -1,47 +1,70 @@
 """Input-bound: GPUs wait for the next batch."""
 
+import re
 from collections.abc import Iterator
 
+from traceanalyzer.analyses.blame.step_budget import StepNeeds
 from traceanalyzer.analyses.host.idle import GapTable, Idle
 from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.findings.cpu_activity import few_steps
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
-from traceanalyzer.meaning.vocabulary import DATA
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import DATA, numbered
 
-_BLOCKING = "_SingleProcessDataLoaderIter"
-"""PyTorch's iterator that makes batches in the process that asks for them: `num_workers=0`."""
+_LOADERS = (
+    (
+        "_SingleProcessDataLoaderIter",
+        ", in the main process (num_workers=0)",
+        "DataLoader(num_workers=4, persistent_workers=True, pin_memory=True).",
+    ),
+    (
+        "_MultiProcessingDataLoaderIter",
+        ", waiting for DataLoader workers",
+        "More num_workers or a larger prefetch_factor; less decoding and augmentation per sample.",
+    ),
+    (
+        "(?i)dali",
+        ", waiting for NVIDIA DALI",
+        'DALI: larger prefetch_queue_depth and num_threads; decode on the GPU (device="mixed").',
+    ),
+    ("", "", "Load the next batch in DataLoader workers or a thread while the GPU computes."),
+)
+"""Loaders by their ranges and frames: where batches are made, and how to make them sooner."""
 
 
-def data_loading(run: Run, idle: Idle, gaps: GapTable) -> Iterator[Finding]:
+def data_loading(run: Run, idle: Idle, gaps: GapTable, step_needs: StepNeeds) -> Iterator[Finding]:
     """GPUs are idle while the CPU is in the DataLoader or a data range before the next launch.
 
     The change is batches that are ready when the CPU asks for them.
     """
-    waits = run.per_step(idle.table, [DATA.column])[DATA.column].fillna(0)
-    if not len(waits) or not waits.max():
+    waits = run.per_step(idle.table, [DATA.column])[DATA.column].fillna(0).astype("float64")
+    if not len(waits) or not run.is_worth(waits.max()):
         return
     rank = int(waits.idxmax())
-    own = run.within(gaps.to_frame())
+    own = run.within(gaps.table)
     own = own[(own["rank"] == rank) & (own[DATA.column] > 0)]
     doing = own.groupby("doing", observed=True)[DATA.column].sum().sort_values(ascending=False)
-    frame = str(doing.index[0]) if len(doing) else "the data loader"
-    is_blocking = _BLOCKING in frame
-    where = " in the main process (num_workers=0)" if is_blocking else ""
+    frame = str(doing.index[0]) if len(doing) else "a data range"
+    where, fix = next((where, fix) for pattern, where, fix in _LOADERS if re.search(pattern, frame))
+    needs = step_needs.table[step_needs.table["rank"] == rank]
+    steps = few_steps(run, needs, DATA.column)
+    waited_ns = needs.loc[needs["step"].isin(steps), DATA.column].mean() if steps else waits[rank]
+    when = f" in {numbered('step', steps)}" if steps else run.each
     yield Finding(
-        headline=f"Input-bound: GPUs wait {time_text(round(waits.max()))}{run.each} for the DataLoader.",
-        why=f"Rank {rank}'s GPU is idle while its CPU is in {frame}{where}.",
+        headline=f"Input-bound: GPUs wait {time_text(round(waited_ns))}{when} for the next batch.",
+        why=f"Rank {rank}'s GPU is idle while its CPU is in {short_name(frame)}{where}.",
         fix=run.terms.choose(
             {
-                "torch": "DataLoader(num_workers=4, persistent_workers=True, pin_memory=True)."
-                if is_blocking
-                else "More num_workers or prefetch_factor; move decoding and augmentation off the critical path.",
+                "torch": fix,
                 "jax": "Prefetch batches to the device (tf.data prefetch, grain workers).",
                 "native": "Read the next batch in another thread while the GPU computes.",
             }
         ),
-        changes=(Change("data", 0.0),),
+        changes=(Change("data", 0.0, steps=frozenset(steps) or None),),
         named=(rank,),
+        steps=steps or None,
         evidence=tuple({"doing": name, "idle_ns": int(ns)} for name, ns in doing.head(5).items()),
         table="gaps",
     )

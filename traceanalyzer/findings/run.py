@@ -67,6 +67,12 @@ class Run:
         """By what sums over the complete steps are divided; 1 for a whole trace."""
         return len(self.steps) if self.steps else 1
 
+    @cached_property
+    def recorded(self) -> int:
+        """By what counts over all recorded steps are divided, cut ones among them; 1 for a whole trace."""
+        numbers = self.results["steps"].table["step"].dropna()
+        return numbers.nunique() if self.steps else 1
+
     @property
     def each(self) -> str:
         """`/step` behind a time, or nothing for a whole trace."""

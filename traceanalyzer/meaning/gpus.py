@@ -199,3 +199,13 @@ def element_type(dtype: str | None, *, tensor_cores: bool | None) -> str | None:
     if name in ("float", "float32"):
         return None if tensor_cores is None else "tf32" if tensor_cores else "fp32"
     return "fp8" if name.startswith("float8") else _ELEMENTS.get(name)
+
+
+WITHOUT_TRITON = frozenset({"Kepler", "Maxwell", "Pascal"})
+"""Architectures of compute capability below 7.0, for which torch.compile makes no kernels (Triton's README)."""
+
+
+def has_triton(device_name: str | None) -> bool:
+    """Whether torch.compile can make kernels for a GPU, as far as its name is known."""
+    gpu = gpu_of(device_name)
+    return gpu is None or gpu.architecture not in WITHOUT_TRITON

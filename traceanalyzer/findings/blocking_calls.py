@@ -1,0 +1,102 @@
+"""CPUs that wait for their GPUs within a step."""
+
+import re
+from collections.abc import Iterator
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.step_budget import WhatRan
+from traceanalyzer.analyses.host.api_calls import SyncCalls
+from traceanalyzer.analyses.host.host_names import FOR_EVENT, waits_for
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.streams.copies import SyncCopies
+from traceanalyzer.findings.cpu_activity import doing, few_steps, other_work
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import digits, time_text
+from traceanalyzer.meaning.names import short_name
+
+_PLACE = ["name", "operator", "range"]
+
+_FIXES = (
+    ("aten::(item|_local_scalar_dense)", "No .item(), float() or print of GPU values: read them every N steps."),
+    ("aten::(nonzero|masked_select|index|_?unique.*)$", "torch.where or a product with the mask, no boolean indexing."),
+)
+"""What to do about the operator that waits."""
+
+
+def blocking_calls(run: Run, sync_calls: SyncCalls, sync_copies: SyncCopies, what_ran: WhatRan) -> Iterator[Finding]:
+    """Calls in a step block the CPU until its GPU is done: `.item()`, pageable copies, synchronization.
+
+    The GPU is idle in and after such a call until the CPU has launched again; where the CPU does something else for
+    most of that time, it is a stall. The change is calls that do not wait.
+    """
+    calls = run.within(sync_calls.table)
+    calls = calls[~_is_of_ddp(calls)]
+    calls = calls.assign(idle_ns=calls["idle_in_call_ns"] + calls["idle_after_ns"])
+    idle_ns = calls.groupby("rank")["idle_ns"].sum().astype("float64") / run.count
+    if not len(idle_ns) or not run.is_worth(idle_ns.max()):
+        return
+    rank = int(idle_ns.idxmax())
+    if other_work(doing(run, what_ran, rank)):
+        return
+    mine = calls[(calls["rank"] == rank) & (calls["idle_ns"] > 0)]
+    own = mine.groupby(_PLACE, dropna=False, observed=True)[["calls", "idle_ns"]].sum()
+    own = own.sort_values("idle_ns", ascending=False).reset_index()
+    steps = few_steps(run, mine, "idle_ns")
+    count = int(own["calls"].sum())
+    often = f"{digits(count / run.count)} times {run.per}" if count > run.count else f"{count} times in all"
+    yield Finding(
+        headline=f"Blocking calls: the CPU waits for the GPU {often}.",
+        why=f"Rank {rank}'s GPU is idle {time_text(idle_ns[rank])}{run.each} until the launch after {_where(own)}.",
+        fix=_fix(run, own, sync_copies, rank),
+        changes=tuple(
+            Change("sync", steps=frozenset(steps) or None, name=str(name)) for name in sorted(calls["name"].unique())
+        ),
+        named=(rank,),
+        steps=steps or None,
+        evidence=tuple(own.head(5).astype("object").where(own.notna(), None).to_dict("records")),
+        table="sync_calls",
+    )
+
+
+def _is_of_ddp(calls: pd.DataFrame) -> pd.Series:
+    """Which calls are DDP's own timing: of its first ten steps, and every hundredth later."""
+    is_event = calls["name"].map(waits_for) == FOR_EVENT
+    return is_event & (calls["range"] == "DistributedDataParallel.forward").fillna(value=False)
+
+
+def _where(own: pd.DataFrame) -> str:
+    """`cudaStreamSynchronize in aten::item`: the call that costs most, and where."""
+    first = own.iloc[0]
+    place = next((name for name in first[["operator", "range"]] if pd.notna(name)), None)
+    return f"{first['name']}{f' in {short_name(place)}' if place else ''}"
+
+
+def _fix(run: Run, own: pd.DataFrame, sync_copies: SyncCopies, rank: int) -> str:
+    is_pageable = _is_pageable(own, sync_copies, rank)
+    torch = "DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True)." if is_pageable else None
+    torch = torch or next((fix for pattern, fix in _FIXES if re.match(pattern, str(own["operator"].iloc[0]))), None)
+    return run.terms.choose(
+        {
+            "torch": torch or f"Take {_where(own)} out of the step: keep values on the GPU, read them every N steps.",
+            "jax": "No block_until_ready(), float() or np.asarray() of device arrays in the step; read every N steps.",
+            "vLLM": "--async-scheduling: the next iteration is prepared while this one runs.",
+            "engine": "Leave overlap scheduling on: the next iteration is prepared while this one runs.",
+            "native": "Copy asynchronously from pinned memory."
+            if is_pageable
+            else "Order work by events (cudaStreamWaitEvent) instead of waiting; wait once, at the end.",
+        }
+    )
+
+
+def _is_pageable(own: pd.DataFrame, sync_copies: SyncCopies, rank: int) -> bool:
+    """Whether most of the idle time follows calls that copy from pageable memory."""
+    copies = sync_copies.table
+    if copies.empty:
+        return False
+    is_upload = (copies["rank"] == rank) & (copies["problem"] == "pageable") & (copies["operation"] == "HtoD")
+    of_copies = own["operator"].isin(("aten::copy_", "aten::_to_copy", "aten::to"))
+    of_copies |= own["name"].isin(copies.loc[is_upload, "api_call"])
+    return bool(is_upload.any() and own.loc[of_copies, "idle_ns"].sum() >= SHARE * own["idle_ns"].sum())

@@ -1,0 +1,154 @@
+"""CPU-bound: GPUs wait for kernel launches."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.host.launches import Launches
+from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.operators.operators import OperatorLaunches
+from traceanalyzer.analyses.phases.micro_steps import Iterations
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.findings.cpu_activity import doing, other_work
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import digits, time_span, time_text
+from traceanalyzer.meaning.gpus import has_triton
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import HOST
+
+_INDUCTOR = "^triton_.*_fused"
+"""Kernels that torch.compile makes."""
+
+
+def launch_bound(
+    run: Run,
+    idle: Idle,
+    step_needs: StepNeeds,
+    what_ran: WhatRan,
+    launches: Launches,
+    operator_launches: OperatorLaunches,
+    iterations: Iterations,
+    kernels: Kernels,
+    ranks: Ranks,
+) -> Iterator[Finding]:
+    """GPUs are idle until the CPU launches their next kernel, or launching a step takes the CPU as long as the step.
+
+    The change is CPUs that take no time, of which half can be reached.
+    """
+    waits = run.per_step(idle.table, [HOST.column])[HOST.column].fillna(0).astype("float64")
+    if not waits.max() > 0:
+        return
+    rank = int(waits.idxmax())
+    times = doing(run, what_ran, rank)
+    own = launches.to_frame().set_index("rank").loc[rank]
+    needs = host_needs_ns(run.within(step_needs.table)).reindex(waits.index)
+    if own["awaited_kernels"] > SHARE * own["awaitable_kernels"]:
+        headline = f"Launches on rank {rank} wait for their kernels: CUDA_LAUNCH_BLOCKING=1."
+        why = (
+            f"{own['awaited_kernels']:,} of {own['awaitable_kernels']:,} kernels had ended when their launch returned."
+        )
+        fix = "Unset CUDA_LAUNCH_BLOCKING; if it is not set, look for a debugger or sanitizer that serializes launches."
+    elif _is_between(run, iterations, rank, float(waits[rank])):
+        headline = f"Rank {rank}'s GPU is idle between iterations {_share(run, waits, rank)} of the time."
+        why = "The engine waits for requests, schedules them or returns results then."
+        fix = run.terms.choose(_BETWEEN)
+    else:
+        headline = _headline(run, waits, needs, rank)
+        why = f"{_takes(needs, rank)}{_most(run, times, operator_launches, rank)}."
+        fix = _fix(run, launches, kernels, ranks)
+    yield Finding(
+        headline=headline,
+        why=why,
+        fix=fix,
+        changes=(Change("host"),),
+        named=(rank,) if f"rank {rank}" in f"{headline} {why}".lower() else (),
+        evidence=(
+            *({"doing": name, "idle_ns": round(ns)} for name, ns in times.head(5).items()),
+            {name: None if pd.isna(own[name]) else float(own[name]) for name in _SMALL},
+        ),
+        table="gaps",
+        is_ideal=True,
+    )
+
+
+_SMALL = ("kernels_under_10us_pct", "kernel_median_ns")
+"""Signs of launch overhead, of `launches`."""
+
+_BETWEEN = {
+    "torch": "Send more requests at once if none were waiting; else schedule the next iteration while this one runs.",
+    "vLLM": "If vllm:num_requests_waiting was above 0 then, use --async-scheduling; else record under load.",
+    "SGLang": "If sglang:num_queue_reqs was above 0 then, leave the overlap scheduler on; else record under load.",
+    "TensorRT-LLM": "If requests were queued then, leave overlap scheduling on; else record under load.",
+}
+
+
+def _headline(run: Run, waits: pd.Series, needs: pd.Series, rank: int) -> str:
+    step = "the step" if run.steps else "the trace"
+    if not run.is_worth(waits[rank]):
+        return f"CPU-bound: launching takes CPUs {time_text(needs.max())} of {time_text(run.step_ns)}{run.each}."
+    if len(waits) > 1 and waits.min() >= SHARE * waits.max():
+        return f"CPU-bound: the GPUs wait for kernel launches {_share(run, waits, rank)} of {step}."
+    return f"CPU-bound: rank {rank}'s GPU waits for launches {_share(run, waits, rank)} of {step}."
+
+
+def _share(run: Run, waits: pd.Series, rank: int) -> str:
+    return f"{100 * waits[rank] / run.window_ns[rank]:.0f}%"
+
+
+def _takes(needs: pd.Series, rank: int) -> str:
+    """What launching a step takes the CPUs."""
+    if needs.isna().any():
+        return f"Rank {rank}'s CPU has not launched the next kernel when the GPU is done"
+    others = needs.drop(rank)
+    beside = f" (other ranks: {time_span(others.min(), others.max())})" if len(others) else ""
+    return f"Launching a step takes rank {rank}'s CPU {time_text(needs[rank])}{beside}"
+
+
+def _most(run: Run, times: pd.Series, operator_launches: OperatorLaunches, rank: int) -> str:
+    """What the CPU does while the GPU is idle, where one thing takes most of that; else what launches most."""
+    name = other_work(times)
+    if name:
+        return f", most of it in {short_name(name)}"
+    table = operator_launches.table
+    own = table[(table["rank"] == rank) & ~table["operator"].astype("str").str.startswith("(")]
+    counts = own.groupby("operator", observed=True)["launches"].sum().sort_values(ascending=False) / run.recorded
+    if not len(counts):
+        return ""
+    return f": {digits(round(counts.sum()))} launches, most by {short_name(counts.index[0])} ({counts.iloc[0]:,.0f})"
+
+
+def _is_between(run: Run, iterations: Iterations, rank: int, idle_ns: float) -> bool:
+    """Whether a rank's GPU is idle mostly while its CPU is in no iteration of an engine."""
+    if not run.terms.is_serving or not len(iterations.table):
+        return False
+    own = run.within(iterations.table)
+    return bool(own.loc[own["rank"] == rank, "between_ns"].sum() >= SHARE * idle_ns * run.count)
+
+
+def _fix(run: Run, launches: Launches, kernels: Kernels, ranks: Ranks) -> str:
+    """How to launch less, without what is in use already."""
+    table, names = launches.table, kernels.table["name"].astype("str")
+    graphs = run.terms.graphs
+    if table["graph_operations"].fillna(0).sum() >= SHARE * table["operations"].sum():
+        return f"{graphs} launch most operations already: use larger batches, and move Python work out of the step."
+    if names.str.contains(_INDUCTOR).any():
+        less = f'torch.compile(mode="reduce-overhead") ({graphs})'
+    elif all(map(has_triton, ranks.table["device_name"].dropna())):
+        less = f'torch.compile(model, mode="reduce-overhead"), or {graphs} around the repeated part'
+    else:
+        less = f"{graphs} around the repeated part (torch.cuda.make_graphed_callables)"
+    return run.terms.choose(
+        {
+            "torch": f"{less}; larger micro-batches.",
+            "jax": "jax.jit around the whole step, jax.lax.scan over layers and steps; no host callbacks.",
+            "vLLM": f"Leave --enforce-eager off ({graphs}); --async-scheduling; larger batches.",
+            "SGLang": f"Leave --disable-cuda-graph off ({graphs}); larger batches.",
+            "TensorRT-LLM": f"Set cuda_graph_config ({graphs}); larger batches.",
+            "native": f"{graphs} around the repeated launches, or fewer and larger kernels.",
+        }
+    )

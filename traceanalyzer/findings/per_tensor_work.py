@@ -1,0 +1,67 @@
+"""Work that a loop repeats tensor by tensor."""
+
+import re
+from collections.abc import Iterator
+
+from traceanalyzer.analyses.host.host_names import phase
+from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import digits, time_text
+from traceanalyzer.meaning.names import short_name
+
+_FIXES = (
+    ("is(finite|nan|inf)", "Check the norm that clip_grad_norm_ returns once; leave detect_anomaly off."),
+    ("copy_|Memcpy", "torch._foreach_copy_; DistributedDataParallel(gradient_as_bucket_view=True) for gradients."),
+    ("nonzero|aten::index(?!_)|masked_select", "torch.where or a product with the mask, no boolean indexing."),
+)
+"""What to do about what a turn launches."""
+
+
+def per_tensor_work(run: Run, launch_loops: LaunchLoops) -> Iterator[Finding]:
+    """The CPU launches the same few operators over and over: for one tensor, or sample, after the other.
+
+    Turns with matrix products may be layers, which need each other, and uploads that block are blocking calls. The
+    change is one turn for all of them.
+    """
+    table = launch_loops.table
+    waits = table["of_uploads"].astype(bool) & (table["blocking_calls"] >= SHARE * table["turns"])
+    table = table[~(table["has_products"].astype(bool) | waits)]
+    for place, rows in table.groupby(table["range"].astype("object").fillna("")):
+        first = rows.loc[rows["host_ns"].idxmax()]
+        rank, turn = int(first["rank"]), str(first["loop"]).removeprefix(f"{place}: ")
+        own = rows[rows["rank"] == rank].sort_values("host_ns", ascending=False)
+        launched, turns, host_ns = (own[name].sum() / run.recorded for name in ("launches", "turns", "host_ns"))
+        if not run.is_worth(host_ns):
+            continue
+        is_by_tensor = bool(first["of_sizes"]) or phase(place) == "optimizer"
+        yield Finding(
+            headline=f"{'Per-tensor' if is_by_tensor else 'Launch'} loop: {digits(round(launched))} launches {run.per}"
+            f"{f' in {short_name(place)}' if place else ''}.",
+            why=f"{turn} run {digits(round(turns))} times, {'one tensor' if is_by_tensor else 'one item'} after the "
+            f"other: {time_text(host_ns)}{run.each} of rank {rank}'s CPU.",
+            fix=_fix(run, turn, place, is_by_tensor=is_by_tensor),
+            changes=tuple(Change("loop", name=str(name)) for name in rows["loop"].unique()),
+            named=(rank,),
+            evidence=tuple(own[["loop", "runs", "turns", "launches", "host_ns"]].head(5).to_dict("records")),
+            table="launch_loops",
+        )
+
+
+def _fix(run: Run, turn: str, place: str, *, is_by_tensor: bool) -> str:
+    known = next((fix for pattern, fix in _FIXES if re.search(pattern, turn)), None)
+    if known is None and phase(place) == "optimizer":
+        known = "Optimizer with fused=True or foreach=True; torch._foreach_mul_ and the like in one of your own."
+    elif known is None and is_by_tensor:
+        known = "torch._foreach_mul_, torch._foreach_add_ and the like take the list of all tensors in one call."
+    return run.terms.choose(
+        {
+            "torch": known
+            or "Stack the tensors and compute once (torch.vmap); if turns need each other, "
+            f"torch.compile or {run.terms.graphs} for the loop.",
+            "jax": "jax.vmap over the items, or jax.lax.scan within one jit.",
+            "native": f"One batched kernel for all items, or {run.terms.graphs} around the loop.",
+        }
+    )

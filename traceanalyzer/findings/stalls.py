@@ -1,0 +1,184 @@
+"""CPU work that launches nothing while GPUs wait: garbage collection, checkpoints, evaluation, compilation."""
+
+import re
+from collections.abc import Iterator
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.step_budget import DOING, RANGE, StepNeeds, WhatRan, host_needs_ns
+from traceanalyzer.analyses.host.activity import MAIN, NOTHING
+from traceanalyzer.analyses.host.api_calls import FirstCalls
+from traceanalyzer.analyses.host.cpu_time import OPERATOR, HostWork
+from traceanalyzer.analyses.host.host_names import is_data
+from traceanalyzer.analyses.host.host_silences import LEAST_NS, Compilations, HostSilences
+from traceanalyzer.analyses.replay.changes import Change, Changeable
+from traceanalyzer.analyses.statistics import SHARE, few_longer
+from traceanalyzer.findings.cpu_activity import doing, other_work
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import COMPUTE, HOST, LOW, numbered
+
+_CAUSES = (
+    (r"\bgc\b|garbage", "Garbage collection", "gc.freeze() and gc.disable(); gc.collect() on all ranks every N steps."),
+    ("save|serialization|state_dict", "Checkpoint", "torch.distributed.checkpoint.async_save, or save less often."),
+    ("eval|valid", "Evaluation", "Evaluate less often or on fewer batches."),
+    (r"^torch\.compile$", "Compilation", 'Pad to few lengths or torch._dynamo.mark_dynamic; TORCH_LOGS="recompiles".'),
+    ("^XLA$", "Compilation", "Pad to few shapes and keep jax_compilation_cache_dir; jax.log_compiles() says why."),
+    ("^graph capture$", "Graph capture", "Record after the graphs are captured; pad inputs to few sizes."),
+    (r"optimizer\w*\.step", "Optimizer on the CPU", "Keep its state on the GPU, or offload to a fused CPU optimizer."),
+)
+"""What names stand for, and what to do about it."""
+
+_PARTS: dict[str, Changeable] = {HOST.column: "host", COMPUTE.column: "compute", "exposed_copy_ns": "copy"}
+"""Parts of a rank's steps, and what of the job each is."""
+
+
+def stalls(
+    run: Run,
+    step_needs: StepNeeds,
+    what_ran: WhatRan,
+    host_work: HostWork,
+    host_silences: HostSilences,
+    compilations: Compilations,
+    first_calls: FirstCalls,
+) -> Iterator[Finding]:
+    """All ranks do something other than launch training: in every step on their CPUs, or in a few steps.
+
+    The change is ranks that take as long as without it.
+    """
+    rare = _in_few_steps(run, step_needs, what_ran)
+    yield from rare
+    work = [_cpu_work(host_work, host_silences, compilations), _other_work(run, what_ran)]
+    known = {item["name"] for finding in rare for item in finding.evidence}
+    yield from _in_each_step(run, step_needs, pd.concat(work, ignore_index=True), known)
+    yield from _first_calls(run, first_calls)
+
+
+def _in_few_steps(run: Run, step_needs: StepNeeds, what_ran: WhatRan) -> list[Finding]:
+    """What all ranks do in fewer than half of the steps; the first one may be a warm-up."""
+    needs = run.within(step_needs.table)
+    needs = needs[needs["step"] != needs["step"].min()]
+    longest = pd.Series(dtype="float64"), ""
+    for column in _PARTS:
+        wide = _by_step(needs, column)
+        more = (wide - wide.median()).min(axis=1)[few_longer(wide.min(axis=1))]
+        longest = max(longest, (more, column), key=lambda each: float(each[0].sum()))
+    more, column = longest
+    steps = tuple(map(int, more.index))
+    if not run.is_worth(more.sum() / run.count):
+        return []
+    name = _what_is_more(run.within(what_ran.table), column, steps, float(more.mean()) * len(run.ranks))
+    if name is None:
+        return []
+    noun, fix = _cause(name)
+    spent = _by_step(needs, "needed_host_ns" if column == HOST.column else column).mean(axis=1)
+    factor = float(spent.drop(list(steps)).median() / spent[list(steps)].mean())
+    when = numbered("step", steps)
+    return [
+        Finding(
+            headline=f"{noun} {'stalls' if column == HOST.column else 'takes'} the GPUs {time_text(more.mean())} "
+            f"in {when}.",
+            why=f"{short_name(name)} runs in {when} on all ranks, and not in the others.",
+            fix=fix,
+            changes=(Change(_PARTS[column], factor, steps=frozenset(steps)),) if factor < 1 else (),
+            steps=steps,
+            evidence=({"name": name, "part": column, "longer_ns": round(more.mean())},),
+            table="step_needs",
+        )
+    ]
+
+
+def _by_step(needs: pd.DataFrame, column: str) -> pd.DataFrame:
+    return needs.pivot_table(index="step", columns="rank", values=column, aggfunc="sum").astype("float64")
+
+
+def _what_is_more(work: pd.DataFrame, column: str, steps: tuple[int, ...], longer_ns: float) -> str | None:
+    """What takes most of the time that these steps are longer: of kernels only what is in no other step."""
+    is_host = column == HOST.column
+    for what in (DOING, RANGE) if is_host else (RANGE,):
+        own = work[(work["part"] == column) & (work["what"] == what)]
+        times = own.pivot_table(index="name", columns="step", values="total_ns", aggfunc="sum", fill_value=0)
+        is_own = times.columns.isin(steps)
+        usual = times.loc[:, ~is_own].median(axis=1).fillna(0)
+        more = (times.loc[:, is_own].mean(axis=1) - usual)[(usual == 0) | is_host]
+        if len(more) and more.max() >= SHARE * longer_ns:
+            return str(more.idxmax())
+    return None
+
+
+def _cpu_work(host_work: HostWork, host_silences: HostSilences, compilations: Compilations) -> pd.DataFrame:
+    """What CPUs do without launching: `rank`, `name`, and `host_ns` and `idle_ns` of a mean step."""
+    work = host_work.table
+    work = work[(work["role"] == MAIN) & (work["launches"] == 0) & ~work["name"].astype("str").map(is_data)]
+    work = work[(work["what"] != OPERATOR) | (work["host_ns"] >= LEAST_NS * work["calls"])]
+    silent = host_silences.table
+    ends = {name: silent[name].map(short_name, na_action="ignore").fillna("…") for name in ("since", "until")}
+    silent = silent.assign(name="code between " + ends["since"] + " and " + ends["until"])
+    compiling = compilations.table.rename(columns={"compiler": "name"})
+    rows = pd.concat([each[["rank", "name", "host_ns", "idle_ns", "steps"]] for each in (work, silent, compiling)])
+    per = rows["steps"].astype("float64").fillna(1)
+    return rows.assign(**{name: rows[name].astype("float64").fillna(0) / per for name in ("host_ns", "idle_ns")})
+
+
+def _other_work(run: Run, what_ran: WhatRan) -> pd.DataFrame:
+    """The Python frame or range that keeps a rank's GPU idle for most of the time that it waits for its CPU."""
+    rows = []
+    for rank in run.ranks:
+        times = doing(run, what_ran, rank)
+        name = other_work(times)
+        if name:
+            rows.append({"rank": rank, "name": name, "host_ns": times[name], "idle_ns": times[name]})
+    return pd.DataFrame(rows, columns=["rank", "name", "host_ns", "idle_ns"])
+
+
+def _in_each_step(run: Run, step_needs: StepNeeds, work: pd.DataFrame, known: set[str]) -> Iterator[Finding]:
+    """What all ranks' CPUs do for as long, while their GPUs are idle."""
+    needs = host_needs_ns(run.within(step_needs.table)).reindex(run.ranks).fillna(run.window_ns)
+    for name, own in work.groupby("name"):
+        by_rank = own.groupby("rank")[["host_ns", "idle_ns"]].max().reindex(run.ranks).fillna(0)
+        spent, idle = by_rank["host_ns"], by_rank["idle_ns"]
+        if not run.is_worth(idle.min()) or spent.min() < SHARE * spent.max() or name in known:
+            continue
+        noun, fix = _cause(str(name))
+        yield Finding(
+            headline=f"{noun} stalls the GPUs {time_text(idle.max())}{run.each}.",
+            why=f"{short_name(str(name))} takes a CPU up to {time_text(spent.max())}{run.each} without a launch.",
+            fix=fix,
+            changes=(Change("host", max(0.0, 1 - float((spent / needs).min()))),),
+            evidence=tuple({"rank": rank, "host_ns": round(ns)} for rank, ns in spent.items()),
+            table="host_work",
+        )
+
+
+def _cause(name: str) -> tuple[str, str]:
+    """The noun for what takes the time, and what to do about it."""
+    if name.startswith((NOTHING, "code between")):
+        return (
+            "Unrecorded CPU work",
+            "Record Python stacks or put record_function (NVTX) ranges there to see what runs.",
+        )
+    for pattern, noun, fix in _CAUSES:
+        if re.search(pattern, name, re.IGNORECASE):
+            return noun, fix
+    return "CPU work", f"Do {short_name(name)} in DataLoader workers or another process, less often, or less of it."
+
+
+def _first_calls(run: Run, first_calls: FirstCalls) -> Iterator[Finding]:
+    """Calls that take long only when they are first made: nothing that a running job does."""
+    table = run.within(first_calls.table)
+    idle = table.groupby("rank")["idle_ns"].sum().astype("float64") / run.count
+    if not len(idle) or not run.is_worth(idle.max()):
+        return
+    rank = int(idle.idxmax())
+    name = table[table["rank"] == rank].groupby("name")["idle_ns"].sum().idxmax()
+    yield Finding(
+        headline=f"First-call loading: GPUs wait up to {time_text(idle[rank])}{run.each}.",
+        why=f"{name} takes rank {rank}'s CPU far longer the first time than later.",
+        fix="Record after some warm-up steps: torch.profiler.schedule(wait=1, warmup=3, active=3).",
+        named=(rank,),
+        table="first_calls",
+        is_about_capture=True,
+        severity=LOW,
+    )
