@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.step_budget import WhatRan
 from traceanalyzer.analyses.host.api_calls import SyncCalls
 from traceanalyzer.analyses.host.host_names import FOR_EVENT, waits_for
+from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.streams.copies import SyncCopies
@@ -26,20 +27,23 @@ _FIXES = (
 """What to do about the operator that waits."""
 
 
-def blocking_calls(run: Run, sync_calls: SyncCalls, sync_copies: SyncCopies, what_ran: WhatRan) -> Iterator[Finding]:
+def blocking_calls(
+    run: Run, sync_calls: SyncCalls, sync_copies: SyncCopies, what_ran: WhatRan, launch_loops: LaunchLoops
+) -> Iterator[Finding]:
     """Calls in a step block the CPU until its GPU is done: `.item()`, pageable copies, synchronization.
 
-    The GPU is idle in and after such a call until the CPU has launched again; where the CPU does something else for
-    most of that time, it is a stall. The change is calls that do not wait.
+    The GPU is idle in and after such a call until the CPU has launched again, and the CPU's lead is gone. Where the CPU
+    does something else for most of that time, it is a stall; calls of a loop's turns are per-tensor work. The change is
+    calls that do not wait.
     """
     calls = run.within(sync_calls.table)
     calls = calls[~_is_of_ddp(calls)]
     calls = calls.assign(idle_ns=calls["idle_in_call_ns"] + calls["idle_after_ns"])
     idle_ns = calls.groupby("rank")["idle_ns"].sum().astype("float64") / run.count
-    if not len(idle_ns) or not run.is_worth(idle_ns.max()):
+    if not len(idle_ns) or not idle_ns.max():
         return
     rank = int(idle_ns.idxmax())
-    if other_work(doing(run, what_ran, rank)):
+    if other_work(doing(run, what_ran, rank)) or _are_in_loops(calls, launch_loops, rank):
         return
     mine = calls[(calls["rank"] == rank) & (calls["idle_ns"] > 0)]
     own = mine.groupby(_PLACE, dropna=False, observed=True)[["calls", "idle_ns"]].sum()
@@ -47,18 +51,24 @@ def blocking_calls(run: Run, sync_calls: SyncCalls, sync_copies: SyncCopies, wha
     steps = few_steps(run, mine, "idle_ns")
     count = int(own["calls"].sum())
     often = f"{digits(count / run.count)} times {run.per}" if count > run.count else f"{count} times in all"
+    names = sorted(map(str, calls["name"].unique()))
     yield Finding(
         headline=f"Blocking calls: the CPU waits for the GPU {often}.",
-        why=f"Rank {rank}'s GPU is idle {time_text(idle_ns[rank])}{run.each} until the launch after {_where(own)}.",
+        why=f"{_where(own)} drains rank {rank}'s launch queue, and its GPU is idle {time_text(idle_ns[rank])}{run.each}.",
         fix=_fix(run, own, sync_copies, rank),
-        changes=tuple(
-            Change("sync", steps=frozenset(steps) or None, name=str(name)) for name in sorted(calls["name"].unique())
-        ),
+        changes=tuple(Change("sync", steps=frozenset(steps) or None, name=name) for name in names),
         named=(rank,),
         steps=steps or None,
         evidence=tuple(own.head(5).astype("object").where(own.notna(), None).to_dict("records")),
         table="sync_calls",
     )
+
+
+def _are_in_loops(calls: pd.DataFrame, launch_loops: LaunchLoops, rank: int) -> bool:
+    """Whether most of a rank's calls are made by the turns of loops that do more than upload."""
+    loops = launch_loops.table
+    loops = loops[(loops["rank"] == rank) & ~loops["of_uploads"].astype(bool)]
+    return bool(loops["blocking_calls"].sum() >= SHARE * calls.loc[calls["rank"] == rank, "calls"].sum() > 0)
 
 
 def _is_of_ddp(calls: pd.DataFrame) -> pd.Series:
