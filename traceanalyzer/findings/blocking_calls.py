@@ -33,8 +33,8 @@ def blocking_calls(
     """Calls in a step block the CPU until its GPU is done: `.item()`, pageable copies, synchronization.
 
     The GPU is idle in and after such a call until the CPU has launched again, and the CPU's lead is gone. Where the CPU
-    does something else for most of that time, it is a stall; calls of a loop's turns are per-tensor work. The change is
-    calls that do not wait.
+    does something else for most of that time, or in few steps, it is a stall; calls of a loop's turns are per-tensor
+    work. The change is calls that do not wait.
     """
     calls = run.within(sync_calls.table)
     calls = calls[~_is_of_ddp(calls)]
@@ -49,12 +49,14 @@ def blocking_calls(
     own = mine.groupby(_PLACE, dropna=False, observed=True)[["calls", "idle_ns"]].sum()
     own = own.sort_values("idle_ns", ascending=False).reset_index()
     steps = few_steps(run, mine, "idle_ns")
+    if steps and not few_steps(run, mine, "calls"):
+        return
     count = int(own["calls"].sum())
     often = f"{digits(count / run.count)} times {run.per}" if count > run.count else f"{count} times in all"
     names = sorted(map(str, calls["name"].unique()))
     yield Finding(
         headline=f"Blocking calls: the CPU waits for the GPU {often}.",
-        why=f"{_where(own)} drains rank {rank}'s launch queue, and its GPU is idle {time_text(idle_ns[rank])}{run.each}.",
+        why=f"{_where(own)} drains rank {rank}'s launch queue: its GPU is idle {time_text(idle_ns[rank])}{run.each}.",
         fix=_fix(run, own, sync_copies, rank),
         changes=tuple(Change("sync", steps=frozenset(steps) or None, name=name) for name in names),
         named=(rank,),

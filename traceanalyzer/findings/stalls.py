@@ -91,7 +91,8 @@ def _in_few_steps(run: Run, step_needs: StepNeeds, what_ran: WhatRan) -> list[Fi
 
 
 def _by_step(needs: pd.DataFrame, column: str) -> pd.DataFrame:
-    return needs.pivot_table(index="step", columns="rank", values=column, aggfunc="sum").astype("float64")
+    times = needs.assign(ns=needs[column].astype("Float64").astype("float64"))
+    return times.pivot_table(index="step", columns="rank", values="ns", aggfunc="sum")
 
 
 def _what_is_more(work: pd.DataFrame, column: str, steps: tuple[int, ...], longer_ns: float) -> str | None:
