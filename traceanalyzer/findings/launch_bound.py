@@ -116,7 +116,7 @@ def _most(run: Run, times: pd.Series, operator_launches: OperatorLaunches, rank:
         return f", most of it in {short_name(name)}"
     table = operator_launches.table
     own = table[(table["rank"] == rank) & ~table["operator"].astype("str").str.startswith("(")]
-    counts = own.groupby("operator", observed=True)["launches"].sum().sort_values(ascending=False) / run.recorded
+    counts = own.groupby("operator", observed=True)["launches"].sum().sort_values(ascending=False) / run.recorded_each
     if not len(counts):
         return ""
     return f": {digits(round(counts.sum()))} launches, most by {short_name(counts.index[0])} ({counts.iloc[0]:,.0f})"

@@ -33,7 +33,7 @@ def per_tensor_work(run: Run, launch_loops: LaunchLoops) -> Iterator[Finding]:
         first = rows.loc[rows["host_ns"].idxmax()]
         rank, turn = int(first["rank"]), str(first["loop"]).removeprefix(f"{place}: ")
         own = rows[rows["rank"] == rank].sort_values("host_ns", ascending=False)
-        launched, turns, host_ns = (own[name].sum() / run.recorded for name in ("launches", "turns", "host_ns"))
+        launched, turns, host_ns = (own[name].sum() / run.recorded_each for name in ("launches", "turns", "host_ns"))
         if not run.is_worth(host_ns):
             continue
         is_by_tensor = bool(first["of_sizes"]) or phase(place) == "optimizer"

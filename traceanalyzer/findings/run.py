@@ -67,12 +67,6 @@ class Run:
         """By what sums over the complete steps are divided; 1 for a whole trace."""
         return len(self.steps) if self.steps else 1
 
-    @cached_property
-    def recorded(self) -> int:
-        """By what counts over all recorded steps are divided, cut ones among them; 1 for a whole trace."""
-        numbers = self.results["steps"].table["step"].dropna()
-        return numbers.nunique() if self.steps else 1
-
     @property
     def each(self) -> str:
         """`/step` behind a time, or nothing for a whole trace."""
@@ -111,6 +105,11 @@ class Run:
         """By what sums over all ranks and all that was recorded are divided: a mean step, or a mean rank's trace."""
         numbered = 0 if self.steps is None else int(self.results["steps"].table["step"].notna().sum())
         return max(numbered, len(self.ranks))
+
+    @property
+    def recorded_each(self) -> float:
+        """By what a rank's sums over all that was recorded are divided."""
+        return self.recorded / len(self.ranks)
 
     def shorter_operators(self, spared_ns: pd.Series) -> tuple[Change, ...]:
         """Operators with so much less GPU time (ns by name, over all that was recorded), if together worth it."""

@@ -119,8 +119,8 @@ def _cpu_work(host_work: HostWork, host_silences: HostSilences, compilations: Co
     silent = silent.assign(name="code between " + ends["since"] + " and " + ends["until"])
     compiling = compilations.table.rename(columns={"compiler": "name"})
     rows = pd.concat([each[["rank", "name", "host_ns", "idle_ns", "steps"]] for each in (work, silent, compiling)])
-    per = rows["steps"].astype("float64").fillna(1)
-    return rows.assign(**{name: rows[name].astype("float64").fillna(0) / per for name in ("host_ns", "idle_ns")})
+    times = rows[["host_ns", "idle_ns", "steps"]].astype("Float64").astype("float64")
+    return rows.assign(**{name: times[name].fillna(0) / times["steps"].fillna(1) for name in ("host_ns", "idle_ns")})
 
 
 def _other_work(run: Run, what_ran: WhatRan) -> pd.DataFrame:
