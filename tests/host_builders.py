@@ -24,7 +24,7 @@ def host_trace(ops=(), calls=(), *, host_ops=(), ranges=(), rank=0, device=0, wa
         ops: (name, start, end) or (name, start, end, call number), further (…, stream), (…, memory); a name that
             begins with HtoD, DtoH, HtoH, PtoP or memset is a copy, one that begins with nccl communication.
         calls: (name, start, end) or (name, start, end, thread); numbered from 1 in this order.
-        host_ops: (name, start, end, thread) and optionally (sequence, forward thread, shapes).
+        host_ops: (name, start, end, thread) and optionally (sequence, forward thread, shapes, dtypes).
         ranges: (name, start, end) or (name, start, end, thread), further (…, domain).
     """
     tables = {
@@ -59,9 +59,10 @@ def _call(number, name, start, end, thread=1):
     return {"start_ns": start, "end_ns": end, "name": name, "thread": thread, "correlation": number}
 
 
-def _host_op(name, start, end, thread=1, sequence=None, forward_thread=None, shapes=None):
+def _host_op(name, start, end, thread=1, sequence=None, forward_thread=None, shapes=None, dtypes=None):
     return {"start_ns": start, "end_ns": end, "name": name, "thread": thread,
-            "sequence": sequence, "forward_thread": forward_thread, "shapes": shapes}  # fmt: skip
+            "sequence": sequence, "forward_thread": forward_thread, "shapes": shapes,
+            "dtypes": dtypes}  # fmt: skip
 
 
 def _range(name, start, end, thread=1, domain=None):

@@ -19,16 +19,20 @@ def allocator_retries(run: Run, memory_calls: MemoryCalls) -> Iterator[Finding]:
     by_rank = own.groupby("rank")["host_ns"].sum() / run.count
     if not len(by_rank) or not run.is_worth(by_rank.max()):
         return
-    counts = own[own["rank"] == by_rank.idxmax()].groupby("name", observed=True)["calls"].sum()
+    rank = int(by_rank.idxmax())
+    is_one = not run.is_worth(by_rank.drop(rank).max()) if len(by_rank) > 1 else len(run.ranks) > 1
+    counts = own[own["rank"] == rank].groupby("name", observed=True)["calls"].sum()
     made = named([f"{count} {name}" for name, count in counts.items()])
     few = run.few_steps(own, "host_ns")
     yield Finding(
         headline=f"CPU-bound: allocating GPU memory takes {time_text(by_rank.max())}{run.each}.",
-        why=f"The caching allocator holds no block that fits: {made} in the recorded steps.",
+        why=f"The caching allocator holds no block that fits: {made} in the recorded steps"
+        f"{f' of rank {rank}' if is_one else ''}.",
         fix=f"Drop torch.cuda.empty_cache() from the step, and set {run.terms.allocator}."
         if any("Free" in str(name) for name in counts.index)
         else f"Pad to few lengths or run the largest batch first, and set {run.terms.allocator}.",
         changes=(Change("memory", 0.0, steps=frozenset(few) if few else None),),
+        named=(rank,) if is_one else (),
         steps=few,
         evidence=tuple({"call": name, "calls": int(calls)} for name, calls in counts.items()),
         table="memory_calls",

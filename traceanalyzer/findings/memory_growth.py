@@ -24,7 +24,7 @@ def memory_growth(run: Run, memory_steps: MemorySteps, memory_sources: MemorySou
         return
     rank = int(grown["all"].idxmax())
     sources = memory_sources.to_frame()
-    stay = sources[(sources["rank"] == rank) & (sources["stays_bytes"] > 0)].nlargest(1, "stays_bytes")
+    stay = sources[(sources["rank"] == rank) & (sources["stays_bytes"] > 0)].sort_values("stays_bytes", ascending=False)
     most = f", most of it allocated by {stay['operator'].iloc[0]}" if len(stay) else ""
     yield Finding(
         headline=f"GPU memory grows by {size_text(grown['all'][rank] / grown['steps'][rank])} in every step.",

@@ -49,7 +49,7 @@ def precision(run: Run, kernels: Kernels, ranks: Ranks) -> Iterator[Finding]:
     some = () if {*who} == {*run.ranks} else tuple(who)
     how = "compute in 64 bits" if bits == "fp64" else "use no tensor cores"
     peak = (
-        f": {gpu.model} reaches {rates[lower]:.0f} TFLOP/s in {lower.upper()}, {rates[bits]:.0f} so"
+        f"; {gpu.model} reaches {rates[bits]:.0f} TFLOP/s in {bits.upper()}, {rates[lower]:.0f} in {lower.upper()}"
         if changes and gpu
         else ""
     )

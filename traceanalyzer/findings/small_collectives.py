@@ -19,6 +19,8 @@ def small_collectives(run: Run, call_waits: CallWaits, call_phases: CallPhases) 
     The change is no time for such collectives.
     """
     calls = run.within(call_waits.table)
+    if not len(calls):
+        return
     small = calls[are_small(calls)].merge(call_phases.table[["rank", "call", "phase"]], on=["rank", "call"])
     small = small.assign(moved_ns=small["transfer_ns"].fillna(small["end_ns"] - small["start_ns"]))
     each = small.groupby(["collective", "rank"], observed=True)["moved_ns"].agg(["size", "sum"]) / run.count

@@ -59,10 +59,10 @@ def sparse_as_dense(run: Run, operator_shapes: OperatorShapes) -> Iterator[Findi
         changes = run.shorter_operators(spared.groupby(table["operator"], observed=True).sum())
         if changes:
             rows = table.loc[spared.nlargest(5).index, ["operator", "shapes", "gpu_own_ns"]]
-            first = rows.iloc[0]
+            first, of = rows["operator"].iloc[0], inputs[rows["shapes"].iloc[0]]
             yield Finding(
                 headline=f"{headline}: {time_text(spared.sum() / run.recorded)}{run.each} of GPU time.",
-                why=f"{why[:-1]}, most in {first['operator']} of {first['shapes']}.",
+                why=f"{why[:-1]}, most in {first} of {list(of.listed[0] if of.listed else of.first or ())}.",
                 fix=fix,
                 changes=changes,
                 evidence=tuple(rows.to_dict("records")),

@@ -57,13 +57,15 @@ def unfused(
             continue
         names = [change.name for change in changes]
         longest = own[own["operator"].isin(names)].groupby("shape")["spared_ns"].sum().idxmax()
+        chain = own[own["shape"] == longest].groupby("operator")["gpu_ns"].sum()
         placed = operator_kernels.table[operator_kernels.table["operator"].isin(names)].groupby("path")["gpu_ns"].sum()
         where = f", most in {str(placed.idxmax()).rpartition('/')[2]}" if len(placed) else ""
         over = f"tensors of {list(longest)}" if longest else "all parameters"
+        beyond = "on its scores" if kind == ATTENTION else "beyond one pass"
         is_math = kind == ATTENTION and bool((operators.table["operator"] == _MATH).any())
         yield Finding(
-            headline=f"Unfused {kind}: {time_text(own['spared_ns'].sum() / run.recorded)}{run.each} beyond one pass.",
-            why=f"{named(names[:3])} each pass over {over}{where}.",
+            headline=f"Unfused {kind}: {time_text(own['spared_ns'].sum() / run.recorded)}{run.each} {beyond}.",
+            why=f"{named(chain.nlargest(3).index.tolist())} each pass over {over}{where}.",
             fix=_FIXES[_MATH if is_math else kind],
             changes=changes,
             evidence=tuple({"operator": name, **row} for name, row in by_operator.head().to_dict("index").items()),

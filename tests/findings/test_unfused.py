@@ -1,0 +1,54 @@
+"""Chains of operators that could be one kernel."""
+
+import pytest
+
+from tests.findings.one_gpu import found
+
+SCORES, ROWS = "[[2, 8, 512, 512], [], []]", "[[16, 768], []]"
+PRODUCT = ("aten::mm", "[[16, 768], [768, 768]]", 30)
+
+
+@pytest.mark.parametrize(
+    ("work", "headline", "why", "fix"),
+    [
+        (
+            [("aten::bmm", "[[16, 512, 64], [16, 64, 512]]", 5), ("aten::copy_", SCORES, 12), ("aten::_softmax", SCORES, 20)],
+            "Unfused attention: 32 ms/step on its scores.",
+            "aten::_softmax and aten::copy_ each pass over tensors of [2, 8, 512, 512].",
+            'torch.nn.functional.scaled_dot_product_attention (Hugging Face: attn_implementation="sdpa").',
+        ),
+        (
+            [(f"aten::_foreach_{name}_", "[[], [], []]", ms) for name, ms in (("lerp", 10), ("addcmul", 14), ("addcdiv", 12))],
+            "Unfused optimizer: 22 ms/step beyond one pass.",
+            "aten::_foreach_addcmul_, aten::_foreach_addcdiv_ and aten::_foreach_lerp_ each pass over all parameters.",
+            "Update in one kernel: torch.optim.AdamW(…, fused=True).",
+        ),
+        (
+            [("aten::pow", ROWS, 10), ("aten::mean", ROWS, 9), ("aten::rsqrt", "[[16, 1]]", 1), ("aten::mul", "[[16, 768], [16, 1]]", 12)],
+            "Unfused norms: 19 ms/step beyond one pass.",
+            "aten::mul, aten::pow and aten::mean each pass over tensors of [16, 768].",
+            "torch.nn.functional.rms_norm or layer_norm, or torch.compile around the block.",
+        ),
+        (
+            [PRODUCT, ("aten::add", ROWS, 10), ("aten::gelu", ROWS, 9)],
+            "Unfused element-wise kernels: 9 ms/step beyond one pass.",
+            "aten::add and aten::gelu each pass over tensors of [16, 768].",
+            "torch.compile the repeated block: it fuses what lies between matrix products.",
+        ),
+        (
+            [PRODUCT, ("aten::convolution", None, 8, "void cudnn::ops::nchwToNhwcKernel<float>")],
+            "Layout conversions: 8 ms/step of GPU time.",
+            "cuDNN's convolutions on tensor cores want NHWC, and turn NCHW tensors before and after each call.",
+            "model.to(memory_format=torch.channels_last), and the inputs too.",
+        ),
+    ],
+    ids=["attention", "optimizer", "norms", "element-wise", "layouts"],
+)  # fmt: skip
+def test_what_passes_over_the_same_data(work, headline, why, fix):
+    (one,) = found("unfused", work)
+    assert (one.headline, one.why, one.fix) == (headline, why, fix)
+    assert one.leads
+
+
+def test_one_pass_over_each_tensor_is_fused():
+    assert not found("unfused", [PRODUCT, ("aten::gelu", ROWS, 9), ("aten::add", "[[16, 3072], []]", 10)])
