@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.errors import UsageError
@@ -213,67 +214,63 @@ Changeable = Literal[
 ]  # fmt: skip
 """The parts of a job that can be changed."""
 
-PARTS: Mapping[Changeable, str] = MappingProxyType(
+
+class Part(Struct, frozen=True):
+    """How a part of a job can be changed.
+
+    Attributes:
+        what: what it is.
+        words: what it may become, by the word that people write; `none`, `free` and `ready` are factors of 0.
+        has_factor: it may become a factor of speed, too, such as `2x`.
+        needs_name: it is of one name.
+        may_be_named: it may be.
+        is_of_cpus: only a capture with the CPU side has it.
+    """
+
+    what: str
+    words: Mapping[str, float | str]
+    has_factor: bool = True
+    needs_name: bool = False
+    may_be_named: bool = False
+    is_of_cpus: bool = False
+
+
+def _part(what: str, words: str = "", **more: bool) -> Part:
+    return Part(what, {word: 0.0 if word in ("none", "free", "ready") else word for word in words.split()}, **more)
+
+
+PARTS: Mapping[Changeable, Part] = MappingProxyType(
     {
-        "rank": "all that the ranks do themselves: their hosts' work, compute and copies",
-        "stage": "the same of all ranks of a pipeline's stage, which is counted by ranks from 0",
-        "host": "the hosts' work: all time in which they are not blocked by the GPU",
-        "data": "the part of the hosts' work that is in the data loader",
-        "memory": "the part of the hosts' work that is in calls that take GPU memory or give it back",
-        "profiler": "what recording takes the hosts: an estimated 3.2 µs (least 1, most 6) for every operator and call",
-        "compute": "compute kernels",
-        "copy": "copies",
-        "comm": "transfers: what is left of communication once the last partner is there",
-        "waits": "waiting for partners that come later",
-        "links": "transfers, by the bus bandwidth in GB/s that they reach",
-        "small": "transfers of at most 1 MiB of collectives that buckets can hold",
-        "sync": "waiting of hosts in calls that block until the GPU is done",
-        "operator": "GPU operations that an operator of this name launched; `NAME@backward` in one autograd pass, "
-        "`@recompute` all of a pass",
-        "kernel": "GPU operations whose name contains this text",
-        "collective": "transfers of this collective (`messages`: sends and receives); those of a phase by "
-        "`all_gather@backward`, the first of each step by `all_reduce@3/4`, and of a group by `all_reduce@3/4@1,3`",
-        "loop": "the hosts' work for a loop's turns behind the first (table launch_loops), and their waits for the GPU",
-        "delays": "what no recorded dependency explains of when operations start and blocking calls return",
-        "unmatched": "waiting in communication whose partners are not in the capture",
-        "schedule": "the order in which pipelines run their passes",
+        "rank": _part("all that the ranks do themselves: CPU work, compute and copies", "peers even"),
+        "stage": _part("the same of all ranks of a pipeline's stage, counted from 0", "peers even ideal"),
+        "host": _part("CPU work: all but waiting for the GPU", "none peers even fastest", is_of_cpus=True),
+        "data": _part("CPU work in the data loader", "ready none", is_of_cpus=True),
+        "memory": _part("CPU work in calls that take GPU memory or give it back", "none", is_of_cpus=True),
+        "profiler": Part("its overhead on CPUs", {word: word for word in COST_NS}, has_factor=False, is_of_cpus=True),
+        "compute": _part("compute kernels", "free peers even alone"),
+        "copy": _part("copies", "free peers even"),
+        "comm": _part("transfers: communication once the last partner is there", "free peers even hidden"),
+        "waits": _part("waiting for partners that come later", "none", has_factor=False),
+        "links": _part("transfers, by the bus bandwidth in GB/s that they reach"),
+        "small": _part("transfers of at most 1 MiB of collectives that buckets can hold", "free"),
+        "sync": _part("waiting of CPUs for the GPU; of one call, in a phase: `cudaStreamSynchronize@optimizer`", "none",
+                      has_factor=False, may_be_named=True, is_of_cpus=True),
+        "operator": _part("GPU operations that an operator launched; `NAME@backward` in one autograd pass, "
+                          "`@recompute` all of a pass", "free", needs_name=True),
+        "kernel": _part("GPU operations whose name contains a text", "free", needs_name=True),
+        "collective": _part("transfers of a collective (`messages`: sends and receives); those of a phase by "
+                            "`all_gather@backward`, the first of each step by `all_reduce@3/4`, of a group by "
+                            "`all_reduce@3/4@1,3`", "free usual", needs_name=True),
+        "loop": _part("CPU work for a loop's turns behind the first (table launch_loops), and its waits for the GPU",
+                      "none", needs_name=True, is_of_cpus=True),
+        "delays": _part("start delays and late returns without a recorded cause", "none", has_factor=False),
+        "unmatched": _part("waiting for partners that are not in the capture", "none", has_factor=False),
+        "schedule": _part("the order in which pipelines run their passes", " ".join(ORDERS)),
     }
-)
-"""What each of them is."""
+)  # fmt: skip
 
-NAMED: tuple[Changeable, ...] = ("operator", "kernel", "collective", "loop")
-"""Parts that need a name."""
-
-MAY_BE_NAMED: tuple[Changeable, ...] = (*NAMED, "sync")
-"""Parts that may have one: of `sync` the call, and its phase, such as `cudaStreamSynchronize@optimizer`."""
-
-OF_HOSTS: tuple[Changeable, ...] = ("host", "data", "memory", "profiler", "sync", "loop")
-"""Parts that only a capture with the host's side has."""
-
-WORDS: Mapping[Changeable, Mapping[str, float | str]] = MappingProxyType(
-    {
-        "rank": {PEERS: PEERS, EVEN: EVEN},
-        "stage": {PEERS: PEERS, EVEN: EVEN, IDEAL: IDEAL},
-        "host": {"none": 0.0, PEERS: PEERS, EVEN: EVEN, FASTEST: FASTEST},
-        "data": {"ready": 0.0, "none": 0.0},
-        "memory": {"none": 0.0},
-        "profiler": {word: word for word in COST_NS},
-        "compute": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, ALONE: ALONE},
-        "copy": {"free": 0.0, PEERS: PEERS, EVEN: EVEN},
-        "comm": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, HIDDEN: HIDDEN},
-        "links": {},
-        "small": {"free": 0.0},
-        "waits": {"none": 0.0},
-        "sync": {"none": 0.0},
-        **{part: {"free": 0.0} for part in NAMED},
-        "collective": {"free": 0.0, USUAL: USUAL},
-        "loop": {"none": 0.0},
-        "delays": {"none": 0.0},
-        "unmatched": {"none": 0.0},
-        "schedule": {name: name for name in ORDERS},
-    }
-)
-"""For each part the words that say what becomes of it; but for waits, syncs, profiler there are factors, too: `2x`."""
+OF_HOSTS = tuple(name for name, part in PARTS.items() if part.is_of_cpus)
+"""Parts that only a capture with the CPU side has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,14 +305,16 @@ class Change:
     def __post_init__(self) -> None:
         if self.part not in PARTS:
             raise UsageError(f"no part of a job is called {self.part!r}; there are {', '.join(PARTS)}")
-        if (not self.name and self.part in NAMED) or (self.name and self.part not in MAY_BE_NAMED):
-            raise UsageError(f"{self.part}: " + ("say which, by name" if not self.name else "takes no name"))
+        part = PARTS[self.part]
+        if part.needs_name and not self.name:
+            raise UsageError(f"{self.part}: say which, by name")
+        if self.name and not (part.needs_name or part.may_be_named):
+            raise UsageError(f"{self.part}: takes no name")
         if self.part == "schedule":
             self._check_schedule()
             return
-        words = WORDS[self.part]
-        if isinstance(self.to, str) and self.to not in words.values():
-            raise UsageError(f"{self.part} cannot become {self.to!r}; it can {' or '.join(words)}")
+        if isinstance(self.to, str) and self.to not in part.words.values():
+            raise UsageError(f"{self.part} cannot become {self.to!r}; it can {' or '.join(part.words)}")
         if self.to == IDEAL and self.ranks:
             raise UsageError("stage: all stages become ideal together; write stage ideal")
         if self.to == USUAL and not self.steps:
@@ -342,7 +341,7 @@ class Change:
     def __str__(self) -> str:
         if self.part == "schedule":
             return f"schedule {self.to}"
-        word = next((word for word, value in WORDS[self.part].items() if value == self.to), None)
+        word = next((word for word, value in PARTS[self.part].words.items() if value == self.to), None)
         if self.part == "links":
             word = _plain(float(self.to), 6)
         to = word or (f"{_plain(1 / self.to, 3)}x" if not isinstance(self.to, str) and self.to else "free")
@@ -362,7 +361,6 @@ UNRECORDED = Change("profiler", TYPICAL)
 EXPLAINED = Change("delays")
 """The job with nothing that its graph does not explain."""
 
-
 UNMATCHED = Change("unmatched")
 """The job without waits for partners that the capture does not know."""
 
@@ -377,8 +375,6 @@ def _listed(numbers: Iterable[int]) -> str:
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
 
 _RANKS = re.compile(r"[\d,\s-]+")
-
-_WITHOUT_FACTOR = ("waits", "sync", "profiler", "delays", "unmatched")
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*GB/s)?")
 
@@ -407,21 +403,16 @@ def change_of(name: str, text: str, steps: frozenset[int] | None = None) -> Chan
     part: Changeable | None = next((one for one in PARTS if one == name), None)
     if part is None:
         raise UsageError(f"no part of a job is called {name!r}; there are {', '.join(PARTS)}")
+    known = PARTS[part]
     if part == "schedule":
         return Change(part, text.strip(), steps=steps)
     where, equals, what = text.rpartition("=")
-    if part == "stage" and what.strip() in (EVEN, IDEAL) and not equals:
-        return Change(part, what.strip(), steps=steps)
-    if not equals and (part in NAMED or part in ("rank", "stage")):
-        raise UsageError(f"{part} {text!r}: say which, such as {part} {'NAME=2x' if part in NAMED else '7=peers'}")
-    is_named = part in NAMED or (part in MAY_BE_NAMED and bool(equals) and not _RANKS.fullmatch(where))
-    return Change(
-        part,
-        _becomes(part, what.strip()),
-        ranks=chosen(where) if equals and not is_named else None,
-        steps=steps,
-        name=where.strip() if is_named else None,
-    )
+    of_all = part == "stage" and what.strip() in (EVEN, IDEAL)
+    if not equals and not of_all and (known.needs_name or part in ("rank", "stage")):
+        raise UsageError(f"{part} {text!r}: say which, such as {part} {'NAME=2x' if known.needs_name else '7=peers'}")
+    is_named = known.needs_name or (known.may_be_named and bool(equals) and not _RANKS.fullmatch(where))
+    ranks = chosen(where) if equals and not is_named else None
+    return Change(part, _becomes(part, what.strip()), ranks, steps, where.strip() if is_named else None)
 
 
 def _becomes(part: Changeable, what: str) -> float | str:
@@ -430,10 +421,10 @@ def _becomes(part: Changeable, what: str) -> float | str:
         if not rate:
             raise UsageError(f"links cannot become {what!r}; write their bus bandwidth in GB/s, such as 400")
         return float(rate[1])
-    factor = _FACTOR.fullmatch(what)
-    if factor and float(factor[1]) > 0 and part not in _WITHOUT_FACTOR:
+    known, factor = PARTS[part], _FACTOR.fullmatch(what)
+    if factor and float(factor[1]) > 0 and known.has_factor:
         return 1 / float(factor[1])
-    if what not in WORDS[part]:
-        words = [*WORDS[part], *(() if part in _WITHOUT_FACTOR else ("a factor of speed such as 2x",))]
+    if what not in known.words:
+        words = [*known.words, *(("a factor of speed such as 2x",) if known.has_factor else ())]
         raise UsageError(f"{part} cannot become {what!r}; write {' or '.join(words)}")
-    return WORDS[part][what]
+    return known.words[what]

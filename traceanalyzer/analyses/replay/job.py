@@ -685,115 +685,52 @@ def _numbered(ops: pd.DataFrame, stretch: np.ndarray, name: np.ndarray) -> np.nd
 
 _STREAM_BITS = 24
 
+_PAIR = ["kind_source", "number_source", "kind_target", "number_target"]
+"""What two operations of a step are: numbers of stream and name, and place among those of that name in the step."""
+
 
 def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
-    """The pieces, each with the waits that times show between the same two operations elsewhere.
+    """The pieces, each with the waits that times show between the same two operations elsewhere, without refuted ones.
 
     A wait that no event tells is seen only where nothing else holds the operation for longer: where a collective waits
     for a late rank, that hides that it also waits for its own rank's gradient. Two operations are the same two in
     another step or on another rank when each is of the same stream, name and place among those of its name in the
     step. Where times contradict a wait anywhere, it is none.
+
+    Where a wait that calls tell binds nothing, times cannot contradict it: the next batch's copy, launched right before
+    the wait for this one's, has long ended on ranks that wait for a late one. A rank of which times contradict it in
+    each of several steps shows that the program does not wait for it: the call was for another event.
     """
-    pieces = without_denied(pieces)
-    if not any(piece.waits["is_touching"].any() for piece in pieces.values()):
-        return pieces
-    ops = _Operations(pieces)
-    source, target = _everywhere(ops)
-    bounds = ops.bounds
-    return {
-        rank: _with(piece, ops.row[source[mine]], ops.row[target[mine]])
-        for (rank, piece), begin, end in zip(pieces.items(), bounds[:-1], bounds[1:], strict=True)
-        for mine in [(target >= begin) & (target < end)]
-    }
-
-
-def without_denied(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
-    """The pieces without the waits that calls tell where a rank never waits so: the call was for another event.
-
-    Where such a wait binds nothing, times cannot contradict it: the next batch's copy, launched right before the wait
-    for this one's, has long ended on ranks that wait for a late one; so has a collective to which they come last. A
-    rank of which times contradict it in each of several steps shows that the program does not wait for it.
-    """
-    if all(piece.denied.empty for piece in pieces.values()):
+    touching = {rank: piece.waits[piece.waits["is_touching"].astype(bool)] for rank, piece in pieces.items()}
+    shown = {rank: [touching[rank], piece.denied] for rank, piece in pieces.items()}
+    if all(table.empty for tables in shown.values() for table in tables):
         return dict(pieces)
-    told = {
-        rank: piece.waits[~piece.waits["is_recorded"] & ~piece.waits["is_touching"]] for rank, piece in pieces.items()
-    }
+    ops = _operations_of(pieces, shown)
+    left = _without_denied(pieces, ops)
+    seen = under_each_other([_pairs(ops[rank], waits) for rank, waits in touching.items()])
+    often = seen.groupby(["kind_source", "kind_target"])["kind_source"].transform("size") > 1
+    wanted = seen[often].drop_duplicates(ignore_index=True).rename_axis("wait").reset_index()
+    pairs = {rank: _everywhere(own, wanted) for rank, own in ops.items()}
+    refuted = {wait for own in pairs.values() for wait in own.loc[own["end_ns_x"] > own["start_ns_y"], "wait"]}
+    return {rank: _with(piece, pairs[rank][~pairs[rank]["wait"].isin(refuted)]) for rank, piece in left.items()}
+
+
+def _operations_of(pieces: Mapping[int, Piece], shown: Mapping[int, list[pd.DataFrame]]) -> dict[int, pd.DataFrame]:
+    """Of each rank the operations, by row, of kernels that the shown waits are of: what they are, where, and when."""
     known: dict[object, int] = {}
-    placed = {rank: _placed(piece, known) for rank, piece in pieces.items()}
-    held = {rank: _pairs(placed[rank], told[rank]) for rank in pieces}
-    never: set[_Pair] = set()
+    kinds = {rank: _kinds(piece, known) for rank, piece in pieces.items()}
+    held = [kinds[rank][array_of(table, end).astype(np.int64)]
+            for rank, tables in shown.items() for table in tables for end in ("source", "target")]  # fmt: skip
+    found = {}
     for rank, piece in pieces.items():
-        times = Counter(_pairs(placed[rank], piece.denied))
-        never |= {pair for pair, count in times.items() if count > 1} - {*held[rank]}
-    never.discard(_OTHER)
-    return {
-        rank: replace(piece, waits=piece.waits.drop(index=told[rank].index[[pair in never for pair in held[rank]]]))
-        for rank, piece in pieces.items()
-    }
-
-
-_Pair = tuple[int, ...] | None
-"""Of both operations of a wait: number of stream and name, and place among those of that name in the step."""
-
-_OTHER: _Pair = None
-"""Of operations of different steps."""
-
-
-def _placed(piece: Piece, known: dict[object, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each operation its step, the number of its stream and name, and its place among those in the step."""
-    step, kinds = array_of(piece.ops, "step"), _kinds(piece, known)
-    return step, kinds, number_in_group(Groups.of({"step": step, "kind": kinds}, ["step", "kind"]).of_row)
-
-
-def _pairs(placed: tuple[np.ndarray, np.ndarray, np.ndarray], waits: pd.DataFrame) -> list[_Pair]:
-    step, kinds, place = placed
-    ends = [array_of(waits, name).astype(np.int64) for name in ("source", "target")]
-    is_in_step = (step[ends[0]] == step[ends[1]]).tolist()
-    pairs = zip(*(numbers[rows].tolist() for rows in ends for numbers in (kinds, place)), strict=True)
-    return [pair if is_one else _OTHER for pair, is_one in zip(pairs, is_in_step, strict=True)]
-
-
-class _Operations:
-    """All ranks' operations of kernels that touch another stream's somewhere, one rank after the other.
-
-    Attributes:
-        row: in the rank's piece.
-        kernel: number of its stream and name; `key` is that of its place among those in the step, too.
-        place: number of its rank and step.
-        seen: rows, here, of the operations that touch: sources and targets.
-        bounds: where each rank's begin.
-    """
-
-    def __init__(self, pieces: Mapping[int, Piece]) -> None:
-        names: dict[object, int] = {}
-        parts = [_touched(piece, names) for piece in pieces.values()]
-        kinds = np.unique(np.concatenate([kinds[rows.ravel()] for kinds, rows in parts]))
-        held = [np.flatnonzero(np.isin(own, kinds)) for own, _ in parts]
-        self.row = np.concatenate(held)
-        self.bounds = np.cumsum([0, *map(len, held)]).tolist()
-        self.kernel = np.concatenate([own[rows] for (own, _), rows in zip(parts, held, strict=True)])
-        self.seen = np.concatenate(
-            [np.searchsorted(rows, pairs) + begin
-             for (_, pairs), rows, begin in zip(parts, held, self.bounds[:-1], strict=True)]
-        )  # fmt: skip
-        tables = [(piece.ops, rows) for piece, rows in zip(pieces.values(), held, strict=True)]
-        step, self.starts, length = (
-            np.concatenate([array_of(ops, name)[rows] for ops, rows in tables])
-            for name in ("step", "start_ns", "duration_ns")
+        rows = np.flatnonzero(np.isin(kinds[rank], np.concatenate(held)))
+        step, start, length = (array_of(piece.ops, name)[rows] for name in ("step", "start_ns", "duration_ns"))
+        columns = {"step": step, "kind": kinds[rank][rows]}
+        number = number_in_group(Groups.of(columns, ["step", "kind"]).of_row)
+        found[rank] = table_of({**columns, "number": number, "start_ns": start, "end_ns": start + length}).set_axis(
+            rows
         )
-        self.ends = self.starts + length
-        rank = np.repeat(np.arange(len(held)), [len(rows) for rows in held])
-        self.place = Groups.of({"rank": rank, "step": step}, ["rank", "step"]).of_row
-        same = Groups.of({"place": self.place, "kernel": self.kernel}, ["place", "kernel"]).of_row
-        self.key = Groups.of({"kernel": self.kernel, "number": number_in_group(same)}, ["kernel", "number"]).of_row
-
-
-def _touched(piece: Piece, known: dict[object, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Number of each operation's stream and name over all ranks, and the rows of each two that touch."""
-    touching = array_of(piece.waits, "is_touching").astype(bool)
-    rows = np.stack([array_of(piece.waits, end)[touching] for end in ("source", "target")], axis=1)
-    return _kinds(piece, known), rows
+    return found
 
 
 def _kinds(piece: Piece, known: dict[object, int]) -> np.ndarray:
@@ -806,37 +743,47 @@ def _kinds(piece: Piece, known: dict[object, int]) -> np.ndarray:
     return kinds
 
 
-def _everywhere(ops: _Operations) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of both operations wherever they are, of the waits that are seen often enough and nowhere contradicted."""
-    source, target = ops.seen.T
-    in_step = ops.place[source] == ops.place[target]
-    kinds = Groups.of(
-        {"source": ops.kernel[source[in_step]], "target": ops.kernel[target[in_step]]}, ["source", "target"]
+def _pairs(ops: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
+    """What both operations of each wait within a step are, in the waits' index; without those of other kernels."""
+    source, target = (ops.reindex(array_of(waits, end)).set_axis(waits.index) for end in ("source", "target"))
+    both = source.add_suffix("_source").join(target.add_suffix("_target"))
+    return both.loc[both["step_source"] == both["step_target"], _PAIR]
+
+
+def _without_denied(pieces: Mapping[int, Piece], ops: Mapping[int, pd.DataFrame]) -> dict[int, Piece]:
+    """The pieces without the told waits that times contradict more than once on a rank that never waits so."""
+    told = {}
+    never: set[tuple[float, ...]] = set()
+    for rank, piece in pieces.items():
+        is_told = ~(piece.waits["is_recorded"] | piece.waits["is_touching"]).astype(bool)
+        told[rank] = _tuples(_pairs(ops[rank], piece.waits[is_told]))
+        counts = Counter(_tuples(_pairs(ops[rank], piece.denied)).values())
+        never |= {pair for pair, count in counts.items() if count > 1} - {*told[rank].values()}
+    return {
+        rank: replace(piece, waits=piece.waits.drop(index=[row for row, pair in told[rank].items() if pair in never]))
+        for rank, piece in pieces.items()
+    }
+
+
+def _tuples(pairs: pd.DataFrame) -> dict[int, tuple[float, ...]]:
+    return dict(zip(pairs.index, pairs.itertuples(index=False, name=None), strict=True))
+
+
+def _everywhere(ops: pd.DataFrame, wanted: pd.DataFrame) -> pd.DataFrame:
+    """Both operations (`row_x`, `row_y`) of each wanted `wait` in each of the rank's steps."""
+    own = ops.rename_axis("row").reset_index()
+    source, target = (
+        wanted[["wait", f"kind_{end}", f"number_{end}"]].merge(
+            own, left_on=[f"kind_{end}", f"number_{end}"], right_on=["kind", "number"]
+        )[["wait", "step", "row", "start_ns", "end_ns"]]
+        for end in ("source", "target")
     )
-    often = kinds.counts()[kinds.of_row] > 1
-    waits = Groups.of({"source": ops.key[source[in_step]][often], "target": ops.key[target[in_step]][often]},
-                      ["source", "target"])  # fmt: skip
-    sources, targets = _rows_of(ops, waits.keys["source"]), _rows_of(ops, waits.keys["target"])
-    pairs = sources.merge(targets, on=["wait", "place"])
-    first, second = pairs["row_x"].to_numpy(dtype=np.int64), pairs["row_y"].to_numpy(dtype=np.int64)
-    is_contradicted = np.zeros(len(waits.first), dtype=bool)
-    is_contradicted[array_of(pairs, "wait")[ops.ends[first] > ops.starts[second]]] = True
-    held = ~is_contradicted[array_of(pairs, "wait")]
-    return first[held], second[held]
+    return source.merge(target, on=["wait", "step"])
 
 
-def _rows_of(ops: _Operations, keys: np.ndarray) -> pd.DataFrame:
-    """All operations of some keys: `row`, `place`, and `wait` (the position of the key)."""
-    wanted = table_of({"key": np.asarray(keys), "wait": np.arange(len(keys))})
-    is_wanted = np.zeros(int(ops.key.max(initial=0)) + 1, dtype=bool)
-    is_wanted[array_of(wanted, "key")] = True
-    row = np.flatnonzero(is_wanted[ops.key])
-    return table_of({"key": ops.key[row], "row": row, "place": ops.place[row]}).merge(wanted, on="key")
-
-
-def _with(piece: Piece, source: np.ndarray, target: np.ndarray) -> Piece:
+def _with(piece: Piece, pairs: pd.DataFrame) -> Piece:
     """With the waits that it does not have yet."""
-    waits = piece.waits
+    waits, source, target = piece.waits, array_of(pairs, "row_x"), array_of(pairs, "row_y")
     known = array_of(waits, "source") * len(piece) + array_of(waits, "target")
     is_new = ~np.isin(source * len(piece) + target, known)
     if not is_new.any():
