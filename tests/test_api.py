@@ -65,11 +65,14 @@ def test_a_report_is_saved_in_a_folder_alone(report, tmp_path):
     [
         (lambda traces: ta.breakdown(traces, idle_short_ns=3), "breakdown takes no 'idle_short_ns': idle, gaps do"),
         (lambda traces: ta.gaps(traces, idle_shrt_ns=3), "did you mean idle_short_ns"),
-        (lambda traces: ta.find(traces, silent_pc=3), "did you mean silent_pct"),
-        (lambda traces: ta.report(traces, silent_pc=3), "did you mean silent_pct"),
+        (lambda traces: ta.find(traces, idle_shrt_ns=3), "did you mean idle_short_ns"),
+        (lambda traces: ta.report(traces, idle_shrt_ns=3), "did you mean idle_short_ns"),
         (lambda _: ta.sample("nothing"), "there are pp_1f1b"),
         (lambda traces: ta.idle(traces, idle_short_ns="x"), "idle_short_ns takes a whole number from 0 on, not 'x'"),
-        (lambda traces: ta.find(traces, silent_pct=float("nan")), "silent_pct takes a number from 0 on, not nan"),
+        (
+            lambda traces: ta.find(traces, stream_role_pct=float("nan")),
+            "stream_role_pct takes a number from 0 on, not nan",
+        ),
         (lambda traces: ta.ranks(traces, hosts="x"), r"hosts takes Mapping\[int, Placed\] \| None, not 'x'"),
         (lambda traces: ta.analyse(traces, ["steps"]), r"names of analyses one by one: not \['steps'\]"),
         (lambda traces: ta.analyse(traces, "stps"), "no analysis is called 'stps'; did you mean steps"),
@@ -98,20 +101,14 @@ def test_a_wrong_option_says_what_is_right(call, message):
         call(sample("moe"))
 
 
-def test_thresholds_of_rules_and_of_analyses_reach_both(report):
-    assert "uneven_experts" in rules(report.findings)
-    report = ta.report(sample("moe"), experts_saved_pct=100.0, bins=7)
-    assert "uneven_experts" not in rules(report.findings)
-    assert report.results["gpu_utilization"].table["bin"].nunique() == 7
+def test_thresholds_reach_a_report():
+    assert ta.report(sample("moe"), bins=7).results["gpu_utilization"].table["bin"].nunique() == 7
 
 
-@pytest.mark.thorough
-def test_thresholds_of_rules_reach_what_is_found_alone():
-    assert "uneven_experts" not in rules(ta.find(sample("moe"), experts_saved_pct=100.0))
-
-
-def rules(findings):
-    return {one.rule for first in findings for one in (first, *first.also)}
+def test_findings_print_a_line_each():
+    findings = ta.find(sample("moe"))
+    assert repr(findings).count("\n") == max(len(findings) - 1, 0)
+    assert repr(findings[:0]) == "No findings."
 
 
 def test_a_wrong_format_says_which_there_are(report):

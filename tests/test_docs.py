@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import click
+import pandas as pd
 import pytest
 
 import traceanalyzer as ta
@@ -16,7 +17,8 @@ from traceanalyzer.agents.verbs import WHAT_IF_COLUMNS
 from traceanalyzer.analyses import ANALYSES, thresholds_of
 from traceanalyzer.cli import cli
 from traceanalyzer.diff import metrics as diff_metrics
-from traceanalyzer.findings import RULES, thresholds_of_rules
+from traceanalyzer.findings import KINDS
+from traceanalyzer.findings.run import Run
 from traceanalyzer.gate import check_names, parse
 from traceanalyzer.meaning.columns import Adds
 from traceanalyzer.model.schema import TABLES
@@ -57,48 +59,49 @@ def metrics() -> str:
     return "\n".join(parts)
 
 
-_FINDINGS_HEAD = """# Every finding
+_FINDINGS_HEAD = """# Every kind of finding
 
-Made from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` gives them (thresholds of rules are its
-keywords, and `ta.report`'s, as those of analyses are: `ta.find(traces, silent_pct=5.0)`; the command takes
-`--threshold silent_pct=5`; rules with one of the same name mean the same by it), `summary.json` holds them under `findings`, and the report shows them in order.
+Made from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` gives the findings, `summary.json` holds
+them under `findings`, and the report shows them in this order of importance.
 
-A finding is a fact plus a change, and the change is always replayed without the profiler, at each corner of what is not known (what profiling costs the CPUs, start delays without a recorded cause). `severity` is the lower end of what it saves as a share of that step: `high` from 10%, `medium` from 3%, `low` from 1%; the same share orders the cards. Below that it is `info`: a fact, listed under "Also seen", or, where even the upper end is below 1%, under "Checked, nothing to gain". Of a distance from an ideal (CPUs, kernels or transfers that take no time) the lower end supposes half of the change. What the capture cannot tell stands in a line at the foot, and leads only where no finding saves anything. What several rules say of one cause is one finding: the first tells the cause, the others are its `also`.
+A finding is a fact plus a change, and the change is always replayed: in the step without the profiler, at each corner of what
+is unknown (profiler overhead, start delays without a recorded cause, replay error). `severity` is the lower end of the
+saving as a share of that step: `high` from 10%, `medium` from 3%, `low` from 1%; the same share orders the cards. Below that
+it is `info`: a fact, listed under "Also seen", or, where even the upper end is below 1%, under "Checked, nothing to gain".
+Where a change removes what nobody can remove entirely (all CPU time, all transfers), the lower end supposes half of it.
+Findings whose changes shorten mostly the same work are one finding; the others are its `also`. What the capture lacks stands
+in one line at the foot of the first screen; it leads only where nothing can be concluded.
 
-Since version 3 of `summary.json` (4 where tables are files beside it) each of `findings` has:
+Each of `findings` in `summary.json` has these fields since its version 3 (4 where tables are files beside it):
 
-| field | before | what it is |
+| field | before version 3 | what it is |
 |---|---|---|
-| `id` | `rule` | the rule below that found it |
-| `headline`, `why` | `title` | what is slow, and what shows it |
-| `fix` | `recommendation` | what to change |
+| `id` | `rule` | the kind below |
+| `headline`, `why` | `title` | the bottleneck, and one sentence of evidence |
+| `fix` | `recommendation` | what to change, by API and place |
 | `saves` | `gain_ns`, `unprofiled_gain_ns` and others | `ms`, `low_ms`, `high_ms`, `before_ms`, `after_ms`, `percent`, of a step without the profiler; null for a fact |
 | `confidence` | `gain_is_bound`, `gain_error_ns` | `level` (high, medium, low), `limit` (what makes the interval wide), `remedy` (what recording narrows it) |
 | `severity` | the same | high, medium, low, info |
-| `scope` | `ranks`, `named`, `steps` | `ranks` and `steps` (null: every step); `is_blamed`: whether these ranks are the stragglers |
+| `scope` | `ranks`, `named`, `steps` | `ranks` and `steps` (null: every step); `is_blamed`: whether these ranks are stragglers |
 | `what_if` | | the command that replays the change |
-| `evidence`, `caveat`, `cause`, `table`, `also`, the interval to look at | the same | rows behind it, and where to look |
+| `evidence`, `caveat`, `cause`, `table`, `also`, `interval_ns`, `is_about_capture` | the same | rows behind it, and where to look |
 
-How often they are right is measured on [simulated jobs whose fault is known](results/simulated_grid.md).
+Thresholds of rules are gone with the rules: `--threshold` sets those of analyses. How often findings are right is measured on
+[simulated jobs whose fault is known](results/simulated_grid.md).
 """
 
 
 def findings() -> str:
-    rows = "\n".join(
-        f"| `{rule.__name__}` | {' '.join(inspect.getdoc(rule).split())} | {_read_by(rule)} | {_set_in(rule)} |"
-        for rule in RULES
-    )
-    return f"{_FINDINGS_HEAD}\n| rule | when it speaks | from | thresholds |\n|---|---|---|---|\n{rows}\n"
+    parts = [
+        f"## {kind.__name__}\n\n{inspect.getdoc(kind)}\n\nFrom {', '.join(f'`{name}`' for name in read_by(kind)) or 'the replay'}.\n"
+        for kind in KINDS
+    ]
+    return "\n".join([_FINDINGS_HEAD, *parts])
 
 
-def _read_by(rule) -> str:
-    parameters = inspect.signature(rule).parameters.values()
-    return ", ".join(f"`{one.name}`" for one in parameters if one.default is one.empty)
-
-
-def _set_in(rule) -> str:
-    parameters = inspect.signature(rule).parameters.values()
-    return ", ".join(f"`{one.name}={one.default!r}`" for one in parameters if one.default is not one.empty)
+def read_by(kind) -> list[str]:
+    """The Results that a kind names, after the run."""
+    return list(inspect.signature(kind).parameters)[1:]
 
 
 @pytest.mark.parametrize(("page", "made"), [(METRICS, metrics), (FINDINGS, findings)], ids=["metrics", "findings"])
@@ -169,7 +172,7 @@ def test_columns_and_figures_that_the_documentation_names_exist(page):
     aliases = {column.alias for column in of_results.values()}
     of_tables = {name for columns in TABLES.values() for name in columns}
     known = {*of_results, *aliases, *of_tables, *diff_metrics.BY_NAME, *diff_metrics.COLUMNS, *WHAT_IF_COLUMNS}
-    known |= {*thresholds_of(ANALYSES), *thresholds_of_rules()}
+    known |= {*thresholds_of(ANALYSES)}
     if page.name != "CHANGELOG.md":
         assert named - known - _OTHERS == set()
 
@@ -201,13 +204,14 @@ def test_every_command_has_an_example():
 
 
 def test_the_analysis_and_the_finding_of_extending_work():
-    analysis, rules = example("An analysis"), example("A finding")
+    analysis, kinds = example("An analysis"), example("A finding")
     traces = [rank_trace([("compute", 0, 4000), ("compute", 5000, 20000), ("comm", 0, 10)])]
     result = analysis.TinyKernels.of_ranks({trace.rank: analysis.per_rank(trace) for trace in traces})
     assert result.rows() == [{"rank": 0, "kernels": 2, "tiny": 1, "tiny_pct": 50.0}]
-    assert rules.tiny_kernels_everywhere(result) == []
-    (found,) = rules.tiny_kernels_everywhere(result, tiny_share_pct=50.0)
-    assert found.title.startswith("Up to 50 %")
+    run = Run({}, None, None, pd.Series(dtype="float64"))
+    (found,) = kinds.small_kernels(run, result)
+    assert found.headline == "CPU-bound: 50% of the kernels are shorter than a launch."
+    assert list(kinds.small_kernels(run, result.where(tiny=0))) == []
 
 
 def test_the_reader_of_extending_works(tmp_path, monkeypatch):

@@ -101,18 +101,18 @@ def test_a_rank_without_its_breakdown_is_left_out(tmp_path, monkeypatch):
 
 
 @QUIETLY
-def test_a_rule_that_fails_is_a_note(tmp_path, monkeypatch, capsys):
-    from traceanalyzer.findings import registry
+def test_a_kind_of_finding_that_fails_is_a_note(tmp_path, monkeypatch, capsys):
+    from traceanalyzer.findings import conclude
 
-    monkeypatch.setattr(registry, "RULES", (broken_rule, *registry.RULES))
+    monkeypatch.setattr(conclude, "KINDS", (broken_kind, *conclude.KINDS))
     assert run(["job", "--output", "out", "-v", *PAGE_AND_JSON]) == 3
     found, page = written(tmp_path)
-    assert any("Rule broken_rule could not be computed" in note for note in found["notes"])
-    assert "Rule broken_rule" in page
+    assert any("Finding broken_kind could not be computed" in note for note in found["notes"])
+    assert "Finding broken_kind" in page
     assert "Traceback" in capsys.readouterr().err
 
 
-def broken_rule():
+def broken_kind(run):  # noqa: ARG001 - a kind takes it
     return broken()
 
 
@@ -121,7 +121,7 @@ def test_parts_of_the_page_that_fail_are_notes(tmp_path, monkeypatch):
     parts = {
         "timeline": "traceanalyzer.report.writers.html.timeline_data",
         "tiles": "traceanalyzer.report.page.sections.tiles",
-        "verdict": "traceanalyzer.report.words.verdict_sentences",
+        "verdict": "traceanalyzer.report.words.capture_line",
         "collective_waits": "traceanalyzer.report.writers.html.wait_matrix",
     }
     for place in parts.values():

@@ -16,7 +16,6 @@ from pandas.testing import assert_frame_equal
 from traceanalyzer import findings
 from traceanalyzer.analyses import engine, reduce_rank
 from traceanalyzer.analyses.replay import gains as shares
-from traceanalyzer.findings import registry as asking
 from traceanalyzer.forks import IS_PROGRAM, all_aside, aside, can_fork
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.files import unnamed
@@ -92,15 +91,7 @@ for name, result in results.items():
         assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
 
 assert len(replays) == 1  # 6 but for itself, three that began before it, and one at the critical path
-found = findings.find(shared)
-asking.all_aside = engine.all_aside
-forks.clear()
-assert found and findings.find(shared, processes=3) == found
-assert len(forks) == 2
-asking.RULES = (*asking.RULES[:1], lambda steps: 1 / 0, *asking.RULES[2:])
-failures = []
-findings.find(shared, failures, processes=3)
-assert [failure.why for failure in failures] == ["ZeroDivisionError: division by zero"]
+assert findings.find(shared)
 
 print("the same")
 """

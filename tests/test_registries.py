@@ -8,9 +8,9 @@ import pytest
 
 import traceanalyzer
 from tests.builders import rank_trace
-from traceanalyzer.analyses import ANALYSES, run, thresholds_of
+from traceanalyzer.analyses import ANALYSES, run
 from traceanalyzer.analyses.registry import SHARED
-from traceanalyzer.findings import RULES, thresholds_of_rules
+from traceanalyzer.findings import KINDS
 from traceanalyzer.readers import READERS
 from traceanalyzer.report import assets
 from traceanalyzer.report.build import build
@@ -51,14 +51,10 @@ def test_every_place_and_template_of_the_page_belongs_to_a_result():
     assert set(FIGURES) <= set(ANALYSES)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_what_a_rule_reads_exists(rule):
-    parameters = inspect.signature(rule).parameters.values()
-    assert {one.name for one in parameters if one.default is one.empty} <= set(ANALYSES)
-
-
-def test_thresholds_of_rules_and_of_analyses_have_names_of_their_own():
-    assert not {*thresholds_of_rules()} & {*thresholds_of(ANALYSES)}
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_what_a_kind_of_finding_reads_exists(kind):
+    assert next(iter(inspect.signature(kind).parameters)) == "run"
+    assert needed(kind) <= set(ANALYSES)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__.rpartition(".")[2])

@@ -8,7 +8,6 @@ from pathlib import Path
 import traceanalyzer
 from traceanalyzer.analyses import ANALYSES, thresholds_of
 from traceanalyzer.analyses.engine import kinds_of_thresholds
-from traceanalyzer.findings import kinds_of_rules, thresholds_of_rules
 
 STUB = Path(traceanalyzer.__file__).with_suffix(".pyi")
 ROOM = STUB.parent / "analyses"
@@ -66,7 +65,7 @@ class Tables(Protocol):
     def __call__(self, name: str) -> pd.DataFrame | None: ...
 """
 
-KINDS = kinds_of_thresholds(ANALYSES) | kinds_of_rules()
+KINDS = kinds_of_thresholds(ANALYSES)
 
 GIVES = {name: analysis.result for name, analysis in ANALYSES.items()}
 
@@ -80,7 +79,7 @@ def stub() -> str:
     of_all = [
         f"def analyse(traces: TraceSet, *names: _ResultName, {_listed(thresholds_of(ANALYSES))}) -> _Results: ...",
         *(
-            f"def {name}(traces: TraceSet, *, {_listed(thresholds_of(ANALYSES) | thresholds_of_rules())}) -> {gives}: ..."
+            f"def {name}(traces: TraceSet, *, {_listed(thresholds_of(ANALYSES))}) -> {gives}: ..."
             for name, gives in (("find", "Findings"), ("report", "_NotebookReport"))
         ),
     ]

@@ -50,10 +50,10 @@ def find(traces: "TraceSet", **thresholds: Any) -> "Findings":
         UsageError: a threshold is unknown, or `traces` are not loaded.
     """
     from traceanalyzer.findings import Findings, results_of_kinds
+    from traceanalyzer.findings import find as found
     from traceanalyzer.functions import analyse
-    from traceanalyzer.report.build import findings_of
 
-    return Findings(findings_of(analyse(traces, *results_of_kinds(), **thresholds)))
+    return Findings(found(analyse(traces, *results_of_kinds(), **thresholds)))
 
 
 def __getattr__(name: str) -> Any:

@@ -63,7 +63,7 @@ def test_survives(traces):
 
 
 @pytest.mark.parametrize("traces", TRACES)
-def test_every_rule_survives(traces):
+def test_every_kind_of_finding_survives(traces):
     find(results_of(traces))
 
 

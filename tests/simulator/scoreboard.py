@@ -14,9 +14,8 @@ from tests.simulator.case import Case, recorded
 from tests.simulator.cases import EVERY_CASE
 from tests.simulator.engine import run
 from traceanalyzer.analyses import run as run_analyses
-from traceanalyzer.findings import Finding
+from traceanalyzer.findings import Finding, find
 from traceanalyzer.report import words as report_words
-from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
 
 GAIN_TOLERANCE = 0.05
@@ -51,14 +50,14 @@ def report_of(case: Case) -> Report:
             case.spoil(Path(folder))
         traces = ta.load(folder)
     results = run_analyses(traces.ranks, ASKED)
-    return Report(traces.label, results, findings_of(results), traces.skipped, traces.notes)
+    return Report(traces.label, results, find(results), traces.skipped, traces.notes)
 
 
 def first_line(report: Report) -> str:
     """The first finding in words, or what the terminal says without one."""
     if report.findings:
         return report.findings[0].text
-    return " ".join(report_words.verdict_sentences(report, report_words.split(report.results)))
+    return " ".join(report_words.sentences(report, report_words.split(report.results)))
 
 
 def _wrong(case: Case, report: Report) -> list[str]:

@@ -419,9 +419,7 @@ def summary(workspace: Workspace, folder: str) -> Answer:
     """The verdict in sentences, the `headline` table, and the notes of the report's integrity section."""
     report = workspace.report(folder)
     result = report.results["headline"]
-    advice = words.advice(report.findings)
-    first = [f"What to do first: {advice}"] if advice else []
-    said = [f"{report.label}:", *words.verdict_sentences(report, split(report.results)), *first]
+    said = [f"{report.label}:", *words.sentences(report, split(report.results))]
     return _of_result("headline", result, _frame(result), said=said, notes=words.care_sentences(report))
 
 
@@ -431,7 +429,7 @@ def findings(workspace: Workspace, folder: str, top: int = 10, cursor: int = 0) 
     rows = [_of_finding(finding) for finding in report.findings]
     return of_rows(
         rows, FINDING_COLUMNS, cursor=cursor, top=top, notes=words.care_sentences(report),
-        none="every rule was asked and none speaks",
+        none="nothing to change was found",
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.savings import CUTS
 from traceanalyzer.meaning.columns import numbers, time_text
-from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity, first_upper, numbered
+from traceanalyzer.meaning.vocabulary import GRAVE, HIGH, INFO, LOW, MEDIUM, Severity, first_upper, numbered
 
 _WHOLE_GRAPHS = "nsys profile --cuda-graph-trace=node"
 
@@ -59,6 +59,39 @@ _SPOILT: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """What is wrong with a rank of which nothing is concluded, by check, and how to record it again."""
 
+_OF_THE_RUN: Mapping[str, tuple[str, str, str, Severity]] = MappingProxyType(
+    {
+        checks.DIFFERENT_JOBS: (
+            "Ranks were not recorded together: their traces share no time.",
+            "No rank's communication calls match another rank's.",
+            "Record the same steps on every rank, and analyze the traces of one job at a time.",
+            HIGH,
+        ),
+        "copies_of_a_rank": (
+            "The same trace is present under several rank numbers.",
+            "Ranks have the same operations at the same times, to the nanosecond.",
+            "Replace the copies with the traces of these ranks.",
+            MEDIUM,
+        ),
+        SHIFTED: (
+            "Step numbers differ between ranks.",
+            "The same communication calls have other step numbers on other ranks, so single steps cannot be compared.",
+            "Start the profiler in the same step on every rank.",
+            LOW,
+        ),
+        **dict.fromkeys(
+            checks.UNKNOWN_KERNELS,
+            (
+                "Kernels of unknown kind count as compute, and may be communication.",
+                "No rule knows their names.",
+                "Name them: --kind 'comm=PATTERN'; the section on data quality lists them.",
+                MEDIUM,
+            ),
+        ),
+    }
+)
+"""Checks of the whole run as headline, why, fix and severity."""
+
 _WHY = {
     **checks.IMPOSSIBLE,
     **checks.NOT_THEIR_OWN,
@@ -76,25 +109,16 @@ def missing_data(
     concluded where ranks are of different jobs, every rank's trace is damaged, or most time is in opaque graphs.
     """
     table = integrity.to_frame()
+    for check, (headline_, why, fix, severity) in _OF_THE_RUN.items():
+        rows = table[(table["check"] == check) & table["severity"].isin(GRAVE)]
+        if len(rows):
+            yield _about(rows, headline_, why, fix, severity)
     if (table["check"] == checks.DIFFERENT_JOBS).any():
-        yield _about(
-            "Ranks were not recorded together: their traces share no time.",
-            "No rank's communication calls match another rank's.",
-            "Record the same steps on every rank, and analyze the traces of one job at a time.",
-            HIGH,
-        )
         return
     yield from _spoilt(run, table)
     yield from _lost_events(run, table)
     yield from _opaque_graphs(run, table, headline)
     yield from _silent_ranks(ranks, calls, table)
-    if (table["check"] == SHIFTED).any():
-        yield _about(
-            "Step numbers differ between ranks.",
-            "The same communication calls have other step numbers on other ranks, so single steps cannot be compared.",
-            "Start the profiler in the same step on every rank.",
-            LOW,
-        )
     yield from _unknown_partners(run, table, calls, call_waits, exposed_calls)
 
 
@@ -105,6 +129,7 @@ def _spoilt(run: Run, table: pd.DataFrame) -> Iterator[Finding]:
         of = sorted({int(rank) for rank in rows["rank"].dropna()})
         is_all = {*of} >= {*run.ranks}
         yield _about(
+            rows,
             f"{what}: {run.who(of)}.",
             f"{first_upper(_WHY[rows['check'].iloc[0]])}.",
             fix,
@@ -124,6 +149,7 @@ def _lost_events(run: Run, table: pd.DataFrame) -> Iterator[Finding]:
     graphs = table[(table["check"] == LOST_GRAPHS) & table["rank"].isin(of)]
     is_graphs = len(graphs) > 0 and graphs["count"].sum() >= SHARE * graphs["total"].sum()
     yield _about(
+        table[table["check"].isin([LOST_AMID, LOST_GRAPHS, "launches_without_operation", "partial_steps"])],
         f"The profiler lost {100 * lost / total:.0f}% of the GPU operations of {run.who(of)}.",
         "CUDA graphs were launched, and nothing they ran is recorded."
         if is_graphs
@@ -137,10 +163,12 @@ def _lost_events(run: Run, table: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _opaque_graphs(run: Run, table: pd.DataFrame, headline: Headline) -> Iterator[Finding]:
-    if not (table["check"] == "graphs_of_unknown_content").any():
+    rows = table[table["check"] == "graphs_of_unknown_content"]
+    if rows.empty:
         return
     share = float(headline.to_frame()["opaque_pct"].astype("float64").mean())
     yield _about(
+        rows,
         f"CUDA graphs are recorded as a whole: {share:.0f}% of {'the step' if run.steps else 'the trace'}.",
         "Kernels, copies and communication inside are unknown.",
         f"Record again with {_WHOLE_GRAPHS}.",
@@ -157,6 +185,7 @@ def _silent_ranks(ranks: Ranks, calls: Calls, table: pd.DataFrame) -> Iterator[F
     silent = sorted({rank for text in texts for rank in numbers(text)} & here - {*frame["rank"]}) if len(texts) else []
     if silent:
         yield _about(
+            table.iloc[:0],
             f"{first_upper(numbered('rank', silent))} launch{'es' if len(silent) == 1 else ''} no collective.",
             "The other ranks of the group wait in theirs: a hang, or a trace of another time.",
             "Set TORCH_NCCL_DUMP_ON_TIMEOUT=1: the flight recorder shows the collective that is never joined.",
@@ -190,12 +219,12 @@ def _unknown_partners(
         is_one = len(absent) == 1
         because = f"{who} {'has' if is_one else 'have'} no trace: a possible straggler"
     yield _about(
+        table[table["check"].isin([checks.MISSING_RANKS, checks.LEFT_OUT, "unanswered_calls"])],
         f"{time_text(mean_ns)}{run.each} of communication is unattributed: transfer or waiting.",
         f"{first_upper(because)}.",
         fix,
         MEDIUM if 100 * mean_ns >= CUTS[0][0] * run.step_ns else LOW,
         absent if most == matching.RANK_MISSING else (),
-        "call_waits",
     )
 
 
@@ -206,6 +235,12 @@ def _absent(calls: Calls, run: Run) -> list[int]:
 
 
 def _about(
-    headline: str, why: str, fix: str, severity: Severity, named: Sequence[int] = (), table: str = "integrity"
+    rows: pd.DataFrame, headline: str, why: str, fix: str, severity: Severity, named: Sequence[int] = ()
 ) -> Finding:
-    return Finding(headline, why, fix, named=tuple(named), is_about_capture=True, severity=severity, table=table)
+    """A finding with these rows of `integrity` as evidence."""
+    found = zip(rows["rank"], rows["check"], strict=True)
+    evidence = tuple({"rank": None if pd.isna(rank) else int(rank), "check": str(check)} for rank, check in found)
+    return Finding(
+        headline, why, fix, named=tuple(named), evidence=evidence, is_about_capture=True, severity=severity,
+        table="integrity",
+    )  # fmt: skip

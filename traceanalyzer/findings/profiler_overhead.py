@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from traceanalyzer.analyses.replay.changes import LEAST, MOST, TYPICAL
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
@@ -10,25 +9,25 @@ from traceanalyzer.meaning.vocabulary import LOW
 
 
 def profiler_overhead(run: Run) -> Iterator[Finding]:
-    """Recording operators and CUDA calls takes the CPUs time: the step without it, estimated as a range.
+    """Recording operators and CUDA calls takes the CPUs time: the step without it, estimated as a range, or measured.
 
     A fact: savings are already of the step without the profiler.
     """
-    steps = run.engine.unprofiled_ns(()) if run.engine is not None and run.steps else {}
-    if not steps or run.engine is None:
+    if run.engine is None or not run.steps or not any(run.engine.costs):
         return
-    profiled_ns = run.engine.before_ns
-    likely_ns, longest_ns, shortest_ns = (steps[cost][0] for cost in (TYPICAL, LEAST, MOST))
+    steps = [float(ns) for ns in run.engine.steps(run.engine.costs).mean(axis=0)]
+    profiled_ns, likely_ns, low, high = run.engine.before_ns, steps[0], time_text(min(steps)), time_text(max(steps))
     if not run.is_worth(profiled_ns - likely_ns):
         return
+    is_known = len(steps) == 1
     yield Finding(
         headline=f"Profiler overhead: a {time_text(profiled_ns)} step takes about {time_text(likely_ns)} unprofiled.",
-        why=f"Estimated by the number of recorded calls: between {time_text(shortest_ns)} and {time_text(longest_ns)}.",
-        fix="Pass --unprofiled-step with the step time measured without the profiler.",
+        why="The step without the profiler was measured."
+        if is_known
+        else f"Estimated by the number of recorded calls: between {low} and {high}.",
+        fix="" if is_known else "Pass --unprofiled-step with the step time measured without the profiler.",
         is_about_capture=True,
         severity=LOW,
-        evidence=(
-            {"profiled_ns": profiled_ns, "likely_ns": likely_ns, "least_ns": shortest_ns, "most_ns": longest_ns},
-        ),
+        evidence=({"profiled_ns": profiled_ns, "likely_ns": round(likely_ns)},),
         table="replay",
     )

@@ -64,6 +64,7 @@ def _no_complete_step(run: Run, steps: Steps, iterations: Iterations, integrity:
                 "native": "Record at least three whole steps, each in an NVTX range on every rank.",
             }
         ),
+        evidence=({"check": "partial_steps"},),
         is_about_capture=True,
         severity=MEDIUM,
         table="steps",

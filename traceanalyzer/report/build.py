@@ -9,7 +9,6 @@ from traceanalyzer.analyses import Results
 from traceanalyzer.failures import Failure, sentences, warn
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.job.run_info import RunInfo
-from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import run_facts
 from traceanalyzer.scale import Summary
@@ -35,7 +34,7 @@ def build(
     """
     failures = list(summary.failures)
     if findings is None:
-        findings = findings_of(summary.results, failures)
+        findings = find(summary.results, failures)
     warn(failures[len(summary.failures) :])
     results = summary.results
     return Report(
@@ -57,11 +56,3 @@ def with_results(report: Report, results: Results, failures: Sequence[Failure]) 
     others = {name: result for name, result in report.results.items() if name not in results}
     notes = report.notes[len(sentences(report.failures)) :]
     return replace(report, results=results | others, notes=(*sentences(failures), *notes), failures=tuple(failures))
-
-
-def findings_of(results: Results, failures: list[Failure] | None = None) -> tuple[Finding, ...]:
-    """All findings, most to gain first; those that rest on doubted Results say so in their caveat.
-
-    With a list for failures the kinds that need what failed are left out, and those that fail are added to it.
-    """
-    return words.with_caveats(find(results, failures), words.reasons(results))

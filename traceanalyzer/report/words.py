@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -22,11 +20,10 @@ from traceanalyzer.analyses.overview import OverRanks, StepsOverRanks, StepTimeP
 from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.run import count_of_steps
-from traceanalyzer.findings.usable import spoilt_ranks
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.kinds import COLLECTIVES as KINDS_COLLECTIVES
 from traceanalyzer.kinds import element_types
-from traceanalyzer.meaning.columns import Column, Unit, Written, digits, per_cent, stem, text, time_text
+from traceanalyzer.meaning.columns import Column, Unit, Written, stem, text, time_text
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import (
     BETWEEN_KERNELS,
@@ -47,6 +44,7 @@ from traceanalyzer.meaning.vocabulary import (
     named,
     numbered,
     whole,
+    with_article,
 )
 from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
@@ -91,14 +89,14 @@ def _named(names: list[str], most: int | None) -> str:
 
 
 def of_what_is_here(report: Report) -> list[str]:
-    """The same without what was skipped."""
+    """The same without what was skipped: notes on the files, and what the integrity checks found, worst first."""
+    return [*of_files(report), *(_checks(report.results["integrity"]) if "integrity" in report.results else [])]
+
+
+def of_files(report: Report) -> list[str]:
+    """Notes on the choice of files, and those of their readers."""
     ranks = report.results["ranks"].to_frame()
-    return [
-        *report.notes,
-        *unused_step(report.results),
-        *_of_some_ranks(ranks.dropna(subset="notes"), len(ranks)),
-        *(_checks(report.results["integrity"]) if "integrity" in report.results else []),
-    ]
+    return [*report.notes, *unused_step(report.results), *_of_some_ranks(ranks.dropna(subset="notes"), len(ranks))]
 
 
 def unused_step(results: Results) -> list[str]:
@@ -119,16 +117,6 @@ def reasons(results: Results) -> dict[str, tuple[str, ...]]:
 def doubt_of(names: Iterable[str], doubts: Mapping[str, Sequence[str]]) -> str | None:
     """Why a figure that comes from these Results is in doubt, each reason once; `None` when it is not."""
     return " ".join(dict.fromkeys(sentence for name in names for sentence in doubts.get(name, ()))) or None
-
-
-def with_caveats(findings: Iterable[Finding], doubts: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
-    """The findings; those that rest on doubted Results say so in their caveat."""
-    made = []
-    for finding in findings:
-        doubt = doubt_of(finding.sources, doubts)
-        caveat = " ".join(filter(None, (finding.caveat, doubt)))
-        made.append(replace(finding, caveat=caveat))
-    return tuple(made)
 
 
 def _checks(integrity: Integrity) -> list[str]:
@@ -435,34 +423,30 @@ def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 # The first screen: what a step is bound by, the cards of the first findings, and what else there is, in one line each.
 
 
-_BOUND: Mapping[str, tuple[str, ...]] = MappingProxyType(
+_BOUND: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "GPU-bound": (COMPUTE.kind, BETWEEN_KERNELS.key),
-        "CPU-bound": (HOST.key, LAUNCH.key, SYNC.key),
-        "input-bound": (DATA.key,),
-        "communication-bound": (COMM.kind,),
-        "copy-bound": (COPY.kind,),
+        "GPU-bound": ("compute takes", (COMPUTE.kind, BETWEEN_KERNELS.key)),
+        "CPU-bound": ("GPUs wait for kernel launches for", (HOST.key, LAUNCH.key, SYNC.key)),
+        "Input-bound": ("GPUs wait for data for", (DATA.key,)),
+        "Communication-bound": ("exposed communication takes", (COMM.kind,)),
+        "Copy-bound": ("exposed copies take", (COPY.kind,)),
     }
 )
-"""What a step is bound by, by the categories of the critical path without the profiler."""
-
-STRAGGLER, BUBBLE, INPUT = "straggler", "pipeline bubble", "input-bound"
-
-_OF_PIPELINES = ("pipeline_stages", "pipeline_bubble")
+"""What a step is bound by, in words, and the categories of the critical path without the profiler that say so."""
 
 MOST_CARDS = 3
 
 
 class Verdict(Struct, frozen=True):
-    """What a step is bound by, how long it takes and how much of it the GPUs compute."""
+    """What a step is bound by, and the figures that show it."""
 
     bound: str
     figures: str
 
     @property
     def words(self) -> str:
-        """`CPU-BOUND  156 ms/step · GPU compute 15%`."""
-        return f"{self.bound.upper()}  {self.figures}"
+        """`CPU-bound: GPUs wait for kernel launches for 60% of a 157 ms step · GPU compute 15%`."""
+        return f"{self.bound}: {self.figures}"
 
 
 def verdict(report: Report, split: Split | None) -> Verdict | None:
@@ -473,43 +457,35 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
     mean_ns, compute_pct = over.of("window_ns")["mean_ns"], over.of("compute_pct")["mean_pct"]
     if mean_ns is None or not over.of("idle_pct")["ranks"]:
         return None
-    length = f"{time_text(mean_ns)}{'/step' if split.steps else ' captured'}"
-    compute = "" if compute_pct is None or _opaque_pct(over) else f" · GPU compute {compute_pct:.0f}%"
-    bound = _bound_by(report)
-    return Verdict(bound or "bottleneck unknown", length + (compute if bound else f" · {_not_computing(over)}"))
+    whole = with_article(f"{time_text(mean_ns)} {'step' if split.steps else 'trace'}")
+    bound, what = _bound_by(report, over)
+    overhead = next((item.evidence[0] for item in report.findings if item.kind == "profiler_overhead"), None)
+    figures = (
+        f"{what} {whole}",
+        f"GPU compute {compute_pct:.0f}%" if compute_pct is not None else "",
+        f"about {time_text(overhead['likely_ns'])} without the profiler" if overhead else "",
+    )
+    return Verdict(bound, " · ".join(filter(None, figures)))
 
 
-def _bound_by(report: Report) -> str:
-    """By the path, and by the first finding where that saves much; empty where most of the path is not explained."""
-    table = report.results["bottleneck"].to_frame() if "bottleneck" in report.results else pd.DataFrame()
-    if table.empty:
-        return ""
-    share = table.set_index("category")["path_pct"]
-    shares = {name: float(share.reindex(list(keys)).sum()) for name, keys in _BOUND.items()}
-    most = max(shares, key=lambda name: shares[name])
-    if shares[most] < 100 - sum(shares.values()):
-        return ""
+def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
+    """The class of the bottleneck, and its words up to the step: by the first finding that saves much, or the path."""
+    if any(item.is_about_capture and item.severity == HIGH for item in report.findings):
+        return "Inconclusive", "only lengths are known of"
     first = next((item for item in report.findings if item.leads and item.severity == HIGH), None)
-    if first is None:
-        return most
-    if first.kind in _OF_PIPELINES:
-        return BUBBLE
-    if first.ranks:
-        return STRAGGLER
-    return f"{INPUT}, then {most}" if first.kind == "data_loading" and most != INPUT else most
-
-
-def _not_computing(over: OverRanks) -> str:
-    """What the GPUs do most, where the path does not say what binds them."""
-    parts = {
-        "GPU compute": "compute_pct",
-        "GPU idle": "idle_pct",
-        "GPU in exposed communication": "exposed_comm_pct",
-        "GPU in exposed copies": "exposed_copy_pct",
-    }
-    shares = {name: over.of(column)["mean_pct"] or 0.0 for name, column in parts.items()}
-    most = max(shares, key=lambda name: shares[name])
-    return f"{most} {shares[most]:.0f}%"
+    if first is not None and "pipeline" in first.kind:
+        return "Pipeline bubble", "stages wait for each other in"
+    if first is not None and first.ranks:
+        return "Straggler", f"ranks wait for {numbered('rank', first.ranks)} in"
+    table = report.results["bottleneck"].to_frame() if "bottleneck" in report.results else pd.DataFrame()
+    share = table.set_index("category")["path_pct"] if len(table) else pd.Series(dtype="float64")
+    shares = {bound: float(share.reindex(list(keys)).sum()) for bound, (_, keys) in _BOUND.items()}
+    most = max(shares, key=lambda bound: shares[bound])
+    if first is not None and first.kind == "data_loading":
+        most = "Input-bound"
+    elif shares[most] <= 100 - sum(shares.values()):
+        return "Bottleneck unknown", f"GPUs are idle for {over.of('idle_pct')['mean_pct']:.0f}% of"
+    return most, f"{_BOUND[most][0]} {shares[most]:.0f}% of"
 
 
 def headline_of(report: Report, split: Split | None) -> str:
@@ -561,122 +537,43 @@ def nothing_to_gain(findings: Sequence[Finding]) -> str:
 
 
 def caveats(findings: Sequence[Finding]) -> list[Finding]:
-    """What the capture cannot tell, where no card says it."""
+    """What the capture lacks, where no card says it."""
     shown = cards(findings)
     return [item for item in findings if item.is_about_capture and item not in shown]
 
 
-# Two or three sentences that say where the step time went: the findings' own words, or the breakdown's.
+def capture_line(report: Report) -> str:
+    """What the capture lacks, in one line at the foot of the first screen: findings' headlines, then other checks."""
+    told = {str(row.get("check")) for item in report.findings if item.is_about_capture for row in item.evidence}
+    table = report.results["integrity"].to_frame() if "integrity" in report.results else pd.DataFrame()
+    found = table.loc[table["severity"].isin(GRAVE), "check"].astype("str").unique() if len(table) else ()
+    checks = [check.replace("_", " ") for check in found if check not in told]
+    parts = [item.headline for item in caveats(report.findings)]
+    return " ".join([*parts, *([f"Data quality: {', '.join(checks)}."] if checks else [])])
 
 
-PROFILED_HOSTS = "Hosts are slower under a profiler: hold this against the time of a step without one."
-
-MOST_FINDINGS = 2
-MOST_SENTENCES = 3
-
-
-def verdict_sentences(report: Report, split: Split | None) -> list[str]:
-    """The verdict, most important first; says so when nothing is wrong."""
-    told = _told(report.findings)
-    found = [item.text for item in told]
+def sentences(report: Report, split: Split | None) -> list[str]:
+    """The first screen as text: verdict, cards, facts, what gains nothing, what the capture lacks."""
     if split is None:
-        return _without_gpu_work(report, found)
-    over = over_ranks_of(report.results)
-    if not over.of("idle_pct")["ranks"]:
-        return ["No recorded GPU operation takes any time, so there is nothing to split."]
-    if _opaque_pct(over) and not found:
-        return _of_unknown(split, over)
-    if spoilt_ranks(report.results["integrity"]):
-        return found  # what the bars show of them is not the job's
-    length = [_length(over, split), *_fused(over)]
-    is_of_capture = not _opaque_pct(over) and all(_is_of_capture_alone(finding) for finding in report.findings)
-    if not found or is_of_capture:
-        return [*length, *found, *_from_breakdown(over)]
-    return [*length, *found, *_of_profiled_hosts(report)]
-
-
-def without_cards(report: Report, split: Split | None) -> list[str]:
-    """Where the time went, in sentences; none where a finding that saves something says so."""
-    if any(item.leads for item in report.findings):
-        return []
-    said = {NO_GPU_WORK, *(item.text for finding in report.findings for item in (finding, *finding.also))}
-    return [sentence for sentence in verdict_sentences(report, split) if sentence not in said]
-
-
-def advice(findings: Sequence[Finding]) -> str | None:
-    """What to do first: a sentence of the first finding that recommends something."""
-    first = next((finding.fix for finding in findings if finding.fix), None)
-    return None if first is None else f"{first.split('. ', maxsplit=1)[0].rstrip('.').removesuffix(' first')}."
-
-
-def _without_gpu_work(report: Report, found: list[str]) -> list[str]:
-    if not is_host_only(report.results):
-        return ["No GPU operation was recorded, so there is nothing to split."]
-    that_it_is, length, *longest = host_sentences(report.results)
-    return [that_it_is, length, *found, *longest]
-
-
-def _of_unknown(split: Split, over: OverRanks) -> list[str]:
-    """What can be said where CUDA graphs were recorded whole: not that all is well."""
+        return without_gpu_work(report)
+    found = verdict(report, split)
+    shown = cards(report.findings)[:MOST_CARDS]
+    told = [(item.text, f"Saves {item.saves.words}." if item.saves and item.leads else "") for item in shown]
     return [
-        _length(over, split),
-        "What those graphs hold is unknown. Record them node by node (nsys profile --cuda-graph-trace=node).",
+        f"{found.words}." if found else "No recorded GPU operation takes any time.",
+        *(" ".join(filter(None, parts)) for parts in told),
+        *(f"Also seen: {item.headline}" for item in also_seen(report.findings)[:MOST_CARDS]),
+        *filter(None, (nothing_to_gain(report.findings), capture_line(report))),
     ]
 
 
-def _told(findings: Sequence[Finding]) -> list[Finding]:
-    """The first findings that are grave or have a grave sign, each with the first two that it has taken in."""
-    grave = _grave(findings)
-    return [item for finding in grave for item in (finding, *finding.also[:2])][:MOST_SENTENCES]
-
-
-def _grave(findings: Sequence[Finding]) -> list[Finding]:
-    every = (one for one in findings if any(it.severity in GRAVE for it in (one, *one.also)))
-    return list(islice(every, MOST_FINDINGS))
-
-
-def _of_profiled_hosts(report: Report) -> list[str]:
-    """Where the first finding stands on the time of hosts, and has no estimate of what a profiler adds to it."""
-    first = _grave(report.findings)[:1]
-    return [PROFILED_HOSTS] if any(one.saves is not None and not one.saves.is_unprofiled for one in first) else []
-
-
-def _is_of_capture_alone(finding: Finding) -> bool:
-    """It says what cannot be told, and the figures hold nevertheless."""
-    return finding.is_about_capture and finding.severity != "high"
-
-
-def _length(over: OverRanks, split: Split) -> str:
-    mean_ns, compute, opaque = over.of("window_ns")["mean_ns"], over.of("compute_pct"), _opaque_pct(over)
-    what = f"A step takes {text(mean_ns, Unit.NS)}" if split.steps else f"The capture spans {text(mean_ns, Unit.NS)}"
-    if opaque:
-        return f"{what}. For {per_cent(opaque)} % of it CUDA graphs run that were recorded as one operation each."
-    mean, least, most = compute["mean_pct"], compute["least_pct"], compute["most_pct"]
-    if compute["ranks"] == 1:
-        return f"{what}. The GPU computes for {per_cent(mean)} % of it."
-    spread = f" ({digits(least)} to {per_cent(most)} % over ranks)" if most - least >= 1 else ""
-    return f"{what}. GPUs compute for {per_cent(mean)} % of it{spread}."
-
-
-def _opaque_pct(over: OverRanks) -> float:
-    """Share of all ranks' time in which nothing but CUDA graphs of unknown content runs."""
-    return over.of("opaque_pct")["of_all_pct"] or 0.0
-
-
-def _from_breakdown(over: OverRanks) -> list[str]:
-    """What the split of time says where no finding does."""
-    parts = {"idle": "idle_pct", "exposed communication": "exposed_comm_pct", "exposed copies": "exposed_copy_pct"}
-    means = {name: over.of(column)["mean_pct"] or 0.0 for name, column in parts.items()}
-    return [f"On average: {', '.join(f'{name} {mean:.0f}%' for name, mean in means.items())}."]
-
-
-def _fused(over: OverRanks) -> list[str]:
-    """The share of kernels that compute and communicate at once: neither figure is without them."""
-    mean = over.of("fused_pct")["mean_pct"]
-    if not mean:
+def without_gpu_work(report: Report) -> list[str]:
+    """What there is to say of a capture without GPU work: what the CPUs did; nothing of another one."""
+    if len(report.results["headline"]):
         return []
-    said = f"{per_cent(mean)} % of the time runs kernels that compute and communicate at once"
-    return [f"{said}: they count as compute, and what communication costs inside them cannot be told."]
+    if not is_host_only(report.results):
+        return ["No GPU operation was recorded, so there is nothing to split."]
+    return host_sentences(report.results)
 
 
 # What a page calls the columns and values that files and code call by names with underscores.

@@ -11,7 +11,7 @@ from traceanalyzer.report.words import Split
 
 
 def finding(title, **more):
-    return Finding(rule="x", severity="high", title=title, evidence=[], recommendation="", caveat="", **more)
+    return Finding(title, severity="high", **more)
 
 
 def split_of(waits, unmatched=(0, 0, 0, 0)):
@@ -26,13 +26,12 @@ PATH = {"path_over_ranks": PathOverRanks(pd.DataFrame({"rank": [3, 0, 2], "path_
     ("found", "split", "expected"),
     [
         (finding("Ranks 2 and 3 compute longer", ranks=(2, 3), cause="host"), split_of([60, 40, 0, 0]), [3, 0]),
-        (finding("Late", ranks=(2, 3), worst_rank=2), split_of([60, 40, 0, 0]), [2, 0]),
         (finding("Stage 3 (rank 3) computes longer", named=(3,)), split_of([60, 40, 30, 0]), [3, 0]),
         (finding("The GPUs of ranks 0, 1 and 2 idle", named=(0, 1, 2)), split_of([0, 0, 0, 0]), [0]),
         (finding("Rank 2 is late", ranks=(2,)), split_of([0] * 4, [70, 82, 0, 9]), [2, 1]),
         (finding("Links are slow"), split_of([0] * 4), [0]),
     ],
-    ids=["most of the path", "worst", "named", "named in a list", "waits that cannot be told", "nobody"],
+    ids=["most of the path", "named", "named in a list", "waits that cannot be told", "nobody"],
 )
 def test_who_is_late_and_who_waits_most_are_on_top(found, split, expected):
     assert [pin["rank"] for pin in pins([found], split, range(4), PATH)] == expected

@@ -7,7 +7,6 @@ import pytest
 from tests.builders import rank_trace
 from tests.report.pages import Page
 from traceanalyzer.analyses import ANALYSES, run
-from traceanalyzer.findings import Finding
 from traceanalyzer.report import words
 from traceanalyzer.report.build import build
 from traceanalyzer.report.writers.html import page
@@ -45,13 +44,6 @@ def test_a_clean_capture_carries_no_mark():
     assert words.care_sentences(clean) == []
     assert as_json(clean)["doubted"] == {}
     assert "read with care" not in page(clean)
-
-
-def test_findings_say_so_in_their_caveat():
-    finding = Finding("low", "title", caveat="It may be less.", sources=("headline", "idle"), rule="rule")
-    other = replace(finding, sources=("mfu",), caveat=None)
-    marked = words.with_caveats([finding, other], {"idle": ("Clocks disagree.",)})
-    assert [one.caveat for one in marked] == ["It may be less. Read with care: Clocks disagree.", None]
 
 
 def test_a_file_that_is_cut_off_marks_all_that_is_computed_from_events():

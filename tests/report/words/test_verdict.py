@@ -1,49 +1,92 @@
+"""The verdict line and the first screen as text."""
+
+import pandas as pd
 import pytest
 from rich.console import Console
 
 from tests.asked import ASKED
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.replay.critical_path import Bottleneck
 from traceanalyzer.findings import Finding
+from traceanalyzer.findings.savings import Saves
 from traceanalyzer.report import Report
-from traceanalyzer.report.words import split, verdict_sentences
+from traceanalyzer.report.words import sentences, split, verdict
 from traceanalyzer.report.writers import terminal
 
-LATE = [("compute", 0, 20), ("comm", 90, 100)]
-WAITING = [("compute", 0, 20), ("comm", 20, 100)]
-BUSY = [("compute", 0, 95), ("comm", 95, 100)]
+LATE = [("compute", 0, 20_000), ("comm", 90_000, 100_000)]
+WAITING = [("compute", 0, 20_000), ("comm", 20_000, 100_000)]
+SAVES = Saves(before_ns=100_000, likely_ns=70_000, low_ns=60_000, high_ns=80_000, is_unprofiled=True)
 
 
-def verdict(*ranks, findings=()):
-    results = run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)], ASKED)
-    return " ".join(verdict_sentences(Report("x", results, findings), split(results)))
+@pytest.fixture(scope="module")
+def results():
+    return run([rank_trace(ops, rank=rank) for rank, ops in enumerate((LATE, WAITING))], ASKED)
 
 
-@pytest.mark.parametrize(
-    ("world_size", "said"), [(1, "Nothing stands out"), (2, "cannot be told without their traces.")]
-)
-def test_nothing_stands_out_only_where_all_ranks_are_here(world_size, said):
-    results = run([rank_trace(BUSY, rank=0, world_size=world_size)], ASKED)
-    found = verdict_sentences(Report("x", results, ()), split(results))
-    assert [said in sentence for sentence in found].count(True) == 1
-    assert ("What there is to gain" in " ".join(found), len(found)) == (False, 3 if world_size == 2 else len(found))
+def path(**shares):
+    return Bottleneck(pd.DataFrame({"category": [*shares], "path_pct": [*shares.values()]}))
 
 
 @pytest.mark.parametrize(
-    ("ranks", "said"),
-    [((BUSY, BUSY), "Nothing stands out"), pytest.param((LATE, LATE), "spent idle", marks=pytest.mark.thorough)],
-)
-def test_without_findings_the_command_line_says_what_the_page_says(ranks, said):
-    report = Report("x", run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)], ASKED), ())
+    ("shares", "findings", "words"),
+    [
+        (
+            {"host_ns": 60.0, "compute": 30.0},
+            (),
+            "CPU-bound: GPUs wait for kernel launches for 60% of a 100 µs trace · GPU compute 20%",
+        ),
+        ({"compute": 70.0}, (), "GPU-bound: compute takes 70% of a 100 µs trace · GPU compute 20%"),
+        ({"compute": 30.0}, (), "Bottleneck unknown: GPUs are idle for 35% of a 100 µs trace · GPU compute 20%"),
+        (
+            {"comm": 70.0},
+            (Finding("Rank 0 computes longer.", ranks=(0,), severity="high", saves=SAVES),),
+            "Straggler: ranks wait for rank 0 in a 100 µs trace · GPU compute 20%",
+        ),
+        (
+            {"comm": 70.0},
+            (Finding("Ranks were not recorded together.", severity="high", is_about_capture=True),),
+            "Inconclusive: only lengths are known of a 100 µs trace · GPU compute 20%",
+        ),
+        (
+            {"compute": 70.0},
+            (
+                Finding(
+                    "Profiler overhead.", kind="profiler_overhead", severity="low", is_about_capture=True,
+                    evidence=({"likely_ns": 80_000},),
+                ),
+            ),
+            "GPU-bound: compute takes 70% of a 100 µs trace · GPU compute 20% · about 80.0 µs without the profiler",
+        ),
+    ],
+    ids=["CPU", "GPU", "unknown", "straggler", "inconclusive", "without the profiler"],
+)  # fmt: skip
+def test_the_verdict_has_the_class_the_step_and_what_the_gpus_compute(results, shares, findings, words):
+    report = Report("x", {**results, "bottleneck": path(**shares)}, findings)
+    assert verdict(report, split(results)).words == words
+
+
+def test_the_first_screen_as_text(results):
+    nothing = Saves(before_ns=100_000, likely_ns=0, low_ns=0, high_ns=0, is_unprofiled=True)
+    findings = (
+        Finding("Rank 0 is a straggler.", "It computes longer.", "Balance it.", severity="high", saves=SAVES),
+        Finding("A fact."),
+        Finding("Rank 2 has no trace.", severity="medium", is_about_capture=True),
+        Finding("Copies.", kind="exposed_copies", saves=nothing),
+    )
+    report = Report("x", {**results, "bottleneck": path(comm=70.0)}, findings)
+    assert sentences(report, split(results)) == [
+        "Communication-bound: exposed communication takes 70% of a 100 µs trace · GPU compute 20%.",
+        ("Rank 0 is a straggler. It computes longer. Balance it. "
+        "Saves about 70 µs/step without the profiler (100 → 30 µs, 70%)."),
+        "Also seen: A fact.",
+        "Checked, nothing to gain: exposed copies.",
+        "Rank 2 has no trace. Data quality: communication without arguments.",
+    ]
+
+
+def test_a_terminal_shows_the_verdict_first(results):
     console = Console(width=200)
     with console.capture() as held:
-        terminal.show(report, console)
-    assert said in held.get()
-
-
-def test_findings_speak_first():
-    finding = Finding("high", "Rank 0 is late by 70 ns a step.", rule="straggler")
-    said = verdict(LATE, WAITING, findings=(finding, Finding("info", "Nothing to do.", rule="note")))
-    assert "Rank 0 is late by 70 ns a step." in said
-    assert "Nothing to do." not in said
-    assert "sits in all-reduce" in said, "the picture of the bars comes first"
+        terminal.show(Report("x", {**results, "bottleneck": path(comm=70.0)}), console)
+    assert held.get().splitlines()[1].startswith("Communication-bound: exposed communication takes 70% of")

@@ -19,12 +19,11 @@ from traceanalyzer.analyses import Result, run
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
 from traceanalyzer.diff.captures import result_class
-from traceanalyzer.findings import Finding
+from traceanalyzer.findings import Finding, find
 from traceanalyzer.job.run_info import Batch, RunInfo
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets
-from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.writers import html, tables
 
 KERNEL = (("compute", 0, 10),)
@@ -137,7 +136,10 @@ def test_hostile_names_stay_text(tmp_path, monkeypatch):
 
 def test_hostile_labels_findings_and_notes_stay_text():
     results = of(KERNEL)
-    findings = tuple(Finding("high", name, ({"name": name, name: 1},), name, name, rule="rule") for name in HOSTILE)
+    findings = tuple(
+        Finding(name, name, name, evidence=({"name": name, name: 1},), severity="high", caveat=name, kind=name)
+        for name in HOSTILE
+    )
     skipped = tuple(Skipped(name, name) for name in HOSTILE)
     for name in HOSTILE[:2]:  # a page has one label
         said = {"command": name, "created": name, "version": name, "run_info": RunInfo(strategy=name)}
@@ -184,7 +186,7 @@ def test_a_page_of_almost_nothing(ops):
 def test_eight_ranks_are_less_than_three_megabytes(name):
     """Ranks as others that were captured, findings and all: their operators, kernels and waits are a rank's own."""
     results = repeated(once.results(name), 4)
-    page = html.page(Report("x", results, findings_of(results)))
+    page = html.page(Report("x", results, find(results)))
     assert len(page.encode()) < 3_000_000
 
 

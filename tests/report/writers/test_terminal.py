@@ -9,6 +9,7 @@ from tests.asked import ASKED
 from tests.builders import rank_trace
 from tests.simulator.analysed import repeated
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.savings import Saves
 from traceanalyzer.report import Report
@@ -59,7 +60,7 @@ def test_of_many_ranks_the_late_the_middle_and_the_victims_are_shown_and_the_rem
         for rank in range(24)
     ]
     finding = Finding(
-        "high", "Ranks 20 and 21 are late.", ranks=(20, 21), recommendation="Give them less.", rule="late_ranks"
+        "Ranks 20 and 21 are stragglers.", fix="Give them less.", ranks=(20, 21), severity="high", saves=SAVES
     )
     report = Report("ddp", run(ranks, ASKED), (finding,))
     console = Console(width=100)
@@ -85,7 +86,14 @@ SAVES = Saves(before_ns=10_000_000, likely_ns=3_000_000, low_ns=2_000_000, high_
 
 def test_a_card_has_its_fields_in_order():
     text = shown(
-        Finding("high", "Rank 1 is slow. It waits.", recommendation="Fuse.", saves=SAVES, changes=("rank 1=peers",))
+        Finding(
+            "Rank 1 is slow.",
+            "It waits.",
+            "Fuse.",
+            (Change("rank", "peers", frozenset({1})),),
+            severity="high",
+            saves=SAVES,
+        )
     )
     fields = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] in "WFSC"]
     assert fields == ["Why", "Fix", "Saves", "Confidence", "What-if"]
@@ -96,7 +104,7 @@ def test_a_card_has_its_fields_in_order():
 
 
 def test_three_cards_are_shown_then_how_many_more_there_are():
-    text = shown(*(Finding("high", f"Cause {number}.", saves=SAVES) for number in range(5)))
+    text = shown(*(Finding(f"Cause {number}.", severity="high", saves=SAVES) for number in range(5)))
     assert "3 Cause 2." in text
     assert "Cause 3" not in text
     assert "2 more findings in the report." in text
@@ -105,10 +113,10 @@ def test_three_cards_are_shown_then_how_many_more_there_are():
 def test_facts_and_what_gains_nothing_have_a_line_each_and_the_capture_the_foot():
     nothing = Saves(before_ns=10_000_000, likely_ns=0, low_ns=0, high_ns=0, is_unprofiled=True)
     text = shown(
-        Finding("high", "Cause.", saves=SAVES),
-        Finding("info", "Fact."),
-        Finding("medium", "A rank is missing.", is_about_capture=True),
-        Finding("info", "Slow links.", rule="low_bandwidth", saves=nothing),
+        Finding("Cause.", severity="high", saves=SAVES),
+        Finding("Fact."),
+        Finding("A rank is missing.", severity="medium", is_about_capture=True),
+        Finding("Slow links.", kind="low_bandwidth", saves=nothing),
     )
     assert "Also seen: Fact." in text
     assert "Checked, nothing to gain: low bandwidth." in text
@@ -116,6 +124,6 @@ def test_facts_and_what_gains_nothing_have_a_line_each_and_the_capture_the_foot(
 
 
 def test_what_the_capture_is_unfit_for_leads_where_nothing_saves():
-    text = shown(Finding("high", "It is alone.", recommendation="Record all.", is_about_capture=True))
+    text = shown(Finding("It is alone.", fix="Record all.", severity="high", is_about_capture=True))
     assert "1 It is alone." in text
     assert "  Fix        Record all." in text

@@ -371,6 +371,8 @@ class Engine:
 
         Forks of this process that are free replay a share each; the answer is the same.
         """
+        if not scenarios:
+            return np.empty((len(self._steps), 0), dtype=np.int64)
         missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self._replayed]
         operations = sum(len(nodes.piece) for nodes in self.job.nodes.values())
         shares = min(FREE.get(), len(missing) - 1, operations * len(missing) // WORTH_A_SHARE)
@@ -385,7 +387,7 @@ class Engine:
         return np.stack([self._replayed[changes] for changes in scenarios], axis=1)
 
     def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
-        return list(map(round, self.steps(scenarios).mean(axis=0).tolist())) if scenarios else []
+        return list(map(round, self.steps(scenarios).mean(axis=0).tolist()))
 
 
 def _held(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence[Change]]) -> list[int]:

@@ -28,7 +28,7 @@ def write(report: Report, folder: Path) -> list[Path]:
 def as_markdown(report: Report) -> str:
     """Verdict, a row a rank, findings with what to do, and what to know before trusting the figures."""
     lines = [f"## {cell(report.label)}", ""]
-    lines += [f"- {cell(sentence)}" for sentence in words.verdict_sentences(report, split(report.results))]
+    lines += [f"- {cell(sentence)}" for sentence in words.sentences(report, split(report.results))]
     return "\n".join([*lines, "", *_ranks(report), *_findings(report), *_notes(report)]).rstrip() + "\n"
 
 
@@ -52,14 +52,14 @@ def _shares(row: Mapping[str, Any]) -> list[str]:
 
 
 def _findings(report: Report) -> list[str]:
+    every = [item for item in report.findings if not item.is_nothing]
     lines = []
-    for finding in report.findings[:MOST_FINDINGS]:
-        lines += [f"<details><summary><b>{cell(finding.severity)}</b>: {cell(finding.title)}</summary>", ""]
-        lines += [f"- {cell(sign.title)}" for sign in finding.also]
-        lines += ["", *([cell(finding.recommendation), ""] if finding.recommendation else [])]
-        lines += [f"*{cell(finding.caveat)}*", ""] if finding.caveat else []
-        lines += ["</details>", ""]
-    more = len(report.findings) - MOST_FINDINGS
+    for finding in every[:MOST_FINDINGS]:
+        lines += [f"<details><summary><b>{cell(finding.severity)}</b>: {cell(finding.headline)}</summary>", ""]
+        lines += [f"- **{name}**: {cell(text)}" for name, text in words.fields(finding).items()]
+        lines += [f"- {cell(sign.headline)}" for sign in finding.also]
+        lines += ["", "</details>", ""]
+    more = len(every) - MOST_FINDINGS
     return [*lines, *([f"{more} more findings in the report.", ""] if more > 0 else [])]
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.files.whole import made
-from traceanalyzer.findings import Findings
+from traceanalyzer.findings import Findings, find
 from traceanalyzer.functions import analyse
 from traceanalyzer.given import formats_of
 from traceanalyzer.model import TraceSet
 from traceanalyzer.report import words
-from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page.charts import FIGURES, figure
 from traceanalyzer.report.words import split
@@ -69,7 +68,7 @@ class NotebookReport:
             return write(self.report, target, names)
 
     def __repr__(self) -> str:
-        said = words.verdict_sentences(self.report, split(self.report.results))
+        said = words.sentences(self.report, split(self.report.results))
         return "\n".join([f"Report of {self.report.label}", *(f"- {one}" for one in said)])
 
     def _repr_html_(self) -> str:
@@ -90,5 +89,5 @@ def report(traces: TraceSet, **thresholds: Any) -> NotebookReport:
     from traceanalyzer import __version__  # noqa: PLC0415 - the package imports this module lazily
 
     results = analyse(traces, **thresholds)
-    findings = findings_of(results)
+    findings = find(results)
     return NotebookReport(Report(traces.label, results, findings, traces.skipped, traces.notes, version=__version__))

@@ -63,15 +63,13 @@ def show(report: Report, console: Console) -> None:
     else:
         _show_verdict(report, parts, say)
     _show_findings(report, say)
-    for sentence in words.without_cards(report, parts):
+    for sentence in words.without_gpu_work(report):
         say(f"[bold]•[/] {escape(sentence)}")
     if not is_host_only:
         _show_ranks(report, console)
-    if "headline" in words.doubted(report.results):
-        say("[yellow]Read these figures with care:[/] the notes below say why.")
-    if of_capture := words.caveats(report.findings):
-        say(f"[yellow]![/] {escape(' '.join(finding.headline for finding in of_capture))}")
-    for sentence in words.of_what_is_here(report):
+    if line := words.capture_line(report):
+        say(f"[yellow]![/] {escape(line)}")
+    for sentence in words.of_files(report):
         say(f"[yellow]Note:[/] {escape(sentence)}")
     for sentence in words.skipped(report.skipped, most=words.MOST_FILES):
         say(f"[yellow]Skipped[/] {escape(sentence)}")
@@ -81,7 +79,7 @@ def _show_verdict(report: Report, parts: words.Split | None, say: Callable[..., 
     say(f"[italic]{escape(words.headline_of(report, parts))}[/]")
     verdict = words.verdict(report, parts)
     if verdict is not None:
-        say(f"[bold]{escape(verdict.bound.upper())}[/]  {escape(verdict.figures)}")
+        say(f"[bold]{escape(verdict.bound)}:[/] {escape(verdict.figures)}")
 
 
 def _show_findings(report: Report, say: Callable[..., None]) -> None:

@@ -45,23 +45,26 @@ def write(report: Report, folder: Path) -> list[Path]:
     return [path]
 
 
+_FIELDS = ("Why", "Fix", "Saves", "Confidence", "Caveat", "What-if")
+
+
 def _summary(sheet: Any, report: Report, bold: Any) -> None:
     """The verdict, the findings, and what to know before trusting the figures."""
     rows: list[tuple[str, ...]] = [(report.label,), *((one,) for one in _said(report)), ()]
     heading = len(rows)
-    rows.append(("severity", "finding", "what to do", "when it may not hold", "gain_ns"))
+    rows.append(("Severity", "Finding", *_FIELDS))
     sheet.set_column(0, 0, 12)
-    sheet.set_column(1, 3, _WIDEST)
+    sheet.set_column(1, 1 + len(_FIELDS), _WIDEST)
     for number, row in enumerate(rows):
         sheet.write_row(number, 0, row, bold if number in (0, heading) else None)
     for number, finding in enumerate(report.findings, len(rows)):
-        cells = (finding.severity, finding.title, finding.recommendation, finding.caveat, finding.gain_ns)
-        sheet.write_row(number, 0, cells)
+        told = words.fields(finding)
+        sheet.write_row(number, 0, (finding.severity, finding.headline, *(told.get(name) for name in _FIELDS)))
 
 
 def _said(report: Report) -> list[str]:
     skipped = [f"Skipped {sentence}" for sentence in words.skipped(report.skipped)]
-    return [*words.verdict_sentences(report, split(report.results)), *words.of_what_is_here(report), *skipped]
+    return [*words.sentences(report, split(report.results)), *words.of_what_is_here(report), *skipped]
 
 
 def _index(sheet: Any, tables: dict[str, Result], sheets: dict[str, str], bold: Any) -> None:
