@@ -70,7 +70,7 @@ def test_a_report_is_saved_in_a_folder_alone(report, tmp_path):
         (lambda _: ta.sample("nothing"), "there are pp_1f1b"),
         (lambda traces: ta.idle(traces, idle_short_ns="x"), "idle_short_ns takes a whole number from 0 on, not 'x'"),
         (
-            lambda traces: ta.find(traces, stream_role_pct=float("nan")),
+            lambda traces: ta.report(traces, stream_role_pct=float("nan")),
             "stream_role_pct takes a number from 0 on, not nan",
         ),
         (lambda traces: ta.ranks(traces, hosts="x"), r"hosts takes Mapping\[int, Placed\] \| None, not 'x'"),

@@ -121,7 +121,7 @@ def test_parts_of_the_page_that_fail_are_notes(tmp_path, monkeypatch):
     parts = {
         "timeline": "traceanalyzer.report.writers.html.timeline_data",
         "tiles": "traceanalyzer.report.page.sections.tiles",
-        "verdict": "traceanalyzer.report.words.capture_line",
+        "capture": "traceanalyzer.report.words.capture_line",
         "collective_waits": "traceanalyzer.report.writers.html.wait_matrix",
     }
     for place in parts.values():

@@ -25,7 +25,9 @@ def results():
 
 
 def path(**shares):
-    return Bottleneck(pd.DataFrame({"category": [*shares], "path_pct": [*shares.values()]}))
+    return Bottleneck(
+        pd.DataFrame({"category": [*shares], "path_pct": [*shares.values()]}).assign(path_ns=1, step_ns=1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,8 +79,10 @@ def test_the_first_screen_as_text(results):
     report = Report("x", {**results, "bottleneck": path(comm=70.0)}, findings)
     assert sentences(report, split(results)) == [
         "Communication-bound: exposed communication takes 70% of a 100 µs trace · GPU compute 20%.",
-        ("Rank 0 is a straggler. It computes longer. Balance it. "
-        "Saves about 70 µs/step without the profiler (100 → 30 µs, 70%)."),
+        (
+            "Rank 0 is a straggler. It computes longer. Balance it. "
+            "Saves about 70 µs/step without the profiler (100 → 30 µs, 70%)."
+        ),
         "Also seen: A fact.",
         "Checked, nothing to gain: exposed copies.",
         "Rank 2 has no trace. Data quality: communication without arguments.",
