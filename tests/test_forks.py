@@ -91,7 +91,7 @@ for name, result in results.items():
         assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
 
 assert len(replays) == 1  # 6 but for itself, three that began before it, and one at the critical path
-assert findings.find(shared)
+assert findings.find(shared) == findings.find(results)
 
 print("the same")
 """

@@ -58,12 +58,13 @@ class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that
     _slacks: pd.DataFrame
 
     def __init__(
-        self, table: pd.DataFrame, why_not: str, joined: Callable[[], Engine | None], slacks: pd.DataFrame
+        self, table: pd.DataFrame, why_not: str, note: str, joined: Callable[[], Engine | None], slacks: pd.DataFrame
     ) -> None:
         for name, value in {
             "table": table,
             "_shown": [],
             "why_not": why_not,
+            "note": note,
             "_joined": joined,
             "_engines": [],
             "_slacks": slacks,

@@ -10,6 +10,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.analyses.replay.critical_path import Bottleneck
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.savings import Saves
+from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.report import Report
 from traceanalyzer.report.words import sentences, split, verdict
 from traceanalyzer.report.writers import terminal
@@ -34,7 +35,7 @@ def path(**shares):
     ("shares", "findings", "words"),
     [
         (
-            {"host_ns": 60.0, "compute": 30.0},
+            {HOST.key: 60.0, "compute": 30.0},
             (),
             "CPU-bound: GPUs wait for kernel launches for 60% of a 100 µs trace · GPU compute 20%",
         ),
@@ -58,7 +59,7 @@ def path(**shares):
                     evidence=({"likely_ns": 80_000},),
                 ),
             ),
-            "GPU-bound: compute takes 70% of a 100 µs trace · GPU compute 20% · about 80.0 µs without the profiler",
+            "GPU-bound: compute takes 70% of a 100 µs trace · GPU compute 20% · about 80 µs without the profiler",
         ),
     ],
     ids=["CPU", "GPU", "unknown", "straggler", "inconclusive", "without the profiler"],
@@ -85,7 +86,7 @@ def test_the_first_screen_as_text(results):
         ),
         "Also seen: A fact.",
         "Checked, nothing to gain: exposed copies.",
-        "Rank 2 has no trace. Data quality: communication without arguments.",
+        "Rank 2 has no trace. Data quality: communication without arguments, operations without launch.",
     ]
 
 

@@ -364,7 +364,7 @@ class Engine:
 
     def _take_overhead(self, overhead_ns: dict[str, int]) -> None:
         self.let_go()
-        self.peers.overhead_ns, self._replayed = overhead_ns, {}
+        self.peers.overhead_ns, self._replayed = {**overhead_ns}, {}
 
     def steps(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
         """Length of every step of the job (rows) after each set of changes (columns), each replayed once.

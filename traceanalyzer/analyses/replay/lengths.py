@@ -223,7 +223,7 @@ class Peers:
 
     def __init__(self, job: Job, relief: Relief) -> None:
         self.job, self.relief, self.same, self.cost_ns = job, relief, relief.same, 0
-        self.overhead_ns = {**COST_NS}
+        self.overhead_ns: Mapping[str, int] = {**COST_NS}
         self.ranks = np.array([*job.nodes])
         self.place = {rank: column for column, rank in enumerate(job.nodes)}
         self.let_go()
