@@ -65,6 +65,15 @@ class Result:
         made._shown.append(table)  # what is derived may need more columns than these
         return made
 
+    def complete(self) -> Self:
+        """The same; without rows it has all of its columns, which its table may lack."""
+        if len(self):
+            return self
+        shown = self.to_frame()
+        made = replace(self, table=shown.reindex(columns=[*self.columns, *self.stored]))
+        made._shown.append(shown)  # noqa: SLF001 - its own
+        return made
+
     @classmethod
     def meaning(cls) -> str:
         """The definition of a row: the first line of the class's docstring."""

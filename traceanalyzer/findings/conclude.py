@@ -57,7 +57,7 @@ def _facts(kind: Kind, run: Run, failures: list[Failure] | None) -> list[Finding
     lost = {name for failure in failures or () for name in (failure.name, *failure.left_out)}
     if lost & {*names}:
         return []
-    given: dict[str, Result] = {name: _with_columns(run.results[name]) for name in names}
+    given: dict[str, Result] = {name: run.results[name].complete() for name in names}
     try:
         return [replace(fact, kind=kind.__name__, sources=names) for fact in kind(run, **given)]
     except Exception as error:
@@ -65,16 +65,6 @@ def _facts(kind: Kind, run: Run, failures: list[Failure] | None) -> list[Finding
             raise
         failures.append(Failure.of(kind.__name__, f"Finding {kind.__name__}", error))
         return []
-
-
-def _with_columns(result: Result) -> Result:
-    """The Result; one without rows with all of its columns, which its table may lack."""
-    if len(result):
-        return result
-    shown = result.to_frame()
-    made = replace(result, table=shown.reindex(columns=[*result.columns, *result.stored]))
-    made._shown.append(shown)
-    return made
 
 
 @cache

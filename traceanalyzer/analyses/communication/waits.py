@@ -253,6 +253,7 @@ class CallWaits(Result):
         "is_ambiguous": Column.flag("The clock offset that decided had a rival with 90 % of its votes."),
         "why_not_split": Column.text("Why the transfer is absent."),
     }
+    stored: ClassVar[tuple[str, ...]] = ("group_ranks", "size_bytes", "is_synchronising")
 
 
 def call_waits_across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
