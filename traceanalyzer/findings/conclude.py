@@ -99,8 +99,8 @@ def _is_once(fact: Finding, run: Run) -> bool:
 def merged(findings: Sequence[Finding], run: Run) -> list[Finding]:
     """One finding for each cause: two whose changes shorten mostly the same edges of the graph are one.
 
-    A straggler leads, else the one that saves more for sure, and a fix goes before an ideal of which it saves half. The
-    others are its signs.
+    So is what saves little once a straggler is fixed. A straggler leads, else the one that saves more for sure, and a
+    fix goes before an ideal of which it saves half. The others are its signs.
     """
     leading = [item for item in findings if item.saves is not None and not item.is_nothing and _is_replayed(item)]
     if run.engine is None or len(leading) < 2:
@@ -111,14 +111,26 @@ def merged(findings: Sequence[Finding], run: Run) -> list[Finding]:
     )
     lead_of: dict[int, int] = {}
     for place in order:
-        lead = next(
-            (known for known in lead_of.values() if _are_alike(shortened[:, place], shortened[:, known])), place
+        lead_of[place] = next(
+            (
+                lead
+                for lead in dict.fromkeys(lead_of.values())
+                if _are_alike(shortened[:, place], shortened[:, lead]) or _explains(leading[lead], leading[place], run)
+            ),
+            place,
         )
-        lead_of[place] = lead
     signs = {lead: tuple(leading[place] for place in order if lead_of[place] == lead != place) for lead in lead_of}
     taken_in = {id(leading[place]) for place, lead in lead_of.items() if lead != place}
     also = {id(leading[lead]): own for lead, own in signs.items()}
     return [replace(finding, also=also.get(id(finding), ())) for finding in findings if id(finding) not in taken_in]
+
+
+def _explains(straggler: Finding, other: Finding, run: Run) -> bool:
+    """Whether most of what a change that is about no straggler saves is gone once the straggler is fixed."""
+    own_ns, other_ns = (finding.saves.likely_ns if finding.saves else 0 for finding in (straggler, other))
+    if not straggler.ranks or other.ranks or own_ns < SHARE * other_ns:
+        return False
+    return run.saved_ns(*straggler.changes, *other.changes) - own_ns < SHARE * other_ns
 
 
 def _is_replayed(finding: Finding) -> bool:

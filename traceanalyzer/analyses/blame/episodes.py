@@ -315,8 +315,9 @@ def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
 
 
 def _in_steps(row: Mapping[str, Any]) -> frozenset[int] | None:
-    """The steps that are changed; all where it is in every one: CPUs that ran ahead before would hide the change."""
-    return None if row["is_in_every_step"] else frozenset(row["numbers"]) or None
+    """The steps that are changed; all where it is in most: work of one may run, or be waited for, in another."""
+    is_in_most = row["is_in_every_step"] or len(row["numbers"]) > SHARE * row["steps"]
+    return None if is_in_most else frozenset(row["numbers"]) or None
 
 
 def _changes(row: Mapping[str, Any], found: pd.DataFrame, replay: Replay) -> tuple[Change, ...]:

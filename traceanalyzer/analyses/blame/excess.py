@@ -1,7 +1,7 @@
 """By how much a rank's step needs more than its peers', and which work it is."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from traceanalyzer.analyses.blame.step_budget import (
     DOING,
     HAS_KNOWN_WORK,
     KERNEL,
-    MOST_NAMES,
     OPERATOR,
     OTHER_PROCESS,
     PARTS,
@@ -309,47 +308,11 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     least = PERCENT / 100 * length_ns
     is_steady = median >= np.maximum(least, least_beyond(spread, np.bincount(of_rank)[of_rank]))
     least = np.where(is_steady, SHARE * least, np.maximum(least, SIGMAS * spread))
-    is_late: np.ndarray = (excess_ns >= least) & (waited(columns) >= SHARE * least)
-    return is_late
-
-
-# How much longer ranks compute by more or larger operators than their peers run in the same step.
-
-
-_COUNTS = ("calls", "work")
-
-
-def more_work_ns(work: pd.DataFrame, rank: int, others: Collection[int], steps: Collection[int]) -> pd.Series:
-    """For each step the rank's time beyond the others' median in operators of which it runs another number, or size.
-
-    Without recorded shapes kernels stand for operators. The same work, however long it takes, counts as none.
-    """
-    held = work[(work["part"] == "compute_ns") & work["step"].isin(steps) & work["rank"].isin([rank, *others])]
-    has_shapes = (held["what"] == OPERATOR) & held["name"].str.contains(SIZES, regex=False)
-    held = held[held["what"] == (OPERATOR if has_shapes.any() else KERNEL)]
-    more = pd.Series(0.0, index=pd.Index(sorted(steps)))
-    for step, own in held.groupby("step"):
-        wide = {name: own.pivot_table(index="name", columns="rank", values=name) for name in (*_COUNTS, "total_ns")}
-        wide = {name: table.reindex(columns=[rank, *others]) for name, table in wide.items()}
-        wide["total_ns"] = _with_unkept(wide["total_ns"])
-        wide = {name: table.fillna(0.0) for name, table in wide.items()}
-        beside = {name: table[[*others]].median(axis=1) for name, table in wide.items()}
-        is_other = pd.Series(data=False, index=wide["calls"].index)
-        for name in _COUNTS:
-            is_other |= wide[name][rank] != beside[name]
-        more[int(step)] = float((wide["total_ns"][rank] - beside["total_ns"])[is_other].sum())
-    return more
-
-
-def _with_unkept(total_ns: pd.DataFrame) -> pd.DataFrame:
-    """With what a rank has too many names to keep: at most as long as its shortest, and as others run it."""
-    is_full = total_ns.notna().sum() >= MOST_NAMES
-    if not is_full.any():
-        return total_ns
-    most = pd.DataFrame(
-        {rank: total_ns.max(axis=1).clip(upper=total_ns[rank].min()) for rank in total_ns.loc[:, is_full]}
-    )
-    return total_ns.fillna(most)
+    is_late = (excess_ns >= least) & (waited(columns) >= SHARE * least)
+    # What is known to be longer counts from half of that on, in steps in which the others wait later, too.
+    usual = of_each(np.where(is_late, excess_ns, np.nan)[:, None], of_rank, medians)[:, 0]
+    also: np.ndarray = np.nan_to_num(excess_ns - SHARE * usual, nan=-1.0) >= 0
+    return is_late | also
 
 
 # What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower.
@@ -430,11 +393,10 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
             chosen[row] = max(fits[row], key=totals.__getitem__, default=(None, None))
         for row, pair in of_all_sizes({row: chosen[row] for row in rows}).items():
             chosen[row] = pair
-        unnamed = [row for row in rows if not fits[row]]
-        most = max(Counter(chosen[row] for row in rows if fits[row]).values(), default=0)
-        if part in (HOST.column, COMPUTE.column) and len(unnamed) >= most:
-            for row in rows:
-                chosen[row] = (None, None)
+        ((name, most),) = Counter(chosen[row] for row in rows if fits[row]).most_common(1) or [((None, None), 0)]
+        is_of_none = part in (HOST.column, COMPUTE.column) and sum(not fits[row] for row in rows) >= most
+        for row in rows:
+            chosen[row] = (None, None) if is_of_none else name
     return chosen
 
 
