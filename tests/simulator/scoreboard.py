@@ -82,9 +82,14 @@ def _wrong(case: Case, report: Report) -> list[str]:
 
 
 def _first_advice(case: Case, report: Report) -> Finding | None:
-    """The first finding about the job: one that leads, else a fact; of what no mean step holds one that names ranks."""
+    """The first finding about the job: one that leads, else a fact.
+
+    What happened in one step may not recur, so that what recurs leads; what no mean step holds comes behind, too: then
+    the first that names the ranks.
+    """
     every = [item for item in report.findings if not item.is_about_capture and not item.is_nothing]
-    return next((item for item in every if item.ranks or not case.truth.is_behind), None)
+    is_behind = case.truth.is_behind or (case.truth.steps is not None and len(case.truth.steps) == 1)
+    return next((item for item in every if not is_behind or (item.ranks and item.steps == case.truth.steps)), None)
 
 
 def _blaming(report: Report) -> list[Finding]:

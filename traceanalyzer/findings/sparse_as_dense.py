@@ -52,7 +52,7 @@ def sparse_as_dense(run: Run, operator_shapes: OperatorShapes) -> Iterator[Findi
             "Products with one-hot matrices",
             "Each product only picks rows of the other matrix.",
             "torch.nn.functional.embedding(index, matrix) or matrix[index].",
-            [float(name in _PRODUCTS and call.tensors[-2:-1] and call.tensors[-2] in one_hot) for name, call in calls],
+            [float(name in _PRODUCTS and not one_hot.isdisjoint(call.tensors[-2:-1])) for name, call in calls],
         ),
     ):
         spared = table["gpu_own_ns"].astype("float64") * pd.Series(part, index=table.index, dtype="float64")
