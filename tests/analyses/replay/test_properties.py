@@ -79,7 +79,7 @@ def test_a_job_that_would_be_longer_if_it_were_even_is_its_own_ideal():
                     program.sync()
         programs.append(program)
     results = analysed(Job(tuple(programs), (world,)), "replay", "slowdown")[1]
-    even, recorded = results["replay"].engine.steps_after([ideal_but(), ()], is_relieved=False).mean(axis=0)
+    even, recorded = results["replay"].engine.steps_after([ideal_but(), ()], with_contention=False).mean(axis=0)
     assert even > 1.1 * recorded
     table = results["slowdown"].to_frame()
     assert (table["slowdown_ratio"] == 1).all()

@@ -9,8 +9,8 @@ import numpy as np
 from traceanalyzer.analyses.replay.changes import COST_NS, EVEN, EXPLAINED, IDEAL, MOST, UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.lengths import (
+    Contention,
     Peers,
-    Relief,
     changed,
     concerning_each,
     keeps_waits,
@@ -101,8 +101,8 @@ class Engine:
 
     def __init__(self, job: Job, windows: Windows) -> None:
         self.job, self.windows = job, windows
-        self.relief = Relief(job)
-        self.peers = Peers(job, self.relief)
+        self.contention = Contention(job)
+        self.peers = Peers(job, self.contention)
         self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
         self._held = 0
         self._replayed: dict[tuple[Change, ...], np.ndarray] = {}
@@ -219,17 +219,17 @@ class Engine:
         """The graph's lengths after the changes, compute relieved of waits that are gone."""
         changes = self.of_ranks(changes)
         before = changed(self.job, self.peers, changes)
-        if not self._can_relieve:
+        if not self._has_contention:
             return before
-        return self.relief.relieved(before, self.job.replay(before)[:, 0])
+        return self.contention.after(before, self.job.replay(before)[:, 0])
 
     @cached_property
-    def _can_relieve(self) -> bool:
+    def _has_contention(self) -> bool:
         """Whether waits slow compute so much that it matters when they go."""
         window_ns = int(self.windows.lengths(self.unchanged)[:, 0].sum()) / max(self.windows.table["rank"].nunique(), 1)
-        return bool(self.relief.most_ns > PERCENT / 100 * window_ns)
+        return bool(self.contention.most_ns > PERCENT / 100 * window_ns)
 
-    def steps_after(self, scenarios: Sequence[tuple[Change, ...]], *, is_relieved: bool = True) -> np.ndarray:
+    def steps_after(self, scenarios: Sequence[tuple[Change, ...]], *, with_contention: bool = True) -> np.ndarray:
         """Length of every step of the job (rows) after each set of changes (columns).
 
         Compute beside waits that a change takes away becomes shorter, too, unless it is to stay as it is.
@@ -240,8 +240,8 @@ class Engine:
             some = [self.of_ranks(changes) for changes in scenarios[begin : begin + at_once]]
             weights = self._weights(some)
             times = self.job.order.latest(weights)
-            if is_relieved and self._can_relieve:
-                weights = self._relieved(some, times)
+            if with_contention and self._has_contention:
+                weights = self._with_contention(some, times)
                 times = self.job.order.latest(weights)
             waits = np.array([keeps_waits(changes) for changes in some])
             found.append(np.where(waits, self.windows.of_job(times), self.windows.of_slowest(times)))
@@ -252,11 +252,11 @@ class Engine:
         before, *after = self._weights([(), *map(self.of_ranks, scenarios)]).T
         return np.maximum(before[:, None] - np.stack(after, axis=1), 0)
 
-    def _relieved(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
+    def _with_contention(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
         """Length of every edge with compute as long as the waits that are left make it."""
         # One after the other: lengths are of all operations, edges of runs of them.
         weights = [
-            self.job.weights(self.relief.relieved(changed(self.job, self.peers, changes), times[:, column]))
+            self.job.weights(self.contention.after(changed(self.job, self.peers, changes), times[:, column]))
             for column, changes in enumerate(scenarios)
         ]
         return np.stack(weights, axis=1)

@@ -87,7 +87,7 @@ class Beside(Struct, frozen=True):
     least_ns: np.ndarray
 
 
-class Relief:
+class Contention:
     """By how much shorter operations are in a replay in which calls wait less than they were recorded to.
 
     A kernel that runs beside a wait for a part of its time and takes longer than the median of the same work without
@@ -171,7 +171,7 @@ class Relief:
         total = np.maximum(np.bincount(op, beside, minlength=len(ops))[op], lengths[op])
         return Beside(op, rows[join], slower[op] * beside / np.maximum(total, 1), least)
 
-    def relieved(self, lengths: Lengths, times: np.ndarray) -> Lengths:
+    def after(self, lengths: Lengths, times: np.ndarray) -> Lengths:
         """The lengths of a replay with what its own waits leave; `times` are when it reached each node."""
         left = self._waits_left(times) if lengths.has_waits else np.zeros(len(self.job.joins))
         timing = dict(lengths.timing)
@@ -221,8 +221,8 @@ class Peers:
     Host work is compared between the same two communication calls of a step. Without steps the whole capture is one.
     """
 
-    def __init__(self, job: Job, relief: Relief) -> None:
-        self.job, self.relief, self.same, self.cost_ns = job, relief, relief.same, 0
+    def __init__(self, job: Job, contention: Contention) -> None:
+        self.job, self.contention, self.same, self.cost_ns = job, contention, contention.same, 0
         self.overhead_ns: Mapping[str, int] = {**COST_NS}
         self.ranks = np.array([*job.nodes])
         self.place = {rank: column for column, rank in enumerate(job.nodes)}
@@ -291,7 +291,7 @@ class Peers:
     def _as_itself(self, rank: int, *, is_freed: bool) -> np.ndarray:
         """The only rank's durations: tables of it beside itself would be as large as all else that is replayed."""
         own = self.job.nodes[rank].column("ops", "duration_ns")
-        slower_ns = self.relief.slower_ns.get(rank) if is_freed else None
+        slower_ns = self.contention.slower_ns.get(rank) if is_freed else None
         if slower_ns is None:
             return np.asarray(own)
         return np.where(self.same.names[rank] == NONE, own, own - slower_ns).astype(np.int64)
@@ -430,7 +430,7 @@ class Peers:
     def _free_table(self) -> np.ndarray:
         """The same without what compute takes longer beside waits: who is as fast as its peers makes nobody wait."""
         table = self.same.table_ns.copy()
-        for rank, slower_ns in self.relief.slower_ns.items():
+        for rank, slower_ns in self.contention.slower_ns.items():
             key = self.same.keys[rank]
             np.subtract.at(table, (key[key != NONE], self.place[rank]), slower_ns[key != NONE])
         return table
@@ -628,23 +628,33 @@ def _places(nodes: Nodes) -> dict[int, _Place]:
 # The graph's lengths after some changes.
 
 
+_OF_CPU_WORK: Mapping[str, str] = MappingProxyType({"data": DATA.column, "memory": MEMORY})
+"""Parts of the CPU work that can be changed alone: the columns that hold them."""
+
+_MOST_KNOWN = 8
+"""Answers of `transfers_after` that are kept: every rank, and many sets of changes, ask for the same."""
+
+
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
     """The recorded lengths with all these changes."""
-    timing = {rank: timing_after(job, peers, rank, concerning(rank, changes)) for rank in job.nodes}
+    timing = {rank: timing_after(job, peers, rank, own) for rank, own in concerning_each(job.nodes, changes).items()}
     return Lengths(timing, transfers_after(job, changes), keeps_waits(changes), met_after(job, changes))
 
 
-def concerning(rank: int, changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The changes of what a rank does itself; two that do the same to it are equal, whatever other ranks they name."""
-    own = (change for change in changes if change.part != "waits" and (change.ranks is None or rank in change.ranks))
-    return tuple(change if change.to == PEERS else _of_all(change) for change in own)
-
-
 def concerning_each(ranks: Collection[int], changes: Sequence[Change]) -> Mapping[int, tuple[Change, ...]]:
-    """The same for each rank: those that no change names have the same."""
+    """The changes of what each rank does itself; two that do the same to it are equal, whatever other ranks they name.
+
+    Ranks that no change names have the same ones.
+    """
     named = frozenset[int]().union(*(change.ranks or () for change in changes))
-    others = concerning(NONE, changes)
-    return {rank: concerning(rank, changes) if rank in named else others for rank in ranks}
+    own = [change for change in changes if change.part != "waits"]
+
+    def of(rank: int) -> tuple[Change, ...]:
+        mine = (change for change in own if change.ranks is None or rank in change.ranks)
+        return tuple(change if change.to == PEERS else _of_all(change) for change in mine)
+
+    others = of(NONE)
+    return {rank: of(rank) if rank in named else others for rank in ranks}
 
 
 @lru_cache(1_024)
@@ -652,127 +662,96 @@ def _of_all(change: Change) -> Change:
     return replace(change, ranks=None)
 
 
-def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -> Timing:
-    """What the rank's operations and host take after changes that concern it.
-
-    What recording takes goes first: a host twice as fast takes half of what is left, and one like its peers what they
-    take without it. Who waits for a batch of workers waits for it until then all the same, unless that is changed.
-    """
-    timing = job.recorded.timing[rank]
-    is_loader_as_recorded = all(change.part not in ("rank", "host", "data") for change in changes)
-    for change in sorted(changes, key=lambda change: change.part != "profiler"):
-        if change.part == "profiler" and change.steps is None:
-            peers = peers.unrecorded(peers.overhead_ns[str(change.to)])
-        timing = _timing(job, peers, timing, rank, change, changes)
-        if change.part == "profiler" and is_loader_as_recorded:
-            host = (job.nodes[rank].column("host", name) for name in ("ns", "takes_up"))
-            timing = replace(timing, host_ns=with_waits_for_workers(timing.host_ns, *host))
-    return timing
-
-
-def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
-    """What follows once each matched call's partners are there."""
-    asked = tuple(change for change in changes if change.part in (*_OF_TRANSFERS, "unmatched"))
-    known = job.transfers
-    if asked not in known:
-        for oldest in list(known)[: max(0, len(known) - _MOST_KNOWN + 1)]:
-            del known[oldest]
-        known[asked] = _transfers_after(job, asked)
-    return known[asked]
-
-
-def met_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
-    """What follows once each host's partners in a collective of the CPU are there."""
-    meetings = job.meetings
-    met = meetings.after_ns
-    for change in changes:
-        if change.part in ("comm", "collective") and not isinstance(change.to, str):
-            chosen = _in_steps(meetings.step, change)
-            if change.name:
-                chosen = chosen & (meetings.name == change.name)
-            if change.ranks is not None:
-                chosen = chosen & np.isin(meetings.rank, list(change.ranks))
-            met = np.where(chosen, np.round(met * change.to).astype(np.int64), met)
-        elif change.part == "unmatched":
-            met = np.where(_in_steps(meetings.step, change) & meetings.is_alone, 0, met)
-    return met
-
-
-_OF_TRANSFERS = ("comm", "collective", "links", "small")
-"""Parts that are about transfers."""
-
-_PARTS_OF_HOSTS: Mapping[str, str] = MappingProxyType({"data": DATA.column, "memory": MEMORY})
-"""Parts of the hosts' work that can be changed alone: the columns that hold them."""
-
-_MOST_KNOWN = 8
-"""Answers of `transfers_after` that are kept: every rank, and many sets of changes, ask for the same."""
-
-
-def _transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
-    transfer = job.recorded.transfer_ns
-    for change in changes:
-        if change.part == "comm" and change.to == EVEN:
-            transfer = even(job, transfer)
-        elif change.to == USUAL:
-            transfer = as_in_other_steps(job, transfer, _chosen_joins(job, change))
-        elif change.part == "links":
-            transfer = np.where(
-                _chosen_joins(job, change), np.minimum(transfer, at_rate(job, float(change.to))), transfer
-            )
-        elif change.part == "unmatched":
-            is_open = _chosen_joins(job, change) & ~job.joins["is_whole"].to_numpy(dtype=bool)
-            transfer = np.where(is_open, np.minimum(transfer, 0), transfer)
-        elif change.part == "small":
-            chosen = _chosen_joins(job, change) & are_small(job.joins)
-            transfer = np.where(chosen, np.round(transfer * float(change.to)).astype(np.int64), transfer)
-        elif change.part == "comm" and change.to == PEERS:
-            transfer = np.where(_chosen_joins(job, change), as_on_peers(job, transfer, change.ranks), transfer)
-        elif change.part in ("comm", "collective") and not isinstance(change.to, str):
-            transfer = np.where(_chosen_joins(job, change), np.round(transfer * change.to).astype(np.int64), transfer)
-    return transfer
-
-
 def keeps_waits(changes: Sequence[Change]) -> bool:
     """Whether calls still wait for their partners."""
     return all(change.part != "waits" for change in changes)
 
 
+def _scaled(ns: np.ndarray, change: Change, chosen: np.ndarray | bool = True) -> np.ndarray:
+    return np.where(chosen, np.round(ns * float(change.to)).astype(np.int64), ns)
+
+
+def _in_steps(step: np.ndarray, change: Change) -> np.ndarray:
+    return np.ones(len(step), dtype=bool) if change.steps is None else np.isin(step, list(change.steps))
+
+
+def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
+    """What follows once each matched call's partners are there."""
+    parts = ("comm", "collective", "links", "small", "unmatched")
+    asked = tuple(change for change in changes if change.part in parts and change.to != HIDDEN)
+    known = job.transfers
+    if asked not in known:
+        for oldest in list(known)[: max(0, len(known) - _MOST_KNOWN + 1)]:
+            del known[oldest]
+        transfer = job.recorded.transfer_ns
+        for change in asked:
+            transfer = _transfers(job, transfer, change)
+        known[asked] = transfer
+    return known[asked]
+
+
+def _transfers(job: Job, transfer: np.ndarray, change: Change) -> np.ndarray:
+    if change.to == EVEN:
+        return even(job, transfer)
+    chosen = _chosen_joins(job, change)
+    if change.to == USUAL:
+        return as_in_other_steps(job, transfer, chosen)
+    if change.to == PEERS:
+        return np.where(chosen, as_on_peers(job, transfer, change.ranks), transfer)
+    if change.part == "links":
+        return np.where(chosen, np.minimum(transfer, at_rate(job, float(change.to))), transfer)
+    if change.part == "unmatched":
+        is_open = ~job.joins["is_whole"].to_numpy(dtype=bool)
+        return np.where(chosen & is_open, np.minimum(transfer, 0), transfer)
+    return _scaled(transfer, change, chosen & are_small(job.joins) if change.part == "small" else chosen)
+
+
+def met_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
+    """What follows once each CPU's partners in a collective of the CPU are there."""
+    meetings = job.meetings
+    met = meetings.after_ns
+    for change in changes:
+        if change.part == "unmatched":
+            met = _scaled(met, change, _in_steps(meetings.step, change) & meetings.is_alone)
+        if change.part in ("comm", "collective") and not isinstance(change.to, str):
+            chosen = _in_steps(meetings.step, change)
+            chosen &= (meetings.name == change.name) if change.name else True
+            chosen &= np.isin(meetings.rank, list(change.ranks)) if change.ranks is not None else True
+            met = _scaled(met, change, chosen)
+    return met
+
+
 def _chosen_joins(job: Job, change: Change) -> np.ndarray:
-    joins = job.joins
-    chosen = np.ones(len(joins), dtype=bool)
+    chosen = np.ones(len(job.joins), dtype=bool)
     for rank in job.nodes:
         rows = job.joins_of(rank)
-        op = array_of(joins, "op")[rows]
-        chosen[rows] = _chosen_ops(job, rank, change)[op]
+        chosen[rows] = _chosen_ops(job, rank, change)[array_of(job.joins, "op")[rows]]
     if change.ranks is not None:
-        chosen &= joins["rank"].isin(change.ranks).to_numpy()
+        chosen &= job.joins["rank"].isin(change.ranks).to_numpy()
     return chosen
 
 
 def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
     """Mask of the rank's operations that the change is about, by kind, name and step."""
-    ops = job.nodes[rank].piece.ops
+    nodes, name = job.nodes[rank], str(change.name)
+    ops = nodes.piece.ops
     if change.part == "operator":
-        name, _, autograd = str(change.name).partition("@")
-        chosen = is_any(ops["operator"], name) if name else np.ones(len(ops), dtype=bool)
+        operator, _, autograd = name.partition("@")
+        chosen = is_any(ops["operator"], operator) if operator else np.ones(len(ops), dtype=bool)
         chosen = chosen & is_any(ops["autograd"], autograd) if autograd else chosen
     elif change.part == "kernel":
-        chosen = host_names.matches(ops["name"], lambda name: str(change.name) in name)
+        chosen = host_names.matches(ops["name"], lambda own: name in own)
     elif change.part == "collective":
-        called, which, among = f"{change.name}@@".split("@")[:3]
-        names = POINT_TO_POINT if called == MESSAGES else (called,)
-        chosen = is_any(ops["collective"], *names)
+        called, which, among = f"{name}@@".split("@")[:3]
+        chosen = is_any(ops["collective"], *(POINT_TO_POINT if called == MESSAGES else (called,)))
         if among:
             chosen &= is_any(ops["group_ranks"], among)
         chosen = _some_of(ops, chosen, which)
     elif change.part in ("links", "small", "unmatched"):
-        chosen = job.nodes[rank].is_comm
-    elif change.part == "rank":
-        chosen = ~job.nodes[rank].is_comm
+        chosen = nodes.is_comm
     else:
-        chosen = job.nodes[rank].is_of(change.part)
-    mask: np.ndarray = chosen if change.steps is None else chosen & _in_steps(array_of(ops, "step"), change)
-    return mask
+        chosen = ~nodes.is_comm if change.part == "rank" else nodes.is_of(change.part)
+    return chosen & _in_steps(nodes.column("ops", "step"), change)
 
 
 def _some_of(ops: pd.DataFrame, chosen: np.ndarray, which: str) -> np.ndarray:
@@ -789,53 +768,103 @@ def _some_of(ops: pd.DataFrame, chosen: np.ndarray, which: str) -> np.ndarray:
     return found
 
 
-def _in_steps(step: np.ndarray, change: Change) -> np.ndarray:
-    if change.steps is None:
-        return np.ones(len(step), dtype=bool)
-    return np.isin(step, list(change.steps))
+def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -> Timing:
+    """What the rank's operations and CPU take after changes that concern it.
+
+    The profiler's overhead goes first: a CPU twice as fast takes half of what is left, and one like its peers what they
+    take without it. Who waits for a batch of workers waits for it until then all the same, unless that is changed.
+    """
+    timing = job.recorded.timing[rank]
+    is_loader_as_recorded = all(change.part not in ("rank", "host", "data") for change in changes)
+    for change in sorted(changes, key=lambda change: change.part != "profiler"):
+        if change.part == "profiler" and change.steps is None:
+            peers = peers.unrecorded(peers.overhead_ns[str(change.to)])
+        timing = _timing(job, peers, timing, rank, change, changes)
+        if change.part == "profiler" and is_loader_as_recorded:
+            host = (job.nodes[rank].column("host", name) for name in ("ns", "takes_up"))
+            timing = replace(timing, host_ns=with_waits_for_workers(timing.host_ns, *host))
+    return timing
 
 
 def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change, changes: Sequence[Change]) -> Timing:
-    if change.part in ("waits", "delays"):
-        return replace(timing, has_lag=timing.has_lag and change.part == "waits")
-    if change.part == "sync":
-        return replace(timing, is_blocking=timing.is_blocking & ~_chosen_calls(job.nodes[rank].piece, change))
-    if change.part == "comm" and change.to == HIDDEN:
+    nodes, part = job.nodes[rank], change.part
+    if part == "delays":
+        return replace(timing, has_lag=False)
+    if part == "sync":
+        return replace(timing, is_blocking=timing.is_blocking & ~_chosen_calls(nodes.piece, change))
+    if change.to == HIDDEN:
         return replace(timing, is_hidden=True)
-    if change.part == "unmatched":
+    if part == "loop":
+        return _without_loop(nodes, timing, change)
+    if part == "unmatched":
         timing = replace(timing, duration_ns=_without_unknown_waits(job, timing, rank, change))
     if _is_of_transfers(change):
         # Together: a call that holds several messages is no shorter than the longest of them.
         after = transfers_after(job, [each for each in changes if _is_of_transfers(each)])
         return replace(timing, duration_ns=no_longer_than_transfers(job, timing, rank, after))
-    if change.part == "loop":
-        return _without_loop(job.nodes[rank], timing, change)
-    if change.part not in ("host", *_PARTS_OF_HOSTS, "profiler"):
-        timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
-    if change.part in ("rank", "host", *_PARTS_OF_HOSTS, "profiler"):
-        timing = replace(timing, host_ns=_host(job, peers, timing, rank, change))
-    if change.part in ("rank", "host") and change.to == PEERS:
-        is_own = _calls_of_its_own(job, peers, rank, change)
+    return _as_long(job, peers, timing, rank, change)
+
+
+def _as_long(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> Timing:
+    """With other lengths of operations and of CPU work."""
+    nodes, part = job.nodes[rank], change.part
+    # Ranks that are not compared with: the changed ones; `None` where all are put together.
+    changed_ranks = None if change.to == EVEN else frozenset(job.nodes) if change.ranks is None else change.ranks
+    is_of_cpu = part in ("host", "profiler", *_OF_CPU_WORK)
+    if not is_of_cpu:
+        duration = timing.duration_ns
+        if change.to in (PEERS, EVEN):
+            after = peers.durations(rank, changed_ranks)
+        elif change.to == ALONE:
+            after = np.minimum(duration, nodes.alone.lengths_ns())
+        else:
+            after = _scaled(duration, change)
+        timing = replace(timing, duration_ns=np.where(_chosen_ops(job, rank, change), after, duration))
+    if is_of_cpu or part == "rank":
+        after = _cpu_work(peers, nodes, timing.host_ns, rank, change, changed_ranks)
+        if change.steps is not None:
+            after = np.where(_in_steps(nodes.column("host", "step"), change), after, timing.host_ns)
+        timing = replace(timing, host_ns=after)
+    if part in ("rank", "host") and change.to == PEERS:
+        is_own = np.zeros(len(nodes.piece.segments), dtype=bool)
+        is_own[more_calls(job.nodes, rank, peers.ranks[peers.of(rank, changed_ranks or frozenset())].tolist())] = True
+        is_own &= _in_steps(nodes.column("segments", "step"), change)
         timing = replace(timing, is_blocking=timing.is_blocking & ~is_own, is_called=timing.is_called & ~is_own)
     return timing
 
 
+def _cpu_work(
+    peers: Peers, nodes: Nodes, before: np.ndarray, rank: int, change: Change, changed_ranks: frozenset[int] | None
+) -> np.ndarray:
+    if change.to in (PEERS, EVEN):
+        return peers.host(rank, changed_ranks)
+    if change.to == FASTEST:
+        return peers.fastest_host(rank)
+    if change.part == "profiler" and before is nodes.recorded.host_ns and change.steps is None:
+        return peers.own_host(rank)
+    if change.part == "profiler":
+        return np.maximum(before - nodes.column("host", "recorded") * peers.overhead_ns[str(change.to)], 0)
+    if change.part in _OF_CPU_WORK:
+        spent = nodes.column("host", _OF_CPU_WORK[change.part])
+        return np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
+    return _scaled(before, change)
+
+
 def _without_loop(nodes: Nodes, timing: Timing, change: Change) -> Timing:
-    """Less of the host's work for the loop's turns behind the first; nor does it wait for what they compute."""
+    """Less of the CPU work for the loop's turns behind the first; nor does the CPU wait for what they compute."""
     piece, name = nodes.piece, str(change.name)
     chosen = is_any(piece.host["loop"], name) & _in_steps(array_of(piece.host, "step"), change)
-    host_ns = np.where(chosen, np.round(timing.host_ns * float(change.to)).astype(np.int64), timing.host_ns)
     op, segment = (array_of(piece.blocks, each) for each in ("op", "segment"))
     is_waited = np.zeros(len(piece.segments), dtype=bool)
     is_waited[segment[is_any(piece.ops["loop"], name)[op]]] = True
+    host_ns = _scaled(timing.host_ns, change, chosen)
     return replace(timing, host_ns=host_ns, is_blocking=timing.is_blocking & ~is_waited)
 
 
 def _is_of_transfers(change: Change) -> bool:
     """Whether it tells what transfers take, and not by what all that a rank communicates is multiplied."""
-    return change.part in ("links", "small", "unmatched") or (
-        change.part in ("comm", "collective") and isinstance(change.to, str)
-    )
+    is_word = change.part in ("comm", "collective") and isinstance(change.to, str)
+    return is_word or change.part in ("links", "small", "unmatched")
 
 
 def _without_unknown_waits(job: Job, timing: Timing, rank: int, change: Change) -> np.ndarray:
@@ -847,15 +876,6 @@ def _without_unknown_waits(job: Job, timing: Timing, rank: int, change: Change) 
     if len(rows):
         durations[rows] = kernels.smallest(durations[rows])[kernels.of_row]
     return durations
-
-
-def _calls_of_its_own(job: Job, peers: Peers, rank: int, change: Change) -> np.ndarray:
-    """Mask of the segments that begin with a blocking call that the rank makes more often in the step than any peer."""
-    segments = job.nodes[rank].piece.segments
-    columns = peers.of(rank, _changed_ranks(job, change) or frozenset())
-    is_own = np.zeros(len(segments), dtype=bool)
-    is_own[more_calls(job.nodes, rank, peers.ranks[columns].tolist())] = True
-    return is_own & _in_steps(array_of(segments, "step"), change)
 
 
 def _chosen_calls(piece: Piece, change: Change) -> np.ndarray:
@@ -876,44 +896,6 @@ def _chosen_calls(piece: Piece, change: Change) -> np.ndarray:
         before = last.ffill().shift()
         chosen &= (before == phase).to_numpy(dtype=bool)
     return chosen
-
-
-def _durations(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> np.ndarray:
-    before = timing.duration_ns
-    if change.to in (PEERS, EVEN):
-        after = peers.durations(rank, _changed_ranks(job, change))
-    elif change.to == ALONE:
-        after = np.minimum(before, job.nodes[rank].alone.lengths_ns())
-    else:
-        after = np.round(before * float(change.to)).astype(np.int64)
-    return np.where(_chosen_ops(job, rank, change), after, before)
-
-
-def _host(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> np.ndarray:
-    nodes, before = job.nodes[rank], timing.host_ns
-    if change.to in (PEERS, EVEN):
-        after = peers.host(rank, _changed_ranks(job, change))
-    elif change.to == FASTEST:
-        after = peers.fastest_host(rank)
-    elif change.part == "profiler" and before is nodes.recorded.host_ns and change.steps is None:
-        after = peers.own_host(rank)
-    elif change.part == "profiler":
-        after = np.maximum(before - nodes.column("host", "recorded") * peers.overhead_ns[str(change.to)], 0)
-    elif change.part in _PARTS_OF_HOSTS:
-        spent = nodes.column("host", _PARTS_OF_HOSTS[change.part])
-        after = np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
-    else:
-        after = np.round(before * float(change.to)).astype(np.int64)
-    if change.steps is None:
-        return np.asarray(after)
-    return np.where(_in_steps(nodes.column("host", "step"), change), after, before)
-
-
-def _changed_ranks(job: Job, change: Change) -> frozenset[int] | None:
-    """Ranks that are not compared with; `None` where all are put together."""
-    if change.to == EVEN:
-        return None
-    return frozenset(job.nodes) if change.ranks is None else change.ranks
 
 
 def no_longer_than_transfers(job: Job, timing: Timing, rank: int, after: np.ndarray) -> np.ndarray:

@@ -132,7 +132,9 @@ def slowdown_across(_parts: Mapping[int, pd.DataFrame], replay: Replay, pipeline
     if engine is None or len(engine.job.nodes) < 2:
         return Slowdown(without_rows(_STORED))
     cases = _cases(list(engine.job.nodes), pipeline)
-    steps = _ideal_or_recorded(engine.steps_after([ideal_but(), *(changes for _, changes in cases)], is_relieved=False))
+    steps = _ideal_or_recorded(
+        engine.steps_after([ideal_but(), *(changes for _, changes in cases)], with_contention=False)
+    )
     error_ns = engine.error_ns
     numbers: Sequence[object] = sorted(engine.windows.table["step"].dropna().unique()) or [pd.NA]
     rows = []
