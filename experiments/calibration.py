@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 
+MISSES = "## What lies behind the misses\n"
+"""What is written below stays when the page is made again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -45,13 +48,14 @@ class Row:
 def main() -> None:
     """Ask of every pair that was recorded, print and write the page."""
     *folders, target = map(Path, sys.argv[1:])
-    rows = [row for folder in folders for name in CHANGES for row in _rows(folder, name)]
+    rows = [row for number, folder in enumerate(folders, 1) for name in CHANGES for row in _rows(number, folder, name)]
     page = "\n".join(_page(rows))
-    target.write_text(page, encoding="utf-8")
+    kept = target.read_text(encoding="utf-8").partition(MISSES)[2] if target.is_file() else ""
+    target.write_text(f"{page}\n\n{MISSES}{kept}", encoding="utf-8")
     print(page)
 
 
-def _rows(folder: Path, name: str) -> Iterator[Row]:
+def _rows(number: int, folder: Path, name: str) -> Iterator[Row]:
     before, after = sides(folder, name)
     before_ms, after_ms = unprofiled_ms(before), unprofiled_ms(after)
     if not before.is_dir() or before_ms is None or after_ms is None:
@@ -67,7 +71,7 @@ def _rows(folder: Path, name: str) -> Iterator[Row]:
         how: (saves.low_ns, saves.high_ns) for how, saves in (("estimated", estimated), ("known step", solved))
     }
     intervals = {how: (low / 1e6, high / 1e6) for how, (low, high) in ends.items()}
-    yield Row(name, ", ".join(CHANGES[name]), before_ms, max(0.0, before_ms - after_ms), intervals)
+    yield Row(f"{number} {name}", ", ".join(CHANGES[name]), before_ms, max(0.0, before_ms - after_ms), intervals)
 
 
 def _page(rows: Sequence[Row]) -> Iterator[str]:
