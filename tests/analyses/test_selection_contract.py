@@ -33,7 +33,7 @@ CAPTURES = ("ddp", "moe", "pp_1f1b", "zo_offload", "nsys_fsdp_grad_metrics", *MA
 
 SILENT = {
     "balance", "first_calls", "fusions", "graphs", "host_meetings", "iterations", "memory", "memory_calls", "memory_categories", "memory_levels",
-    "memory_peaks", "memory_sources", "memory_steps", "sync_calls", "sync_copies", "time_slices",
+    "memory_peaks", "memory_sources", "memory_steps", "sync_calls", "sync_copies",
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from traceanalyzer.analyses.blame import episodes, rank_sets, slow_transfers, st
 from traceanalyzer.analyses.communication import calls, clocks, collectives, groups, waits
 from traceanalyzer.analyses.host import api_calls, cpu_collectives, cpu_time, host_silences, idle, launches
 from traceanalyzer.analyses.integrity import integrity
-from traceanalyzer.analyses.kernels import kernels, time_slices
+from traceanalyzer.analyses.kernels import kernels
 from traceanalyzer.analyses.memory import memory, memory_categories, memory_fit
 from traceanalyzer.analyses.memory.memory_categories import Held
 from traceanalyzer.analyses.operators import efficiency, launch_loops, modules, operators
@@ -107,7 +107,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         ),
         "kernels": Analysis(kernels.Kernels.of_ranks, kernels.kernels_per_rank, _GPU),
         "kernels_over_ranks": Analysis(kernels.kernels_over_ranks_across),
-        "time_slices": Analysis(time_slices.TimeSlices.of_ranks, time_slices.per_rank, _GPU),
         "streams": Analysis(streams.Streams.of_ranks, streams.streams_per_rank, _GPU, sees_all=_ON_THE_GPU),
         "stream_pairs": Analysis(streams.StreamPairs.of_ranks, streams.stream_pairs_per_rank, _GPU),
         "copies": Analysis(copies.Copies.of_ranks, copies.copies_per_rank, _GPU, sees_all=_ON_THE_GPU),

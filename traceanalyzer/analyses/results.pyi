@@ -24,7 +24,6 @@ from traceanalyzer.analyses.host.idle import GapTable, Idle
 from traceanalyzer.analyses.host.launches import Launches, QueueDepth
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.kernels.kernels import Fusions, Graphs, Kernels, KernelsOverRanks
-from traceanalyzer.analyses.kernels.time_slices import TimeSlices
 from traceanalyzer.analyses.memory.memory import Memory, MemoryCalls, MemoryPeaks, MemorySteps
 from traceanalyzer.analyses.memory.memory_categories import MemoryCategories, MemoryLevels, MemorySources
 from traceanalyzer.analyses.memory.memory_fit import MemoryFit
@@ -138,7 +137,6 @@ class Results(dict[str, Result]):
     @overload
     def __getitem__(self, name: Literal["kernels_over_ranks"]) -> KernelsOverRanks: ...
     @overload
-    def __getitem__(self, name: Literal["time_slices"]) -> TimeSlices: ...
     @overload
     def __getitem__(self, name: Literal["streams"]) -> Streams: ...
     @overload
@@ -359,7 +357,6 @@ class Results(dict[str, Result]):
     @overload
     def get(self, name: Literal["kernels_over_ranks"]) -> KernelsOverRanks | None: ...
     @overload
-    def get(self, name: Literal["time_slices"]) -> TimeSlices | None: ...
     @overload
     def get(self, name: Literal["streams"]) -> Streams | None: ...
     @overload

@@ -23,7 +23,7 @@ _BY_VECTOR = re.compile("gemv")
 def precision(run: Run, kernels: Kernels, ranks: Ranks) -> Iterator[Finding]:
     """Matrix kernels compute in 64 bits, or without tensor cores, on GPUs that have them for fewer bits.
 
-    The change is these kernels faster by the ratio of the GPU's peaks; the target is TF32, or FP16 where there is none.
+    The change is these kernels faster by the ratio of the GPU's peaks: to TF32, or 16 bits where there is none.
     """
     table = kernels.table[kernels.table["kind"] == "compute"]
     table = table.assign(bits=[_bits(str(name)) for name in table["name"]]).dropna(subset="bits")
@@ -34,16 +34,17 @@ def precision(run: Run, kernels: Kernels, ranks: Ranks) -> Iterator[Finding]:
     device = devices.get(rank)
     types = matrix_types(device, kernels.table.loc[kernels.table["rank"] == rank, "name"])
     lower = next((kind for kind in ("tf32", "bf16", "fp16") if kind in (types or ())), None)
-    by_name = table.groupby(["name", "bits"], observed=True)["total_ns"].sum() / run.recorded
+    own = table[table["rank"] == rank]
+    by_name = own.groupby(["name", "bits"], observed=True)["total_ns"].sum() / run.recorded_each
     gpu = gpu_of(device)
     rates = gpu.tflops if gpu else {}
     if lower is None or not run.is_worth(by_name.sum()):
         return
     bits = by_name.groupby("bits").sum().idxmax()
     changes = tuple(
-        Change("kernel", rates[own] / rates[lower], name=name)
-        for (name, own), ns in by_name.items()
-        if {own, lower} <= {*rates} and rates[own] < rates[lower] and run.is_worth(ns)
+        Change("kernel", rates[now] / rates[lower], name=name)
+        for (name, now), ns in by_name.items()
+        if {now, lower} <= {*rates} and rates[now] < rates[lower] and run.is_worth(ns)
     )
     who = sorted(map(int, table["rank"].unique()))
     some = () if {*who} == {*run.ranks} else tuple(who)

@@ -16,32 +16,23 @@ def recomputation(run: Run, operators: Operators, memory: Memory) -> Iterator[Fi
     Compiled graphs don't say what they repeat. The change is the recomputed GPU work gone.
     """
     own = operators.table[operators.table["autograd"] == "recompute"]
-    again_ns = float(own["gpu_own_ns"].sum()) / run.recorded
-    if not run.is_worth(again_ns):
+    by_rank = own.groupby("rank")["gpu_own_ns"].sum() / run.recorded_each
+    if not len(by_rank) or not run.is_worth(by_rank.max()):
         return
-    by_rank = own.groupby("rank")["gpu_own_ns"].sum()
     ranks = tuple(map(int, by_rank.index[by_rank > 0]))
-    longest = own.groupby("operator", observed=True)["gpu_own_ns"].sum().idxmax()
+    by_operator = own.groupby("operator", observed=True)["gpu_own_ns"].sum().nlargest(5)
     is_all = set(ranks) == {*run.ranks}
     left = memory.to_frame()["headroom_bytes"].dropna() if len(memory) else ()
     room = f" The GPUs have {size_text(float(min(left)))} left." if len(left) else ""
     yield Finding(
-        headline=f"Activation recomputation: {time_text(again_ns)}{run.each} of GPU time.",
+        headline=f"Activation recomputation: {time_text(by_rank.max())}{run.each} of GPU time.",
         why=f"The backward pass runs forward operators again{'' if is_all else f' on {run.who(ranks)}'}, "
-        f"most of it {longest}.",
-        fix=run.terms.choose(
-            {
-                "torch": "Checkpoint fewer layers, or use selective activation checkpointing (torchtitan: "
-                f"activation_checkpoint.mode), if memory allows.{room}",
-                "jax": f"Save more with a jax.checkpoint policy, such as dots_saveable, if memory allows.{room}",
-            }
-        ),
+        f"most of it {by_operator.index[0]}.",
+        fix="Checkpoint fewer layers, or use selective activation checkpointing (torchtitan: "
+        f"activation_checkpoint.mode), if memory allows.{room}",
         changes=(Change("operator", 0.0, name="@recompute"),),
         named=() if is_all else ranks,
-        evidence=tuple(
-            {"operator": name, "gpu_ns": int(ns)}
-            for name, ns in own.groupby("operator", observed=True)["gpu_own_ns"].sum().nlargest(5).items()
-        ),
+        evidence=tuple({"operator": name, "gpu_ns": int(ns)} for name, ns in by_operator.items()),
         table="operators",
         caveat="Without it, more activations stay in GPU memory.",
     )

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.flops import inputs_of
 from traceanalyzer.analyses.operators.operators import OperatorKernels, Operators
+from traceanalyzer.analyses.phases.comm_phases import without_numbers
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
@@ -58,7 +59,8 @@ def unfused(
         names = [change.name for change in changes]
         longest = own[own["operator"].isin(names)].groupby("shape")["spared_ns"].sum().idxmax()
         chain = own[own["shape"] == longest].groupby("operator")["gpu_ns"].sum()
-        placed = operator_kernels.table[operator_kernels.table["operator"].isin(names)].groupby("path")["gpu_ns"].sum()
+        held = operator_kernels.table[operator_kernels.table["operator"].isin(names)]
+        placed = held["gpu_ns"].groupby(without_numbers(held["path"])).sum()
         where = f", most in {str(placed.idxmax()).rpartition('/')[2]}" if len(placed) else ""
         over = f"tensors of {list(longest)}" if longest else "all parameters"
         beyond = "on its scores" if kind == ATTENTION else "beyond one pass"

@@ -553,7 +553,7 @@ OPERATOR, KERNEL, COPY, DOING, RANGE, SLICE = "operator", "kernel", "copy", "doi
 time that another process has the GPU."""
 
 OTHER_PROCESS = "another process"
-"""The name of such time (`time_slices`)."""
+"""The name of such time (`taken_of`)."""
 
 MEMORY_CALLS = "calls for GPU memory"
 COMPILING = "compiling by "
@@ -590,8 +590,8 @@ class WhatRan(Result):
             "Part of the rank's time as `step_needs` has it: of idle time, what the host did before the launch."
         ),
         "what": Column.text(
-            "operator (with its shapes), kernel, copy; slice (of kernels' time what another process has the GPU, as "
-            "`time_slices` has it); of idle time doing (the innermost call, operator, range or "
+            "operator (with its shapes), kernel, copy; slice (of kernels' time which another process "
+            "has the GPU); of idle time doing (the innermost call, operator, range or "
             "Python frame); range (the user's innermost range, of kernels that around their launch)."
         ),
         "name": Column.text("Its name.", written=Written.KERNEL),

@@ -333,13 +333,6 @@ def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.
     return Around(*innermost(starts, ends)).at(times)
 
 
-def outermost(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Positions of the intervals that lie in no other one, in order of time; of equal ones the first."""
-    order = np.lexsort((-ends, starts))
-    before = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends[order])[:-1])[: len(order)]
-    return order[ends[order] > before]
-
-
 def _within(starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, busy: Intervals) -> np.ndarray:
     """Those of the rows whose events overlap `busy`."""
     starts, ends = starts[rows], ends[rows]

@@ -3,12 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, is_any, ratio
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.meaning.columns import Adds, Column
-from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, without_rows
+from traceanalyzer.model.tables import array_of, column_of
 
 LEAST_NS = 300_000
 """Less has many causes; slices that were seen (an H100 that two processes use) take 2.0 to 2.7 ms."""
@@ -23,47 +20,6 @@ _LEAST_KERNELS, _LEAST_NAMES = 5, 3
 
 _LONG_STEP = 0.5
 """Of a step's kernels: where more are longer than usual, the step has more to do, or its GPU is slower."""
-
-
-class TimeSlices(Result):
-    """One row for each rank and step whose kernels stand still while, by all signs, another process has its GPU."""
-
-    title = "Times in which another process has the GPU"
-    keys = ("rank", "step")
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Step that launched them; absent without steps."),
-        "slices": Column.count(
-            "Compute kernels that take longer than others that do the same work, at least 0.3 ms and half of the "
-            "median of these, by a time that is the same for at least 7 of 10 (within a fifth), whichever they are: 5 "
-            "or more of at least 3 names in what is counted."
-        ),
-        "names": Column.count("How many names these have.", adds=Adds.NONE),
-        "taken_ns": Column.time("By how much they are longer, in all.", leads=True),
-        "slice_ns": Column.time("taken_ns / slices.", adds=Adds.DERIVED),
-    }
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"slice_ns": ratio(table["taken_ns"], table["slices"])})
-
-
-def per_rank(trace: RankTrace, same_work: np.ndarray) -> pd.DataFrame:
-    """The rank's steps with such kernels."""
-    ops = trace.gpu_ops
-    rows = np.flatnonzero(is_any(ops["kind"], "compute") & trace.counted)
-    step = trace.op_step[rows] if len(trace.steps) else np.zeros(len(rows), dtype=np.int64)
-    taken_ns = taken_of(ops, rows, step, same_work[rows])
-    rows, taken_ns = rows[taken_ns > 0], taken_ns[taken_ns > 0]
-    if not len(rows):
-        return without_rows(("step", "slices", "names", "taken_ns"))
-    numbers = np.append(array_of(trace.steps, "step"), NONE)
-    steps = pd.Series(numbers[trace.op_step[rows]] if len(trace.steps) else np.full(len(rows), NONE), dtype="Int64")
-    groups = Groups.of({"step": steps.mask(steps == NONE).array}, ["step"], with_absent=True)
-    return groups.table(
-        slices=groups.counts(),
-        names=groups.distinct(column_of(ops, "name").codes[rows].astype(np.int64)),
-        taken_ns=groups.sums(taken_ns),
-    )
 
 
 def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray, work: np.ndarray) -> np.ndarray:

@@ -508,11 +508,6 @@ class Categories(Result):
         "no_tensor_core_ns": Column.time("The same of those whose names say that they do not. The rest does not say."),
     }
 
-    def of_compute(self) -> pd.DataFrame:
-        """The rows of compute kernels: neither communication nor copies."""
-        table = self.to_frame()
-        return rows_where(table, ~table["category"].isin(["communication", "copy"]))
-
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return self._with(
             table, {"share_pct": percent(table["gpu_ns"], table.groupby("rank")["gpu_ns"].transform("sum"))}

@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.analyses.host.activity import innermost_at, outermost
-from traceanalyzer.analyses.host.cpu_time import launches_inside, looked_at
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column, Written
@@ -77,37 +75,6 @@ def operations(ops: pd.DataFrame) -> np.ndarray:
     return names
 
 
-# How long a host takes to make a copy: the operator that launches it and nothing else, around the call.
-
-
-def host_times(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
-    """Of each of these GPU operations the host's time in ns; -1 where it is not known which call launched it.
-
-    That of the outermost operator that launches it alone; of the call, where no operator does.
-    """
-    launch = array_of(trace.gpu_ops, "launch")[rows]
-    took = np.full(len(rows), NONE, dtype=np.int64)
-    held = launch != NONE
-    starts, ends, threads = (array_of(trace.api_calls, name)[launch[held]] for name in ("start_ns", "end_ns", "thread"))
-    took[held] = _around(trace, starts, np.subtract(*looked_at(trace, starts, ends)[::-1]), threads)
-    return took
-
-
-def _around(trace: RankTrace, begun: np.ndarray, lengths: np.ndarray, threads: np.ndarray) -> np.ndarray:
-    """Lengths of the operators around calls that begin then, else of the calls."""
-    of_one = np.flatnonzero(launches_inside(trace, trace.host_ops) == 1)
-    starts, ends, thread = (array_of(trace.host_ops, name)[of_one] for name in ("start_ns", "end_ns", "thread"))
-    took = lengths.copy()
-    for each in np.unique(threads).tolist():
-        own, rows = np.flatnonzero(threads == each), np.flatnonzero(thread == each)
-        # Those that hold one launch are the same launch's where one lies in the other.
-        rows = rows[outermost(starts[rows], ends[rows])]
-        around = innermost_at(starts[rows], ends[rows], begun[own])
-        lasts = np.subtract(*looked_at(trace, starts[rows], ends[rows])[::-1])
-        took[own] = np.where(around == NONE, lengths[own], np.append(lasts, 0)[around])
-    return took
-
-
 # How fast copies run, from what memory, and how much of them is hidden.
 
 
@@ -138,11 +105,6 @@ class Copies(Result):
         "exposed_ns": Column.time(
             "Time in which one runs but no compute (and, for copies that are no communication, no communication)."
         ),
-        "host_ns": Column.time(
-            "Time of the host in making them: of each the outermost operator that launches it alone, else the call; "
-            "absent where it is not known which call launched one.",
-            is_secondary=True,
-        ),
         "with_compute_ns": Column.time("Time in which one and compute both run."),
         "with_other_copies_ns": Column.time(
             "Time in which one and a copy of another direction (memsets left out) both run."
@@ -172,9 +134,7 @@ def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     every = _Every(unions(trace), ops, directions.codes, rows_named(ops, "activity", "memcpy"))
     texts = {name: texts_of(groups.keys[name]) for name in _KEYS[:-1]}
     sums = _sums(every, [rows[own] for own in rows_of_each(groups.of_row)])
-    of_hosts = host_times(trace, rows)
-    hosts = pd.arrays.IntegerArray(groups.sums(of_hosts), groups.sums(of_hosts == NONE) > 0)
-    return sorted_table({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums, "host_ns": hosts}, "total_ns")
+    return sorted_table({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums}, "total_ns")
 
 
 def _directions(ops: pd.DataFrame) -> pd.Categorical:
