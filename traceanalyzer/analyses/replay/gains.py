@@ -328,8 +328,10 @@ class Engine:
         """
         if not self.has_cost_of_recording:
             return ((),)
-        words = {ns: word for word, ns in reversed(self.peers.overhead_ns.items())}
-        return tuple((Change("profiler", words[ns]),) for ns in dict.fromkeys(self.peers.overhead_ns.values()))
+        words: dict[int, str] = {}
+        for word, ns in self.peers.overhead_ns.items():
+            words.setdefault(ns, word)
+        return tuple((Change("profiler", word),) for word in words.values())
 
     def solve_overhead(self, step_ns: float) -> str:
         """Take the profiler's overhead for what makes the mean replayed step that long; why it is not taken, or "".
