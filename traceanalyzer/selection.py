@@ -604,7 +604,7 @@ def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
 def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:
     if wanted == "all":
         return whole_capture(trace.gpu_ops)
-    chosen = _chosen(steps, wanted)
+    chosen = chosen_steps(steps, wanted)
     if chosen.empty and wanted == "complete":
         return whole_capture(trace.gpu_ops)
     if chosen.empty:
@@ -643,7 +643,8 @@ def steps_text(numbers: Sequence[int]) -> str:
     return f"steps {numbers[0]} to {numbers[-1]}" if is_run else "steps " + ", ".join(map(str, numbers))
 
 
-def _chosen(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:
+def chosen_steps(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:
+    """Rows of the steps that `wanted` names, as in `Selection.steps` but for `all`; steps without a window are none."""
     with_window = steps[steps["start_ns"].notna()]
     complete = with_window[~with_window["is_partial"]]
     if wanted in ("last", "complete"):

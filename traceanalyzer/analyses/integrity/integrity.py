@@ -261,7 +261,7 @@ def kinds_without_match(trace: RankTrace) -> list[Defect]:
         return []
     names = [str(name) for name in trace.gpu_ops["name"].unique()]
     texts = [
-        f"--kind '{kind}={pattern.pattern}' fits no kernel or copy in the capture."
+        f"--kernel-kind '{kind}={pattern.pattern}' fits no kernel or copy in the capture."
         for kind, pattern in trace.meta.kind_rules.extra
         if not any(pattern.search(name) for name in names)
     ]
@@ -320,10 +320,10 @@ def _short(name: object) -> str:
 
 
 def _option(by_name: pd.Series) -> str:
-    """The `--kind` line for the largest of them."""
+    """The `--kernel-kind` line for the largest of them."""
     paths = [function_path(str(name)).rsplit("::", 1)[-1][:60] for name in by_name.index[:_MOST_NAMED]]
     pattern = "|".join(dict.fromkeys(map(re.escape, paths)))
-    return f"--kind {shlex.quote(f'comm={pattern}')}"
+    return f"--kernel-kind {shlex.quote(f'comm={pattern}')}"
 
 
 def _streams(kernels: pd.DataFrame, found: pd.Series) -> str:
