@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from traceanalyzer.forks import aside, can_fork
+from traceanalyzer.execution import aside, can_fork
 
 CAPTURE = Path(__file__).parent / "captures" / "moe" / "rank0.json.gz"
 
@@ -17,7 +17,7 @@ from traceanalyzer import findings
 from traceanalyzer.analyses import engine, reduce_rank
 from traceanalyzer.analyses.replay import gains as shares
 from traceanalyzer.findings import registry as asking
-from traceanalyzer.forks import IS_PROGRAM, all_aside, aside, can_fork
+from traceanalyzer.execution import IS_PROGRAM, all_aside, aside, can_fork
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.files import unnamed
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
@@ -76,8 +76,8 @@ assert len(forks) == 1 + 8
 
 results = engine.combine({0: alone})
 sent = []
-joined_at_once = engine.joined_at_once
-engine.joined_at_once = lambda *given: sent.append(joined_at_once(*given)) or {**sent[-1]}
+results_in_parallel = engine.results_in_parallel
+engine.results_in_parallel = lambda *given: sent.append(results_in_parallel(*given)) or {**sent[-1]}
 tables = {name: {0: table} for name, table in alone.items()}
 replays = []
 shares.WORTH_A_SHARE = 1
@@ -91,7 +91,7 @@ for name, result in results.items():
     if not result.is_event_copy:
         assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
 
-assert len(replays) == 1  # 6 but for itself, three that began before it, and one at the critical path
+assert len(replays) == 2  # 6 but for itself, and three that began before it
 found = findings.find(shared)
 asking.all_aside = engine.all_aside
 forks.clear()

@@ -155,7 +155,7 @@ main()
 """The command, which gets a signal when it first comes to a place of its own code."""
 
 FOLDER = "traceanalyzer.report.writers.write"
-BEGINS, READS = ("traceanalyzer.cli", "main"), ("traceanalyzer.processes", "signals_wait")
+BEGINS, READS = ("traceanalyzer.cli", "main"), ("traceanalyzer.execution", "signals_wait")
 WRITTEN, SETTLES = (FOLDER, "_alone"), (FOLDER, "_settle")
 TERMINATED, INTERRUPTED = (signal.SIGTERM, 143), (signal.SIGINT, 130)
 

@@ -9,13 +9,20 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.rank_tables import RankTables
 from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
 from traceanalyzer.given import shown
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_as_they_are, columns_of, floats, table_of, with_columns, without_rows
+from traceanalyzer.model.tables import (
+    columns_as_they_are,
+    columns_of,
+    floats,
+    table_of,
+    under_each_other,
+    with_columns,
+    without_rows,
+)
 
 RANK = Column.ident("Global rank.")
 """The key of most tables."""
@@ -212,9 +219,12 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
     `columns` names the columns that an empty answer still has.
     """
     # Names as plain strings: categories differ from rank to rank, and these tables are small.
-    tables = parts if isinstance(parts, RankTables) else RankTables.of(dict(sorted(parts.items())))
-    table = tables.under_each_other()
-    return without_rows(dict.fromkeys(["rank", *columns])) if table is None else table
+    held = {rank: table for rank, table in sorted(parts.items()) if len(table)}
+    if not held:
+        return without_rows(dict.fromkeys(["rank", *columns]))
+    rank = np.repeat(np.array([*held], dtype=np.int64), [*map(len, held.values())])
+    table = under_each_other([*held.values()], is_with_texts=True)
+    return table_of({"rank": rank} | columns_as_they_are(table) | {"rank": rank})
 
 
 def is_any(column: pd.Series, *names: str) -> np.ndarray:

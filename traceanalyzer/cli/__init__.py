@@ -29,8 +29,8 @@ from traceanalyzer.cli.report import report
 from traceanalyzer.cli.tools import tools
 from traceanalyzer.cli.what_if import what_if
 from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.execution import finish
 from traceanalyzer.failures import PartFailedWarning
-from traceanalyzer.forks import finish
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

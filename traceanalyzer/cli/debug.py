@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer import __version__
-from traceanalyzer.free_memory import FEWER
+from traceanalyzer.execution import FEWER
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses import Results

@@ -24,8 +24,8 @@ from traceanalyzer.cli.options import (
 from traceanalyzer.cli.snapshots import memory_beside, show_memory
 from traceanalyzer.cli.snapshots import write as write_memory
 from traceanalyzer.errors import UsageError
+from traceanalyzer.execution import later
 from traceanalyzer.files.unnamed import give_back_memory, laid_in
-from traceanalyzer.forks import later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -241,7 +241,7 @@ def _completed(
 
 
 def _beside(run: "Run", options: dict[str, Any]) -> int:
-    from traceanalyzer.processes import processes_beside
+    from traceanalyzer.execution import processes_beside
 
     return processes_beside([capture.path for capture in run.captures], options["jobs"])
 

@@ -38,7 +38,7 @@ from traceanalyzer.cli.options import (
 )
 from traceanalyzer.cli.snapshots import report_alone, snapshots_in
 from traceanalyzer.errors import InputError
-from traceanalyzer.forks import IS_PROGRAM
+from traceanalyzer.execution import IS_PROGRAM
 
 if TYPE_CHECKING:
     from traceanalyzer.discovery import Found

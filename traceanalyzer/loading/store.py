@@ -24,13 +24,12 @@ from msgspec import Struct
 
 from traceanalyzer.decoding.columns import Growing
 from traceanalyzer.errors import InputError
+from traceanalyzer.execution import CORES_A_FILE, aside
 from traceanalyzer.files.cached import name_of
-from traceanalyzer.forks import aside
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
 from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
 from traceanalyzer.model.tables import columns_of, table_of
-from traceanalyzer.processes import CORES_A_FILE
 
 # The cache in the user's folder: what its entries are called, how one appears whole, and which go when it is full.
 #

@@ -18,13 +18,13 @@ from traceanalyzer.decoding.decoder import EventDecoder
 from traceanalyzer.decoding.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.execution import CORES_A_FILE
 from traceanalyzer.files.archives import is_json
 from traceanalyzer.files.other_tools import written_by
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, trace_of
 from traceanalyzer.model.schema import GPU_OPS, NONE, conform, named, printable
 from traceanalyzer.model.tables import array_of, column_of, known_of, rows_where, whole_of, with_columns
-from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.events import frame_of, linked, names_of, recorded_on, unread, why_refused
 from traceanalyzer.readers.kineto.head import Properties, properties
