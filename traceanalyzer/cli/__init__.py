@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _OWN = frozenset({"--help", "-h", "--help-all", "--version"})
 """Options of the program itself, answered without pandas."""
 
-_MOVED: Mapping[str, str] = {name: f"{group.name} {name}" for group in (query, tools) for name in group.commands}
+MOVED: Mapping[str, str] = {name: f"{group.name} {name}" for group in (query, tools) for name in group.commands}
 """Commands by their old names, which work for this release."""
 
 
@@ -48,10 +48,10 @@ class MainGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Replace a command's old name; put `report` in front of arguments of no command."""
         first = args[0] if args else ""
-        if first in _MOVED:
+        if first in MOVED:
             if not ctx.resilient_parsing:
-                click.echo(f"analyze-traces {first} is now analyze-traces {_MOVED[first]}.", err=True)
-            args = [*_MOVED[first].split(), *_with_ranks(first, args[1:])]
+                click.echo(f"analyze-traces {first} is now analyze-traces {MOVED[first]}.", err=True)
+            args = [*MOVED[first].split(), *_with_ranks(first, args[1:])]
         elif args and first not in self.commands and first not in _OWN:
             self._refuse_misspelt(*args)
             args = ["report", *args]
@@ -61,8 +61,8 @@ class MainGroup(click.Group):
         """Refuse a word that is no file or folder, if it resembles a command or another argument follows."""
         if word.startswith("-") or Path(word).exists():
             return
-        if near := difflib.get_close_matches(word, [*self.commands, *_MOVED], 2, cutoff=0.7):
-            meant = " or ".join(_MOVED.get(name, name) for name in near)
+        if near := difflib.get_close_matches(word, [*self.commands, *MOVED], 2, cutoff=0.7):
+            meant = " or ".join(MOVED.get(name, name) for name in near)
             raise click.UsageError(f"no command and no folder is called {word!r}; did you mean {meant}?")
         if re.fullmatch(r"[a-z-]+", word) and more and not more[0].startswith("-"):
             commands = ", ".join(sorted(self.commands))
@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = sys.argv[1:] if arguments is None else arguments
     sys.stdout, sys.stderr = lenient(sys.stdout), unfailing(sys.stderr)
-    command = _MOVED.get(given[0], given[0]).split()[0] if given and given[0] else ""
+    command = MOVED.get(given[0], given[0]).split()[0] if given and given[0] else ""
     if not _OWN.intersection(given) and command in cli.commands and command != report.name:
         from traceanalyzer.scale import set_up_process
 
