@@ -1,13 +1,26 @@
 """Every communication call of each rank with its arguments, recorded or inferred."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, all_known, plain_values, stack, taken
+from traceanalyzer.analyses.base import (
+    CALL,
+    GPU_END,
+    GPU_START,
+    GROUP_IF_KNOWN,
+    GROUP_RANKS,
+    RANK,
+    STEP_OF_LAUNCH,
+    Result,
+    all_known,
+    plain_values,
+    stack,
+    taken,
+)
 from traceanalyzer.analyses.grouping import Groups, by_category, largest_before
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.analyses.trace import launch_moments
@@ -349,23 +362,23 @@ def _best_match(
 class Calls(Result):
     """One row for each communication kernel or peer-to-peer copy, in order of start within a rank."""
 
-    title: ClassVar[str] = "Communication calls"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "call": Column.ident("Position among the rank's communication operations."),
-        "step": Column.ident("Step that launched it; absent for none."),
-        "start_ns": Column.moment("Start on the GPU."),
-        "end_ns": Column.moment("End on the GPU."),
+    title = "Communication calls"
+    is_detail = True
+    keys = ("rank", "call")
+    columns = {
+        "rank": RANK,
+        "call": CALL,
+        "step": STEP_OF_LAUNCH,
+        "start_ns": GPU_START,
+        "end_ns": GPU_END,
         "stream": Column.ident("Stream that it ran on."),
         "collective": Column.text(
             "Collective or point-to-point operation; `coalesced` for different ones in one kernel.",
             written=Written.COLLECTIVE,
         ),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group": GROUP_IF_KNOWN,
         "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "group_ranks": GROUP_RANKS,
         "group_size": Column.number("Number of ranks in the group.", is_aside=True),
         "dtype": Column.text("Element type.", written=Written.DTYPE, is_aside=True),
         "size_bytes": Column.size(

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -347,10 +347,10 @@ SHORT_NAME = 12
 class Groups(Result):
     """One row for each process group that communicates: widest strides last."""
 
-    title: ClassVar[str] = "Process groups"
-    keys: ClassVar[tuple[str, ...]] = ("group", "group_ranks")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Process groups"
+    keys = ("group", "group_ranks")
+    is_of_one_run = True
+    columns = {
         "group_label": Column.text(
             "What the group is for, as far as that is known, and its ranks: its name in every other table.",
             label="process group",

@@ -2,13 +2,27 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, is_true, percent, stack, typed
+from traceanalyzer.analyses.base import (
+    CALL,
+    COLLECTIVE,
+    GPU_END,
+    GPU_START,
+    GROUP_IF_KNOWN,
+    GROUP_LABEL,
+    GROUP_RANKS,
+    RANK,
+    STEP_OF_LAUNCH,
+    Result,
+    is_true,
+    percent,
+    stack,
+    typed,
+)
 from traceanalyzer.analyses.communication import calls as communication_calls
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
@@ -21,7 +35,7 @@ from traceanalyzer.analyses.time.breakdown import Breakdown, known_only, side_by
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE
@@ -86,23 +100,23 @@ class Members(Result):
     Only calls that exchange messages with several peers are part of several instances.
     """
 
-    title: ClassVar[str] = "Calls and their instances"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call", "instance")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "call": Column.ident("Position among the rank's communication operations."),
+    title = "Calls and their instances"
+    is_detail = True
+    keys = ("rank", "call", "instance")
+    columns = {
+        "rank": RANK,
+        "call": CALL,
         "instance": Column.ident(
             "The same collective on all ranks of its group that have a trace, or one exchange of two ranks; absent "
             "when unmatched."
         ),
         "is_whole": Column.flag("All ranks of its group have a trace; absent without an instance."),
         "step": Column.ident("Step that launched the call; absent for none."),
-        "start_ns": Column.moment("Start on the GPU."),
-        "end_ns": Column.moment("End on the GPU."),
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "start_ns": GPU_START,
+        "end_ns": GPU_END,
+        "collective": COLLECTIVE,
+        "group": GROUP_IF_KNOWN,
+        "group_ranks": GROUP_RANKS,
         "size_bytes": Column.size("Size of the full array.", is_aside=True),
         "arguments": Column.text("Where the arguments come from, as `calls` has it."),
         "matched_by": Column.text(
@@ -226,17 +240,17 @@ UNKNOWN = "the trace does not say which collective it is"
 class CallWaits(Result):
     """One row for each communication call. The wait comes first: [start, end − transfer)."""
 
-    title: ClassVar[str] = "Transfer and wait of each call"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "call": Column.ident("Position among the rank's communication operations."),
-        "step": Column.ident("Step that launched it; absent for none."),
-        "start_ns": Column.moment("Start on the GPU."),
-        "end_ns": Column.moment("End on the GPU."),
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+    title = "Transfer and wait of each call"
+    is_detail = True
+    keys = ("rank", "call")
+    columns = {
+        "rank": RANK,
+        "call": CALL,
+        "step": STEP_OF_LAUNCH,
+        "start_ns": GPU_START,
+        "end_ns": GPU_END,
+        "collective": COLLECTIVE,
+        "group": GROUP_IF_KNOWN,
         "instance": Column.ident("Instance that decides its transfer; absent when unmatched."),
         "transfer_ns": Column.time(
             "Shortest duration over the instance's ranks; absent when it cannot be told.", is_news_when_zero=True
@@ -300,10 +314,10 @@ PARTS = tuple(part.column for part in COMM_PARTS)
 class ExposedComm(Result):
     """One row for each rank's whole window (`step` absent) and for each step; the parts add up, exactly."""
 
-    title: ClassVar[str] = "Exposed communication: transfer and wait"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
+    title = "Exposed communication: transfer and wait"
+    keys = ("rank", "step")
+    columns = {
+        "rank": RANK,
         "step": Column.ident("Step; absent for the rank's whole window."),
         "is_complete": Column.flag("Neither open nor partial: counts in means. Absent for the whole window."),
         "window_ns": Column.time("Length of the step's GPU window, or of the rank's.", better=Better.LESS),
@@ -430,10 +444,10 @@ def _row_parts(rows: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame)
 class Waits(Result):
     """One row for each stretch of exposed wait; a rank's rows add up to its exposed wait."""
 
-    title: ClassVar[str] = "Stretches of exposed wait"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "start_ns")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Stretches of exposed wait"
+    is_detail = True
+    keys = ("rank", "start_ns")
+    columns = {
         "rank": Column.ident("Global rank that waits."),
         "start_ns": Column.moment("Start."),
         "end_ns": Column.moment("End."),
@@ -487,16 +501,14 @@ KEYS = ("rank", "group", "group_ranks")
 class Matches(Result):
     """One row for each rank and process group; calls whose group is unknown have a row without one."""
 
-    title: ClassVar[str] = "Calls matched over ranks"
-    keys: ClassVar[tuple[str, ...]] = KEYS
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
-        "group_label": Column.text(
-            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
-        ),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+    title = "Calls matched over ranks"
+    keys = KEYS
+    is_of_one_run = True
+    columns = {
+        "rank": RANK,
+        "group": GROUP_IF_KNOWN,
+        "group_label": GROUP_LABEL,
+        "group_ranks": GROUP_RANKS,
         "calls": Column.count(
             "Communication calls that are looked at; they are matched over the whole capture.", is_aside=True
         ),

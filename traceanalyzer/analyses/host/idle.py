@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, all_known, percent
+from traceanalyzer.analyses.base import INNERMOST_RANGE, RANK, Result, all_known, percent
 from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import longest, names_around_launches, thread_activity, user_ranges
@@ -425,7 +425,7 @@ class GapTable(Result):
         ),
         "doing_what": Column.text("synchronising call, API call, operator or range; absent when nothing was recorded."),
         "doing_ns": Column.time("For how long in the gap."),
-        "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
+        "range": INNERMOST_RANGE,
         "ended_by": Column.text("The operation that ends the gap; absent after the last one.", written=Written.KERNEL),
         "ended_by_kind": Column.text("Its kind."),
         "ended_by_stream": Column.ident("Its stream."),

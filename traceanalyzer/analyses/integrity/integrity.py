@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -399,10 +399,10 @@ MISSING_RANKS = "missing_ranks"
 class Integrity(Result):
     """One row for each rank (absent: the whole set) and check that found something, gravest first; empty when clean."""
 
-    title: ClassVar[str] = "Integrity"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "check")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Integrity"
+    keys = ("rank", "check")
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank; absent for what concerns the set of ranks."),
         "check": Column.text("What was looked for.", written=Written.OURS),
         "severity": Column.text(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, of_a_mean_rank, percent, ratio, typed
+from traceanalyzer.analyses.base import KIND, NAME, RANK, Result, of_a_mean_rank, percent, ratio, typed
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.kernels.kernel_names import fusion
 from traceanalyzer.analyses.time import breakdown
@@ -38,8 +38,8 @@ class Kernels(Result):
     joined_by = ("name", "kind", "activity")
     columns = {
         "rank": RANK,
-        "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
-        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "name": NAME,
+        "kind": KIND,
         "activity": Column.text("kernel, memcpy, memset or graph."),
         "calls": Column.count("GPU operations of that name.", is_aside=True),
         "total_ns": Column.time("Sum of their durations.", leads=True),
@@ -95,8 +95,8 @@ class KernelsOverRanks(Result):
     keys = ("name", "activity")
     is_of_one_run = True
     columns = {
-        "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
-        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "name": NAME,
+        "kind": KIND,
         "activity": Column.text("kernel, memcpy, memset or graph."),
         "share_pct": Column.share("100 · sum of durations / that of all GPU operations, all ranks together."),
         "total_ns": Column.time("Sum of the durations on one rank: mean over ranks."),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, percent, taken
+from traceanalyzer.analyses.base import KIND, RANK, Result, percent, taken
 from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.launches import into_full_queue
@@ -308,7 +308,7 @@ class OperatorKernels(Result):
         "operator": OperatorShapes.columns["operator"],
         "autograd": OperatorShapes.columns["autograd"],
         "kernel": Column.text("Name of the kernel or copy.", written=Written.KERNEL),
-        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "kind": KIND,
         "category": Column.text("As in the categories table."),
         "source": Column.text(
             "The user's function around the operator, with file and line; of the longest part when there are "

@@ -1,11 +1,10 @@
 """How long each stage waits: the bubble as measured, and how even the stages are."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, typed
+from traceanalyzer.analyses.base import RANK, Result, percent, ratio, typed
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.pipelines import shape
@@ -22,10 +21,10 @@ from traceanalyzer.model.tables import rows_where, table_of, without_rows
 class Pipeline(Result):
     """One row for each rank that is a stage of a pipeline; none without send and receive calls that name peers."""
 
-    title: ClassVar[str] = "Pipeline stages"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
+    title = "Pipeline stages"
+    keys = ("rank",)
+    columns = {
+        "rank": RANK,
         "pipeline": Column.ident("Ranks that send to each other, directly or not, form one pipeline."),
         "stage": Column.ident(
             "Position in it, in the order in which activations go; with several stages a rank, of its first one."
@@ -179,9 +178,9 @@ def _schedules(
 class Pipelines(Result):
     """One row for each pipeline."""
 
-    title: ClassVar[str] = "Pipelines"
-    keys: ClassVar[tuple[str, ...]] = ("pipeline",)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Pipelines"
+    keys = ("pipeline",)
+    columns = {
         "pipeline": Column.ident("Number."),
         "ranks": Column.text("Its ranks in order of stage, as far as they have a trace."),
         "absent_ranks": Column.text(

@@ -2,12 +2,11 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, stack
+from traceanalyzer.analyses.base import RANK, STEP_OF_LAUNCH, Result, is_any, stack
 from traceanalyzer.analyses.phases.phases import NAMES
 from traceanalyzer.analyses.pipelines.shape import (
     BACKWARD,
@@ -28,13 +27,13 @@ from traceanalyzer.model.tables import array_of, column_of, rows_where
 class PipelineSchedule(Result):
     """One row for each rank and stretch of forward or backward compute of one microbatch, in order of launch."""
 
-    title: ClassVar[str] = "Pipeline schedule"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "slot")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
+    title = "Pipeline schedule"
+    is_detail = True
+    keys = ("rank", "slot")
+    columns = {
+        "rank": RANK,
         "slot": Column.ident("Position among the rank's stretches."),
-        "step": Column.ident("Step that launched it; absent for none."),
+        "step": STEP_OF_LAUNCH,
         "phase": Column.text(
             "forward or backward; where the schedule's ranges tell, backward of inputs and backward of weights."
         ),

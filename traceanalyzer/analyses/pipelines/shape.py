@@ -1,12 +1,11 @@
 """Which ranks form a pipeline, in which order, and which way each message goes."""
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, stack
+from traceanalyzer.analyses.base import CALL, RANK, Result, is_any, stack
 from traceanalyzer.analyses.communication.groups import EMBEDDING, MODEL, PIPELINE, role_of_messages
 from traceanalyzer.analyses.communication.jobs import connected
 from traceanalyzer.analyses.communication.matching import messages_of
@@ -194,12 +193,12 @@ def _sends_first(moves: pd.DataFrame, rank: int) -> bool:
 class PipelineMessages(Result):
     """One row for each message that a rank of a pipeline sends or receives, in order of its calls."""
 
-    title: ClassVar[str] = "Messages between pipeline stages"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call", "is_send", "peer", "message")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "call": Column.ident("Position among the rank's communication operations."),
+    title = "Messages between pipeline stages"
+    is_detail = True
+    keys = ("rank", "call", "is_send", "peer", "message")
+    columns = {
+        "rank": RANK,
+        "call": CALL,
         "message": Column.ident("Position among the call's messages."),
         "step": Column.ident("Step that launched the call; absent for none."),
         "launch_ns": Column.moment("When the host began to launch the call; absent where the trace does not tell."),
