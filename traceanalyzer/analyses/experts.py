@@ -146,7 +146,7 @@ class Exchanges(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"gbps": ratio(_moved(table), table["duration_ns"])})
+        return table.assign(gbps=ratio(_moved(table), table["duration_ns"]))
 
 
 def exchanges_per_rank(trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
@@ -247,7 +247,7 @@ class DispatchLoads(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"load_max_over_mean": ratio(table["max_load_bytes"], table["mean_load_bytes"])})
+        return table.assign(load_max_over_mean=ratio(table["max_load_bytes"], table["mean_load_bytes"]))
 
 
 def dispatch_loads_across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: Groups) -> DispatchLoads:
@@ -284,9 +284,7 @@ class ExchangeSends(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         keys = ["group", "group_ranks", "direction"]
-        return self._with(
-            table, {"share_pct": percent(table["size_bytes"], table.groupby(keys)["size_bytes"].transform("sum"))}
-        )
+        return table.assign(share_pct=percent(table["size_bytes"], table.groupby(keys)["size_bytes"].transform("sum")))
 
 
 def exchange_sends_per_rank(_trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
@@ -331,7 +329,7 @@ class ExchangeReceivers(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"of_mean": ratio(table["size_bytes"], table["mean_bytes"])})
+        return table.assign(of_mean=ratio(table["size_bytes"], table["mean_bytes"]))
 
 
 def exchange_receivers_across(
@@ -393,12 +391,9 @@ class ExpertLayers(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(
-            table,
-            {
-                "load_max_over_mean": ratio(table["max_load_bytes"], table["mean_load_bytes"]),
-                "sent_max_over_mean": ratio(table["max_sent_bytes"], table["mean_sent_bytes"]),
-            },
+        return table.assign(
+            load_max_over_mean=ratio(table["max_load_bytes"], table["mean_load_bytes"]),
+            sent_max_over_mean=ratio(table["max_sent_bytes"], table["mean_sent_bytes"]),
         )
 
 

@@ -30,7 +30,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_of,
     outer_first,
     picked,
@@ -356,12 +355,12 @@ def timeline_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> p
             "step": step_numbers(trace, np.arange(len(ops))),
             "call": _calls(ops),
             "size_bytes": columns["bytes"],
-            "launch": taken(column_of(trace.api_calls, "name"), array_of(ops, "launch")),
+            "launch": taken(trace.api_calls["name"].array, array_of(ops, "launch")),
             "launch_start_ns": _at_launch(trace, array_of(trace.api_calls, "start_ns")),
             "launch_thread": _at_launch(trace, array_of(trace.api_calls, "thread")),
-            "operator": taken(column_of(trace.host_ops, "name"), tree.owner),
-            "shapes": taken(column_of(trace.host_ops, "shapes"), tree.owner),
-            "path": taken(column_of(scopes.calls, "path"), scopes.of_op),
+            "operator": taken(trace.host_ops["name"].array, tree.owner),
+            "shapes": taken(trace.host_ops["shapes"].array, tree.owner),
+            "path": taken(scopes.calls["path"].array, scopes.of_op),
         }
     )
     return table if trace.window.steps is None else picked(table, trace.counted)

@@ -54,7 +54,7 @@ class Clocks(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         uncertainty = table["spread_ns"].clip(lower=LEAST_UNCERTAINTY_NS)
         is_significant = (table["offset_ns"].abs() > uncertainty).where(table["offset_ns"].notna())
-        return self._with(table, {"uncertainty_ns": uncertainty, "is_significant": is_significant.astype("boolean")})
+        return table.assign(uncertainty_ns=uncertainty, is_significant=is_significant.astype("boolean"))
 
 
 def across(_parts: Mapping[int, pd.DataFrame], members: Members, ranks: Ranks) -> Clocks:

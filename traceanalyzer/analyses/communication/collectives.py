@@ -35,7 +35,6 @@ from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.tables import (
-    column_of,
     columns_of,
     plain_texts,
     sorted_table,
@@ -102,9 +101,7 @@ class Collectives(Result):
         algbw = ratio(table["split_bytes"], table["transfer_ns"])
         busbw = algbw * bus_factors(table["collective"], table["group_size"])
         one_way = busbw.where(table["collective"] != "send_recv")
-        return self._with(
-            table, {"algbw_gbps": algbw, "busbw_gbps": busbw, "peak_pct": percent(one_way, table["link_peak_gbps"])}
-        )
+        return table.assign(algbw_gbps=algbw, busbw_gbps=busbw, peak_pct=percent(one_way, table["link_peak_gbps"]))
 
 
 def collectives_across(
@@ -316,13 +313,10 @@ class Nccl(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(
-            table,
-            {
-                "mean_ns": ratio(table["total_ns"], table["calls"]),
-                "size_bytes": table["known_size_bytes"].where(table["calls_of_unknown_size"] == 0),
-                "overlap_pct": overlap_of(table["comm_ns"] - table["exposed_comm_ns"], table["comm_ns"]),
-            },
+        return table.assign(
+            mean_ns=ratio(table["total_ns"], table["calls"]),
+            size_bytes=table["known_size_bytes"].where(table["calls_of_unknown_size"] == 0),
+            overlap_pct=overlap_of(table["comm_ns"] - table["exposed_comm_ns"], table["comm_ns"]),
         )
 
 
@@ -365,7 +359,7 @@ def nccl_across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: C
     sizes = pd.array([None] * len(table), dtype="Int64")
     if len(table) and len(held):
         of_calls = grouping.Groups.of(held, keys, with_absent=True)
-        told = np.array(of_calls.told(column_of(held, "group_size"), _one), dtype=object)
+        told = np.array(of_calls.told(held["group_size"].array, _one), dtype=object)
         found = at_places(told, places_of(table, of_calls.keys, keys), absent=None)
         sizes = pd.array(found.tolist(), dtype="Int64")
     return Nccl(with_columns(table, group_label=labels(groups, table), group_size=sizes))

@@ -21,7 +21,6 @@ from traceanalyzer.analyses.base import (
     is_true,
     percent,
     stack,
-    typed,
 )
 from traceanalyzer.analyses.communication import calls as communication_calls
 from traceanalyzer.analyses.communication.calls import Calls
@@ -42,10 +41,8 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
     as_objects,
-    column_of,
     columns_as_they_are,
     columns_of,
-    only,
     table_of,
     under_each_other,
     with_columns,
@@ -181,7 +178,7 @@ def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
     alone = np.setdiff1d(np.arange(len(calls)), matching.members["row"])
     table = under_each_other([matching.members, table_of({"row": alone})])
     rows = array_of(table, "row")
-    table = typed(table.drop(columns="row"), {"instance": "Int64", "is_ambiguous": "boolean"})
+    table = table.drop(columns="row").astype({"instance": "Int64", "is_ambiguous": "boolean"})
     table = with_columns(table, **columns_as_they_are(calls[[*_KEPT]].take(rows)))
     table["why_unmatched"] = matching.why_unmatched[rows]
     table["is_whole"] = table["why_unmatched"].isna().where(table["instance"].notna()).astype("boolean")
@@ -369,7 +366,7 @@ def exposed_comm_across(
     exposed = stack(parts, STRETCH)
     split = side_by_side(_row_parts, _queries(windows, exposed), exposed, call_waits.table)
     table = with_columns(windows, **{name: split[name] for name in PARTS})
-    assert (only(table, list(PARTS)).sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
+    assert (table[list(PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
     return ExposedComm(table)
 
 
@@ -408,7 +405,7 @@ def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
     starts = ranks.table[["rank", "window_start_ns"]].rename(columns={"window_start_ns": "start_ns"})
     whole = breakdown.table[["rank", "window_ns", "exposed_comm_ns", "opaque_ns"]].merge(starts)
     own = steps.table[steps.table["start_ns"].notna()] if len(steps) else steps.table
-    tables = [typed(frame.reindex(columns=list(types)), types) for frame in (whole, own) if len(frame)]
+    tables = [frame.reindex(columns=list(types)).astype(types) for frame in (whole, own) if len(frame)]
     table = pd.concat(tables or [whole.reindex(columns=list(types))])
     return table.sort_values(["rank", "step"], na_position="first", ignore_index=True)
 
@@ -490,7 +487,7 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
             "rank": array_of(calls, "rank")[waiting[call]],
             "start_ns": np.maximum(starts[call], wait.starts[piece]),
             "end_ns": np.minimum(ends[call], wait.ends[piece]),
-            **{name: column_of(calls, name)[waiting[call]] for name in ("call", "instance", "waits_for")},
+            **{name: calls[name].array[waiting[call]] for name in ("call", "instance", "waits_for")},
         }
     )
 

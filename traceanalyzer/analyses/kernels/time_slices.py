@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, is_any, ratio
+from traceanalyzer.analyses.base import RANK, Result, ratio
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, without_rows
+from traceanalyzer.model.tables import array_of, rows_named, without_rows
 
 LEAST_NS = 300_000
 """Less has many causes; slices that were seen (an H100 that two processes use) take 2.0 to 2.7 ms."""
@@ -44,13 +44,13 @@ class TimeSlices(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"slice_ns": ratio(table["taken_ns"], table["slices"])})
+        return table.assign(slice_ns=ratio(table["taken_ns"], table["slices"]))
 
 
 def per_rank(trace: RankTrace, same_work: np.ndarray) -> pd.DataFrame:
     """The rank's steps with such kernels."""
     ops = trace.gpu_ops
-    rows = np.flatnonzero(is_any(ops["kind"], "compute") & trace.counted)
+    rows = np.flatnonzero(rows_named(ops, "kind", "compute") & trace.counted)
     step = trace.op_step[rows] if len(trace.steps) else np.zeros(len(rows), dtype=np.int64)
     taken_ns = taken_of(ops, rows, step, same_work[rows])
     rows, taken_ns = rows[taken_ns > 0], taken_ns[taken_ns > 0]
@@ -61,7 +61,7 @@ def per_rank(trace: RankTrace, same_work: np.ndarray) -> pd.DataFrame:
     groups = Groups.of({"step": steps.mask(steps == NONE).array}, ["step"], with_absent=True)
     return groups.table(
         slices=groups.counts(),
-        names=groups.distinct(column_of(ops, "name").codes[rows].astype(np.int64)),
+        names=groups.distinct(ops["name"].array.codes[rows].astype(np.int64)),
         taken_ns=groups.sums(taken_ns),
     )
 
@@ -85,7 +85,7 @@ def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray, work: np.nda
         return nothing
     slice_ns = np.median(more_ns[is_longer])
     is_slice = is_longer & (np.abs(more_ns - slice_ns) <= _ALIKE * slice_ns)
-    names = column_of(ops, "name").codes[rows][is_slice]
+    names = ops["name"].array.codes[rows][is_slice]
     is_told = len(names) >= max(_LEAST_KERNELS, _MOST * is_longer.sum()) and len({*names.tolist()}) >= _LEAST_NAMES
     return np.where(is_longer, more_ns, 0).round().astype(np.int64) if is_told else nothing
 

@@ -197,7 +197,7 @@ class ByCollective(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         busbw = ratio(table["bus_bytes"], table["bus_ns"])
-        return self._with(table, {"busbw_gbps": busbw, "peak_pct": percent(busbw, table["bus_peak_gbps"])})
+        return table.assign(busbw_gbps=busbw, peak_pct=percent(busbw, table["bus_peak_gbps"]))
 
 
 def by_collective_across(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, STEP_OF_LAUNCH, Result, is_any, stack
+from traceanalyzer.analyses.base import RANK, STEP_OF_LAUNCH, Result, stack
 from traceanalyzer.analyses.phases.phases import NAMES
 from traceanalyzer.analyses.pipelines.shape import (
     BACKWARD,
@@ -21,7 +21,7 @@ from traceanalyzer.analyses.pipelines.shape import (
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, rows_where
+from traceanalyzer.model.tables import array_of, rows_named, rows_where
 
 
 class PipelineSchedule(Result):
@@ -89,7 +89,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> PipelineSchedule:
 def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     """Forward and backward kernels; a send or receive between two of them cuts."""
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
-    is_step = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
+    is_step = np.isin(phase, [FORWARD, BACKWARD]) & rows_named(ops, "kind", "compute")
     absent = pd.array([pd.NA] * int(is_step.sum()), dtype="Int64")
     cut = np.cumsum(array_of(ops, "is_transfer"))[is_step]
     return rows_where(ops, is_step).assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent,
@@ -100,9 +100,9 @@ def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_o
     """Kernels launched inside an action of the schedule; each action is a stretch, or one a pass where it has two."""
     found = found[found["is_compute"]].reset_index(drop=True)
     row = action_at(found, array_of(trace.api_calls, "start_ns")[ops["launch"]])
-    is_held = (row >= 0) & is_any(ops["kind"], "compute")
+    is_held = (row >= 0) & rows_named(ops, "kind", "compute")
     held, own = ops[is_held], found.iloc[row[is_held]]
-    is_beside = ~column_of(own, "back").isna()
+    is_beside = ~own["back"].array.isna()
     is_back = is_beside & (np.array(NAMES, dtype=object)[phase_of_op[held["gpu_op"]]] == BACKWARD)
     return held.assign(
         phase=own["what"].where(~is_back, own["back"]).array,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import CALL, RANK, Result, is_any, stack
+from traceanalyzer.analyses.base import CALL, RANK, Result, stack
 from traceanalyzer.analyses.communication.groups import EMBEDDING, MODEL, PIPELINE, role_of_messages
 from traceanalyzer.analyses.communication.jobs import connected
 from traceanalyzer.analyses.communication.matching import messages_of
@@ -14,7 +14,7 @@ from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, only, rows_where, table_of, without_rows
+from traceanalyzer.model.tables import array_of, rows_named, rows_where, table_of, without_rows
 
 LEAST_SPOKES = 3
 """The middle of three stages has two neighbours that exchange with nobody else; no stage has three."""
@@ -25,7 +25,7 @@ def is_of_hub(pairs: pd.DataFrame) -> pd.Series:
 
     A hub is a rank with which at least three such ranks exchange messages: several are servers of the same ranks.
     """
-    ends = only(pairs, ["one", "other"])
+    ends = pairs[["one", "other"]]
     if ends.empty:
         return pd.Series(data=False, index=ends.index)
     both = pd.concat([ends, ends.rename(columns={"one": "other", "other": "one"})]).drop_duplicates()
@@ -105,7 +105,7 @@ def transfers(calls: pd.DataFrame) -> pd.DataFrame:
     """One row for each send or receive: `rank`, `call`, `gpu_op`, `step`, times, `is_send`, `peer` (global rank)."""
     columns = ["rank", "call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]
     calls = point_to_point(calls)
-    return only(messages_of(calls), columns) if len(calls) else without_rows(columns)
+    return messages_of(calls)[[*columns]] if len(calls) else without_rows(columns)
 
 
 def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
@@ -137,7 +137,7 @@ def stages(moves: pd.DataFrame) -> pd.DataFrame:
     Stages follow the activations, where the directions of messages are known. Else they follow the ranks' order;
     reversed when only the highest rank's first transfer of a step is a send (the first stage sends before it receives).
     """
-    moves = rows_where(moves, ~is_of_hub(only(moves, ["rank", "peer"]).set_axis(["one", "other"], axis=1)))
+    moves = rows_where(moves, ~is_of_hub(moves[["rank", "peer"]].set_axis(["one", "other"], axis=1)))
     ranks = set(moves["rank"])
     pairs = moves[["rank", "peer"]].drop_duplicates().astype(int).itertuples(index=False)
     links = [(rank, peer) if peer in ranks else (rank,) for rank, peer in pairs]
@@ -239,7 +239,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> PipelineMessages:
 def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
     """The rank's launched operations in the order of their launches, with their row in `gpu_ops` as `gpu_op`."""
     count = len(trace.gpu_ops)
-    ops = only(trace.gpu_ops, ["start_ns", "end_ns", "kind", "launch"]).assign(
+    ops = trace.gpu_ops[["start_ns", "end_ns", "kind", "launch"]].assign(
         step_row=trace.op_step, gpu_op=np.arange(count), is_transfer=np.isin(np.arange(count), transfers)
     )
     held = rows_where(ops, (ops["launch"] != NONE) & trace.counted)
@@ -268,7 +268,7 @@ def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
     own, keys = point_to_point(calls), ["group", "group_ranks"]
     if own.empty:
         return np.empty(0, dtype=np.int64)
-    texts = only(groups, keys).astype("object").fillna("") if len(groups) else without_rows(keys)
+    texts = groups[[*keys]].astype("object").fillna("") if len(groups) else without_rows(keys)
     rings = {
         tuple(key)
         for key, uses in groups.groupby([texts[name] for name in keys])
@@ -298,7 +298,7 @@ def _phases_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) 
     """
     ops = in_launch_order(trace, rows)
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
-    is_work = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
+    is_work = np.isin(phase, [FORWARD, BACKWARD]) & rows_named(ops, "kind", "compute")
     last = pd.Series(np.where(is_work, phase, np.array(None, dtype=object)), dtype="object").ffill()
     at = np.flatnonzero(ops["is_transfer"])
     done = np.stack([np.cumsum(is_work & (phase == name))[at] for name in (FORWARD, BACKWARD)])
