@@ -1,4 +1,4 @@
-"""What putting ranks together costs, of simulated ranks: joining their tables in bundles, and every Result of all ranks.
+"""What putting ranks together costs, of simulated ranks: sending their tables, and every Result of all ranks.
 
     PYTHONPATH=. python benchmarks/join_cost.py --ranks 64 256
 
@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 from tests.simulator import fleet
-from traceanalyzer.analyses import ANALYSES, combine_tables
+from traceanalyzer.analyses import ANALYSES, combine
 from traceanalyzer.discovery import discover
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.scale.work import MOST_OF_A_BUNDLE, Gathered, gather_capture, set_up_process
+from traceanalyzer.scale.work import Done, reduce_capture, set_up_process
 
 
 def main() -> None:
@@ -30,26 +30,24 @@ def main() -> None:
             fleet.write(Path(folder), ranks, given.fault)
             (run,) = discover(Path(folder)).runs
             how = {"options": LoadOptions(), "names": tuple(ANALYSES), "thresholds": {}, "is_guarded": True}
-            files = [gather_capture(capture, **how) for capture in run.captures]
+            files = [reduce_capture(capture, **how) for capture in run.captures]
         print(f"{ranks} ranks, CPU ms a rank: {measured(files)}", flush=True)
 
 
-def measured(files: list[Gathered]) -> str:
+def measured(files: list[Done]) -> str:
     """Each part's CPU time, a rank."""
     times = {}
     began = time.process_time()
-    size = MOST_OF_A_BUNDLE
-    bundles = [Gathered.joined(files[begin : begin + size]) for begin in range(0, len(files), size)]
-    times["joined in bundles"] = time.process_time() - began
-    sent = [pickle.dumps(bundle, 5) for bundle in bundles]
+    sent = [pickle.dumps(done, 5) for done in files]
+    times["sent"] = time.process_time() - began
     began = time.process_time()
-    whole = Gathered.joined([pickle.loads(one) for one in sent])
-    times["received and joined"] = time.process_time() - began
+    received = [pickle.loads(one) for one in sent]
+    times["received"] = time.process_time() - began
     began = time.process_time()
-    numbers = {place: rank.meta.rank for place, rank in enumerate(whole.ranks)}
-    combine_tables(whole.by_analysis(numbers), len(numbers), tuple(ANALYSES))
+    parts = {meta.rank: tables for done in received for meta, tables in done.ranks}
+    combine(parts)
     times["every Result"] = time.process_time() - began
-    return ", ".join(f"{what} {1000 * spent_s / len(numbers):.1f}" for what, spent_s in times.items())
+    return ", ".join(f"{what} {1000 * spent_s / len(parts):.1f}" for what, spent_s in times.items())
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ READ = """
 import sys, time
 from pathlib import Path
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.processes import CORES_A_FILE
+from traceanalyzer.execution import CORES_A_FILE
 from traceanalyzer.readers import RankHint, kineto
 CORES_A_FILE.set({processes})
 started = time.perf_counter()

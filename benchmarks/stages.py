@@ -40,7 +40,7 @@ STAGES = {
 """By the module that calls them."""
 
 PIECES = {
-    "traceanalyzer.forks": ("_work",),
+    "traceanalyzer.execution": ("_work",),
     "traceanalyzer.decoding.batches": ("decoded",),
     "traceanalyzer.findings.registry": ("_of_rule",),
 }

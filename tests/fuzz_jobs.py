@@ -221,7 +221,7 @@ def _options(rng: random.Random) -> list[str]:
     if rng.random() < 0.3:
         options += ["--steps", rng.choice(("last", "complete", "4", "3:5", "3,5", ":4"))]
     if rng.random() < 0.1:
-        options += ["--kind", rng.choice(("comm=gemm", "copy=nccl", "compute=."))]
+        options += ["--kernel-kind", rng.choice(("comm=gemm", "copy=nccl", "compute=."))]
     if rng.random() < 0.1:
         options += ["--ranks", rng.choice(("0", "0,1", "1-3"))]
     if rng.random() < 0.1:

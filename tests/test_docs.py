@@ -15,7 +15,8 @@ from tests.builders import rank_trace
 from tests.extending import example
 from traceanalyzer.agents.verbs import WHAT_IF_COLUMNS
 from traceanalyzer.analyses import ANALYSES, thresholds_of
-from traceanalyzer.cli import cli
+from traceanalyzer.cli import MOVED, cli
+from traceanalyzer.cli.options import RENAMED, Rare
 from traceanalyzer.diff import metrics as diff_metrics
 from traceanalyzer.findings import KINDS
 from traceanalyzer.findings.run import Run
@@ -26,7 +27,7 @@ from traceanalyzer.readers import READERS
 
 ROOT = Path(__file__).parents[1]
 
-METRICS, FINDINGS = ROOT / "docs" / "metrics.md", ROOT / "docs" / "findings.md"
+METRICS, FINDINGS, COMMANDS = (ROOT / "docs" / f"{name}.md" for name in ("metrics", "findings", "commands"))
 
 _HEAD = """# Every table and column
 
@@ -104,7 +105,64 @@ def read_by(kind) -> list[str]:
     return list(inspect.signature(kind).parameters)[1:]
 
 
-@pytest.mark.parametrize(("page", "made"), [(METRICS, metrics), (FINDINGS, findings)], ids=["metrics", "findings"])
+_COMMANDS_HEAD = """# Every command and option
+
+Made from the code by `pytest tests/test_docs.py --update-golden`. `--help` lists common options; `--help-all`, all.
+
+The folder of traces is an argument of every command; the main command also takes it as `--trace-dir`. The same options mean the same everywhere: `--ranks 0,2-3`, `--steps last`, `--top N`, `--json`, `--output`.
+
+**Completion.** `eval "$(_ANALYZE_TRACES_COMPLETE=bash_source analyze-traces)"` in `~/.bashrc`; for zsh `zsh_source` in `~/.zshrc`; for fish `_ANALYZE_TRACES_COMPLETE=fish_source analyze-traces | source`.
+
+**GitHub Actions.** Where `GITHUB_ACTIONS` is set, each gate that did not pass becomes an annotation of the run.
+"""
+
+
+def command_reference() -> str:
+    old = [(f"analyze-traces {name}", f"analyze-traces {new}") for name, new in MOVED.items()] + [*RENAMED.items()]
+    table = "\n".join(f"| `{before}` | `{after}` |" for before, after in old)
+    parts = [
+        _COMMANDS_HEAD,
+        f"Old names work for this release:\n\n| old | new |\n|---|---|\n{table}\n",
+        *_of_commands(cli, ()),
+    ]
+    return "\n".join(parts)
+
+
+def _of_commands(group, words):
+    for name, command in group.commands.items():
+        context = click.Context(command, info_name=name)
+        usage = " ".join([*words, name, *command.collect_usage_pieces(context)])
+        text = (
+            inspect.cleandoc(command.help)
+            .replace("\b\n", "")
+            .replace("Examples:", "```", 1)
+            .replace("Example:", "```", 1)
+        )
+        about, fence, example = text.partition("```")
+        example, _, rest = example.partition("\n\n")
+        shown = f"\n\n```bash\n{inspect.cleandoc(example)}\n```\n\n{rest}".rstrip() if fence else ""
+        options = [one for one in command.get_params(context) if isinstance(one, click.Option) and not one.hidden]
+        rows = "".join(
+            _option(one)
+            for one in sorted(options, key=lambda one: isinstance(one, Rare))
+            if not one.opts[0].startswith("--help")
+        )
+        yield f"## {usage}\n\n{about.strip()}{shown}\n" + (f"\n| option | what |\n|---|---|\n{rows}" if rows else "")
+        if isinstance(command, click.Group):
+            yield from _of_commands(command, (*words, name))
+
+
+def _option(one) -> str:
+    value = "" if one.is_flag else f" {one.metavar or '|'.join(map(str, getattr(one.type, 'choices', ['N'])))}"
+    default = f" [default: {one.default}]" if one.show_default and one.default is not None else ""
+    return f"| `{', '.join(one.opts)}{value}` | {one.help}{default} |\n".replace("latest|all", "latest\\|all")
+
+
+@pytest.mark.parametrize(
+    ("page", "made"),
+    [(METRICS, metrics), (FINDINGS, findings), (COMMANDS, command_reference)],
+    ids=["metrics", "findings", "commands"],
+)
 def test_a_page_made_from_the_code_is_that_of_the_code(request, page, made):
     if request.config.getoption("--update-golden"):
         page.write_text(made(), encoding="utf-8")
@@ -182,11 +240,11 @@ _OTHERS = {"step_time_ns", "zero_ns", "delay_ns", "gain_error_ns", "interval_ns"
 
 
 def test_questions_that_the_skill_names_exist():
-    """Code that is a command with its arguments: `inspect RANK OPERATION`."""
+    """As in `query inspect FOLDER OPERATION`."""
     text = (ROOT / "skill" / "SKILL.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([a-z][a-z-]*)(?: [A-Z]+)+`", text))
+    named = set(re.findall(r"query ([a-z][a-z-]*)", text))
     assert "inspect" in named
-    assert named - {*cli.commands} == set()
+    assert named - {*cli.commands["query"].commands} == set()
 
 
 def test_gates_of_the_documentation_make_sense():

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from traceanalyzer.forks import aside, can_fork
+from traceanalyzer.execution import aside, can_fork
 
 CAPTURE = Path(__file__).parent / "captures" / "moe" / "rank0.json.gz"
 
@@ -16,7 +16,7 @@ from pandas.testing import assert_frame_equal
 from traceanalyzer import findings
 from traceanalyzer.analyses import engine, reduce_rank
 from traceanalyzer.analyses.replay import gains as shares
-from traceanalyzer.forks import IS_PROGRAM, all_aside, aside, can_fork
+from traceanalyzer.execution import IS_PROGRAM, all_aside, aside, can_fork
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.files import unnamed
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
@@ -75,8 +75,8 @@ assert len(forks) == 1 + 8
 
 results = engine.combine({0: alone})
 sent = []
-joined_at_once = engine.joined_at_once
-engine.joined_at_once = lambda *given: sent.append(joined_at_once(*given)) or {**sent[-1]}
+results_in_parallel = engine.results_in_parallel
+engine.results_in_parallel = lambda *given: sent.append(results_in_parallel(*given)) or {**sent[-1]}
 tables = {name: {0: table} for name, table in alone.items()}
 replays = []
 shares.WORTH_A_SHARE = 1

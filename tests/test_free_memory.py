@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceanalyzer import free_memory
-from traceanalyzer.free_memory import fitting, free_bytes
+from traceanalyzer import execution
+from traceanalyzer.execution import fitting, free_bytes
 
 GB = 1 << 30
 
@@ -50,8 +50,8 @@ def test_least_of_machine_and_groups_is_free(tmp_path, files, free):
 
 @pytest.mark.parametrize(("free", "fit"), [(None, 4), (16 * GB, 4), (2 * GB, 3), (GB - 1, 1), (0, 1)])
 def test_processes_find_room_or_are_fewer(monkeypatch, free, fit):
-    monkeypatch.setattr(free_memory, "free_bytes", lambda: free)
-    monkeypatch.setattr(free_memory, "FEWER", told := [])
+    monkeypatch.setattr(execution, "free_bytes", lambda: free)
+    monkeypatch.setattr(execution, "FEWER", told := [])
     assert fitting(4, GB) == fit
     assert told == ([] if fit == 4 else [(4, fit)])
     assert fitting(1, GB) == 1

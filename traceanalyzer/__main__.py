@@ -16,7 +16,7 @@ def main() -> None:
     gc.set_threshold(300_000, 50, 50)  # loading makes many objects and no garbage: looking for some takes a tenth of it
     try:
         from traceanalyzer.cli import main as command  # noqa: PLC0415 - not before Ctrl-C is answered
-        from traceanalyzer.forks import IS_PROGRAM  # noqa: PLC0415 - as above
+        from traceanalyzer.execution import IS_PROGRAM  # noqa: PLC0415 - as above
 
         IS_PROGRAM.set(True)
         command()

@@ -17,9 +17,7 @@ from traceanalyzer.model import RankTrace, Window, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, XLA_MODULES, conform
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_as_they_are,
-    known_of,
     rows_named,
     rows_where,
     table_of,
@@ -41,7 +39,7 @@ Microseconds since 1970 are exact to a quarter of one, once a program has read a
 
 def profiler_numbers(ranges: pd.DataFrame) -> list[int | None]:
     """The number that PyTorch's profiler gave each; none of other names."""
-    found = [_PROFILER_STEP.search(name) for name in column_of(ranges, "name").tolist()]
+    found = [_PROFILER_STEP.search(name) for name in ranges["name"].array.tolist()]
     return [int(match[1]) if match else None for match in found]
 
 
@@ -479,7 +477,7 @@ def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
 
 
 def _named(api_calls: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
-    names: Any = column_of(api_calls, "name")
+    names: Any = api_calls["name"].array
     is_named = [pattern.search(name) is not None for name in names.categories.tolist()]
     mask: np.ndarray = np.array([*is_named, False])[names.codes]
     return mask
@@ -604,7 +602,7 @@ def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
 def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:
     if wanted == "all":
         return whole_capture(trace.gpu_ops)
-    chosen = _chosen(steps, wanted)
+    chosen = chosen_steps(steps, wanted)
     if chosen.empty and wanted == "complete":
         return whole_capture(trace.gpu_ops)
     if chosen.empty:
@@ -626,7 +624,7 @@ def _stretches(chosen: pd.DataFrame) -> tuple[tuple[int, int], ...]:
 
 def _beyond(steps: pd.DataFrame, wanted: str) -> tuple[str, ...]:
     """Says so when numbers are asked for that the capture does not have, beside those that it has."""
-    there = sorted(array_of(steps, "step")[known_of(steps, "start_ns")].tolist())
+    there = sorted(array_of(steps, "step")[steps["start_ns"].notna().to_numpy()].tolist())
     asked = [int(number) for number in re.findall(r"\d+", wanted)]
     is_range = ":" in wanted
     is_there = [there[0] <= number <= there[-1] if is_range else number in there for number in asked] if there else []
@@ -643,7 +641,8 @@ def steps_text(numbers: Sequence[int]) -> str:
     return f"steps {numbers[0]} to {numbers[-1]}" if is_run else "steps " + ", ".join(map(str, numbers))
 
 
-def _chosen(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:
+def chosen_steps(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:
+    """Rows of the steps that `wanted` names, as in `Selection.steps` but for `all`; steps without a window are none."""
     with_window = steps[steps["start_ns"].notna()]
     complete = with_window[~with_window["is_partial"]]
     if wanted in ("last", "complete"):

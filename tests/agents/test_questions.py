@@ -27,21 +27,21 @@ QUESTIONS = [
     ("Which rank is the straggler in ddp_straggler?", "findings", {"folder": "ddp_straggler"}, "rows.0.headline~", "ank 1"),
     ("What does that rank run that others don't?", "findings", {"folder": "ddp_straggler"}, "text~", "[8192, 8192]"),
     ("How many ranks has ddp?", "summary", {"folder": "ddp"}, "total_rows", 2),
-    ("How many steps were recorded on rank 0 of ddp?", "steps", {"folder": "ddp", "rank": 0}, "rows.0.step", 2),
-    ("For whom does rank 1 of ddp wait longest in step 2?", "why_waiting", {"folder": "ddp", "rank": 1, "step": 2}, "rows.0.waits_for", 0),
-    ("Is a rank that is not there refused by name?", "why_waiting", {"folder": "moe", "rank": 7}, "why~", "no rank 7; the run has ranks 0 and 1"),
-    ("Are its steps?", "steps", {"folder": "moe", "rank": 7}, "why~", "no rank 7; the run has ranks 0 and 1"),
-    ("Is a step?", "why_waiting", {"folder": "moe", "rank": 1, "step": 77}, "why~", "no communication in step 77; it has in steps 1 to 3"),
-    ("Does rank 0 of pp wait for rank 1?", "why_waiting", {"folder": "pp", "rank": 0}, "rows.0.waits_for", 1),
+    ("How many steps were recorded on rank 0 of ddp?", "steps", {"folder": "ddp", "ranks": "0"}, "rows.0.step", 2),
+    ("For whom does rank 1 of ddp wait longest in step 2?", "why_waiting", {"folder": "ddp", "ranks": "1", "steps": "2"}, "rows.0.waits_for", 0),
+    ("Is a rank that is not there refused by name?", "why_waiting", {"folder": "moe", "ranks": "7"}, "why~", "no rank 7; the run has ranks 0 and 1"),
+    ("Are its steps?", "steps", {"folder": "moe", "ranks": "7"}, "why~", "no rank 7; the run has ranks 0 and 1"),
+    ("Is a step?", "why_waiting", {"folder": "moe", "ranks": "1", "steps": "77"}, "why~", "no communication in steps 77; there is in steps 1 to 3"),
+    ("Does rank 0 of pp wait for rank 1?", "why_waiting", {"folder": "pp", "ranks": "0"}, "rows.0.waits_for", 1),
     ("What collectives does fsdp_full run?", "table", {"folder": "fsdp_full", "name": "nccl", "sort": "calls"}, "text~", "all_gather"),
     ("And reduce-scatters?", "table", {"folder": "fsdp_full", "name": "nccl", "where": ["collective=reduce_scatter"]}, "status", "ok"),
     ("Does ddp run all-to-alls?", "table", {"folder": "ddp", "name": "nccl", "where": ["collective=all_to_all"]}, "status", "nothing_found"),
     ("Does moe?", "table", {"folder": "moe", "name": "nccl", "where": ["collective=all_to_all"]}, "status", "ok"),
     ("What was the peak memory of ddp?", "memory", {"folder": "ddp"}, "status", "could_not_look"),
     ("Which kernels of rank 0 are NCCL's?", "table", {"folder": "ddp", "name": "kernels", "where": ["rank=0", "name~nccl"]}, "rows.0.kind", "comm"),
-    ("Who launches the all-reduces?", "inspect", {"folder": "ddp", "rank": 0, "operation": "AllReduce"}, "rows.0.operator", "record_param_comms"),
-    ("Longest matrix product of the straggler?", "inspect", {"folder": "ddp_straggler", "rank": 1, "operation": "aten::mm", "top": 1}, "rows.0.kind", "compute"),
-    ("Is there a kernel called flashmla?", "inspect", {"folder": "ddp", "rank": 0, "operation": "flashmla"}, "status", "nothing_found"),
+    ("Who launches the all-reduces?", "inspect", {"folder": "ddp", "ranks": "0", "operation": "AllReduce"}, "rows.0.operator", "record_param_comms"),
+    ("Longest matrix product of the straggler?", "inspect", {"folder": "ddp_straggler", "ranks": 1, "operation": "aten::mm", "top": 1}, "rows.0.kind", "compute"),
+    ("Is there a kernel called flashmla?", "inspect", {"folder": "ddp", "ranks": "0", "operation": "flashmla"}, "status", "nothing_found"),
     ("Which tables are there?", "tables", {"folder": "ddp"}, "text~", "breakdown"),
     ("Is a misspelt table refused by name?", "table", {"folder": "ddp", "name": "idel"}, "why~", "idle"),
     ("Is a folder outside the roots refused?", "summary", {"folder": "../../README.md"}, "why~", "below"),
@@ -127,13 +127,13 @@ def test_a_relative_folder_is_the_current_folders(tmp_path, monkeypatch, capsys)
     from traceanalyzer.cli import run
 
     monkeypatch.chdir(tmp_path)
-    assert run(["summary", "etc"]) == 2
+    assert run(["query", "summary", "etc"]) == 2
     assert "etc: no such folder\n" in capsys.readouterr().err
     (tmp_path / "link").symlink_to(ROOT / "tests" / "captures" / "ddp")
-    assert run(["tables", "link"]) == 0
+    assert run(["query", "tables", "link"]) == 0
     assert run(["memory", "link"]) == 2
     assert "could not look: these traces record no memory" in capsys.readouterr().out
-    assert run(["table", "link", "idel"]) == 2
+    assert run(["query", "table", "link", "idel"]) == 2
     assert "no table 'idel'; did you mean idle?" in capsys.readouterr().err
 
 

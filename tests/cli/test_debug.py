@@ -84,5 +84,5 @@ def test_nothing_asks_the_network(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for rank in range(2):
         write(tmp_path / "in" / f"rank{rank}.json", document([kernel(0, 5)], rank=rank, world_size=2))
-    for arguments in (["in", "-q", "-o", "out"], ["export", "in", "-q", "-o", "x.json"], ["summary", "in"]):
+    for arguments in (["in", "-q", "-o", "out"], ["export", "in", "-q", "-o", "x.json"], ["query", "summary", "in"]):
         assert run([*arguments, "--jobs", "1"]) == 0

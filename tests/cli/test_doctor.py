@@ -55,7 +55,7 @@ def test_run_calls_nvidia_smi(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(("given", "said"), [
     ([], "nothing to examine"), (["--topo", "garbage"], "no topology matrix"), (["--nccl-log", "garbage"], "NCCL_DEBUG=INFO"),
     (["--flight-recorder", "garbage"], "no dump"), (["--inspector", "garbage"], "no record of NCCL Inspector"),
-    (["--topo", "absent"], "No such file"), (["--topo", "-", "--nccl-log", "-"], "can be read once"), (["--run"], "not on the PATH"),
+    (["--topo", "absent"], "No such file"), (["--topo", "-", "--nccl-log", "-"], "can be read only once"), (["--run"], "not on the PATH"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_one_line(tmp_path, monkeypatch, capsys, given, said):
     monkeypatch.chdir(tmp_path)

@@ -75,7 +75,7 @@ def test_a_full_disk_is_said_and_the_older_report_stays(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "place"),
     [(["export", "job", "--jobs", "1", "--kineto"], "new/cut"), (["export", "job", "--jobs", "1"], "new/x.pftrace.gz"),
-     (["reproduce", "job", "aten::mm"], "new/mm.py"), (["baseline", "save", "main"], ".traceanalyzer/baselines/main.json")],
+     (["tools", "reproduce", "job", "aten::mm"], "new/mm.py"), (["baseline", "save", "main"], ".traceanalyzer/baselines/main.json")],
 )  # fmt: skip
 def test_a_full_disk_is_said_of_single_files_too(tmp_path, capsys, arguments, place):
     mm = {"External id": 1, "Input Dims": [[2, 2]] * 2, "Input Strides": [[2, 1]] * 2, "Input type": ["float"] * 2}
@@ -132,7 +132,7 @@ def check_permissions(tmp_path):
         (f"job/{name}", "cannot be read (Permission denied)") for name in ("rank1.json", *folders)
     ]
     (tmp_path / "job").chmod(0o700)
-    code, said = as_nobody("summary", "job", "--jobs", "1")
+    code, said = as_nobody("query", "summary", "job", "--jobs", "1")
     assert (code, "job: cannot be read (Permission denied)" in said) == (2, True), said
 
 
@@ -155,7 +155,7 @@ main()
 """The command, which gets a signal when it first comes to a place of its own code."""
 
 FOLDER = "traceanalyzer.report.writers.write"
-BEGINS, READS = ("traceanalyzer.cli", "main"), ("traceanalyzer.processes", "signals_wait")
+BEGINS, READS = ("traceanalyzer.cli", "main"), ("traceanalyzer.execution", "signals_wait")
 WRITTEN, SETTLES = (FOLDER, "_alone"), (FOLDER, "_settle")
 TERMINATED, INTERRUPTED = (signal.SIGTERM, 143), (signal.SIGINT, 130)
 
@@ -370,18 +370,18 @@ def test_links_out_of_a_folder_of_traces_are_followed_on_request_only(tmp_path, 
     assert run(["in", "-o", "all", "--format", "json", "--follow-links"]) == 0
     content = json.loads((tmp_path / "all" / "summary.json").read_text())
     assert [row["rank"] for row in content["results"]["breakdown"]] == [0, 1]
-    assert run(["summary", "in", "--json", "--jobs", "1"]) == 0
+    assert run(["query", "summary", "in", "--json", "--jobs", "1"]) == 0
     assert "--follow-links" in capsys.readouterr().out
-    assert run(["table", "in", "breakdown", "--json", "--jobs", "1", "--follow-links"]) == 0
+    assert run(["query", "table", "in", "breakdown", "--json", "--jobs", "1", "--follow-links"]) == 0
     assert [row["rank"] for row in json.loads(capsys.readouterr().out)["rows"]] == [0, 1]
-    assert run(["compare", "in", "in", "--json", "--jobs", "1", "--follow-links"]) == 0
+    assert run(["query", "compare", "in", "in", "--json", "--jobs", "1", "--follow-links"]) == 0
     capsys.readouterr()
     (tmp_path / "in" / "rank0.json").unlink()
     assert run(["in"]) == 2
     assert "--follow-links" in capsys.readouterr().err
-    assert run(["compare", "in", "in", "--json", "--jobs", "1"]) == 2
+    assert run(["query", "compare", "in", "in", "--json", "--jobs", "1"]) == 2
     assert "--follow-links" in capsys.readouterr().err
-    assert run(["compare", "in", "in", "--json", "--jobs", "1", "--follow-links"]) == 0
+    assert run(["query", "compare", "in", "in", "--json", "--jobs", "1", "--follow-links"]) == 0
 
 
 def test_links_to_snapshots_outside_are_followed_on_request_only(tmp_path, monkeypatch, capsys):

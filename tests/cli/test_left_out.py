@@ -63,7 +63,7 @@ def test_what_if_has_them_in_json_and_replays_one_run(half, capsys):
 
 @pytest.mark.parametrize("how", [[], ["--json"]], ids=["words", "JSON"])
 def test_comparisons_of_trees_say_them_beside_what_they_print(half, capsys, how):
-    assert command(["tree-diff", half, str(CAPTURES / "moe"), *how]) == DONE
+    assert command(["tools", "tree-diff", half, str(CAPTURES / "moe"), *how]) == DONE
     said = capsys.readouterr()
     assert "Note: job: Skipped " in (said.err if how else said.out)
     assert json.loads(said.out) == [] if how else "The trees are the same" in said.out

@@ -183,7 +183,7 @@ def test_processes_give_the_same_figures(tmp_path):
 
 def test_a_kind_rule_changes_the_breakdown(tmp_path):
     write(tmp_path / "job" / "rank0.json", document([kernel(0, 5, name=NAMES["comm"])], rank=0, world_size=1))
-    assert run(["job", "--kind", "compute=nccl", "--output", "out", "--format", "json"]) == 0
+    assert run(["job", "--kernel-kind", "compute=nccl", "--output", "out", "--format", "json"]) == 0
     (row,) = summary(tmp_path / "out")["results"]["breakdown"]
     assert (row["comm_ns"], row["compute_ns"]) == (0, 5_000)
 
@@ -206,7 +206,7 @@ def test_a_kind_rule_changes_the_breakdown(tmp_path):
         (["--steps", "x", "good"], "--steps"),
         (["--steps", "4:2", "good"], "--steps '4:2' is reversed: write 2:4"),
         (["--ranks", "0,3-1", "good"], "3-1 is reversed; write 1-3"),
-        (["--kind", "x", "good"], "--kind"),
+        (["--kernel-kind", "x", "good"], "--kernel-kind"),
         (["--ranks", "9", "good"], "this run has rank 0"),
         (["good", "--trace-dir", "good"], "name the traces once"),
         (["--select", "all"], "name the traces once"),

@@ -54,7 +54,7 @@ def test_json_has_the_same(folder, capsys):
     ("options", "said"),
     [
         ((), "say what is to be different"),
-        (("--kind", "compute=gemm"), "say what is to be different"),
+        (("--kernel-kind", "compute=gemm"), "say what is to be different"),
         (("--rank", "9=peers"), "no rank 9"),
         (("--host", "soon"), "cannot become"),
         (("--kernel", "nope=2x"), "no kernel contains 'nope'; there are"),

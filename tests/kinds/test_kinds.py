@@ -37,7 +37,7 @@ def test_users_rules_come_first():
 
 @pytest.mark.parametrize("rule", ["comm", "network=x", "comm=", "comm=("])
 def test_bad_rules_are_refused(rule):
-    with pytest.raises(UsageError, match="--kind"):
+    with pytest.raises(UsageError, match="--kernel-kind"):
         KindRules.parse((rule,))
 
 

@@ -210,16 +210,16 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert run([*arguments, "--no-cache"]) == 0
     assert not (tmp_path / "home").exists()
     assert run(arguments) == 0
-    assert run(["cache", "info"]) == 0
-    assert "(traces read: 1, analysed: 0, whole runs: 0)" in capsys.readouterr().out
+    assert run(["tools", "cache", "info"]) == 0
+    assert "(traces read: 1, analyzed: 0, whole runs: 0)" in capsys.readouterr().out
     figures = (target / "summary.csv").read_bytes()
     assert run(arguments) == 0
     assert (target / "summary.csv").read_bytes() == figures
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", lambda *_args, **_named: None)  # as on a disk that is mounted to be read
-        assert run(["cache", "clear"]) == 2
+        assert run(["tools", "cache", "clear"]) == 2
     assert "1 of 1 entries cannot be removed" in capsys.readouterr().err
-    assert run(["cache", "clear"]) == 0
+    assert run(["tools", "cache", "clear"]) == 0
     assert "Removed " in capsys.readouterr().out
-    assert run(["cache", "info"]) == 0
-    assert ": 0 B (traces read: 0, analysed: 0, whole runs: 0)" in capsys.readouterr().out
+    assert run(["tools", "cache", "info"]) == 0
+    assert ": 0 B (traces read: 0, analyzed: 0, whole runs: 0)" in capsys.readouterr().out

@@ -148,7 +148,7 @@ def test_a_rank_without_the_steps_asked_for_leaves_the_others(tmp_path):
     ("options", "message"),
     [({"ranks": "a"}, "--ranks"), ({"ranks": [7]}, "this run has ranks 0 and 1"),
         ({"ranks": "0-30000000"}, "--ranks .* numbers go up to"), ({"steps": "x"}, "--steps"),
-     ({"kind": ["x"]}, "--kind"), ({"ranks": 1.5}, "--ranks"), ({"steps": None}, "--steps")],
+     ({"kind": ["x"]}, "--kernel-kind"), ({"ranks": 1.5}, "--ranks"), ({"steps": None}, "--steps")],
 )  # fmt: skip
 def test_options_that_make_no_sense(options, message):
     with pytest.raises(ta.TraceAnalyzerError, match=message):

@@ -17,20 +17,20 @@ from rich.console import Console
 
 from tests.once import results
 from tests.simulator import Capture, capture, kineto, run, scenarios
-from traceanalyzer import processes as deciding
+from traceanalyzer import execution as deciding
 from traceanalyzer.analyses import ANALYSES, engine
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.timeline import MOST_RANKS
 from traceanalyzer.discovery import discover
+from traceanalyzer.execution import quiet_pool
 from traceanalyzer.failures import PartFailedWarning
 from traceanalyzer.findings import results_of_rules
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.processes import quiet_pool
 from traceanalyzer.report.build import build
 from traceanalyzer.report.timeline import timeline_data
 from traceanalyzer.report.writers import terminal
 from traceanalyzer.scale import Summary, summarise, with_timelines
-from traceanalyzer.scale.work import Done, Gathered, Limits, kept_of, sizes_of, thinned
+from traceanalyzer.scale.work import Done, Limits, kept_of, sizes_of, thinned
 
 NAMES = ("ranks", "breakdown", "headline", "steps", "timeline", "host_events")
 
@@ -165,7 +165,7 @@ def done_of(sizes):
             "host_events": pd.DataFrame({"start_ns": range(3)}),
             "replay": pd.DataFrame({"operations": [replayed], "piece": [object()]}),
         }
-        yield Gathered.of(Done(None, ((None, tables),), (), ()))
+        yield Done(None, ((None, tables),), (), ())
 
 
 @settings(max_examples=60, deadline=None)
@@ -178,7 +178,7 @@ def test_what_is_let_go_as_files_come_is_what_all_files_decide(sizes, drawn, rep
     limits = Limits(drawn, replayed)
     files = list(done_of(sizes))
     kept = kept_of({number: sizes_of(done) for number, done in enumerate(files)}, limits)
-    left = [piece.ranks[0].apart for piece in thinned(iter(files), limits)]
+    left = [done.ranks[0][1] for done in thinned(iter(files), limits)]
     assert [bool(len(tables["timeline"])) for tables in left] == [
         (number, 0) in kept.drawn for number in range(len(left))
     ]
@@ -198,7 +198,7 @@ def test_an_error_waits_for_no_process_and_what_they_unpacked_goes(tmp_path, mon
         with quiet_pool(1) as pool:
             assert pool.submit(tempfile.mkdtemp).result().startswith(str(tmp_path))
             pool.submit(time.sleep, 1000)
-            running.extend(pool._processes.values())
+            running.extend(pool._executor._processes.values())
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -210,7 +210,7 @@ def test_an_error_waits_for_no_process_and_what_they_unpacked_goes(tmp_path, mon
 KILLED = """
 import os, signal, time
 from concurrent.futures.process import BrokenProcessPool
-from traceanalyzer.processes import quiet_pool
+from traceanalyzer.execution import quiet_pool
 
 with quiet_pool(2) as pool:
     own = [pool.submit(os.getpid).result()]

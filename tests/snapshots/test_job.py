@@ -160,11 +160,9 @@ def test_that_snapshots_are_left_out_is_said(tmp_path):
     examined, told = memory_beside(found, own, [own, other], pd.DataFrame())
     assert [one.snapshot.path for one in examined] == [tmp_path / "a/rank0.pickle"]
     left = f"{tmp_path / 'b/rank0.pickle'} and {tmp_path / 'rank1.pickle'}"
-    assert told[-1].startswith(
-        f"Skipped: {left} (memory snapshots beside other runs, or beside several; name one alone"
-    )
+    assert told[-1].startswith(f"Skipped: {left} (the runs of these snapshots are another or unknown;")
     assert not any("Skipped" in one for one in memory_beside(found[:1], own, [own, other], pd.DataFrame())[1])
     examined, told = memory_beside(found[1:2], own, [own, other], pd.DataFrame())
     assert (examined, len(told)) == ((), 1)
-    assert "(a memory snapshot beside" in told[0]
+    assert "(the run of this snapshot is another or unknown;" in told[0]
     assert memory_beside([], own, [own, other], pd.DataFrame()) == ((), ())

@@ -25,7 +25,7 @@ from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings import Finding
 from traceanalyzer.job import run_info
 from traceanalyzer.job.framework_logs import known_step
-from traceanalyzer.loading import LoadOptions, label_of, load, other_runs
+from traceanalyzer.loading import LoadOptions, label_of, load, other_runs, parse_ranks
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import SEVERITIES, named, numbered
 from traceanalyzer.model import RankTrace, TraceSet
@@ -35,11 +35,16 @@ from traceanalyzer.report.build import build
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import split
 from traceanalyzer.scale import summarise
+from traceanalyzer.selection import Selection, chosen_steps
 from traceanalyzer.snapshots import examine_readable, sentences
 from traceanalyzer.snapshots.comparison import job_of, run_json
+from traceanalyzer.snapshots.reading import rank_of
 
 # What an answer is, and how a long one is given in pieces.
 
+
+Selector = int | str | None
+"""Ranks or steps as `--ranks` and `--steps` are written: `3`, `0,2-3`, `2:4`, `last`."""
 
 OK, NOTHING_FOUND, COULD_NOT_LOOK = "ok", "nothing_found", "could_not_look"
 
@@ -201,28 +206,32 @@ COLUMNS = {
 }
 
 
-def operations(
-    traces: TraceSet, rank: int, text: str, *, step: int | None = None, top: int = 20, cursor: int = 0
-) -> Answer:
+def operations(traces: TraceSet, text: str, *, steps: Selector = None, top: int = 20, cursor: int = 0) -> Answer:
     """Operations whose name or operator contains the text (or whose id it is), longest first.
 
     Raises:
-        UsageError: the rank has no such step.
+        UsageError: a rank has none of these steps.
     """
-    trace = next(one for one in traces.ranks if one.rank == rank)
+    found = pd.concat([_operations(trace, text, steps) for trace in traces.ranks])
+    found = found.sort_values("duration_ns", ascending=False, kind="stable")
+    said = [f"{len(found):,} operations, {time_text(found['duration_ns'].sum())} altogether."] if len(found) else []
+    rows = found.astype(object).where(found.notna(), None).to_dict("records")
+    where = numbered("rank", [trace.rank for trace in traces.ranks])
+    none = f"no GPU operation of {where} is called {text!r}, nor its operator"
+    notes = [*traces.notes, *(f"Skipped {sentence}" for sentence in words.skipped(traces.skipped))]
+    return of_rows(rows, COLUMNS, cursor=cursor, top=top, said=said, none=none, notes=notes)
+
+
+def _operations(trace: RankTrace, text: str, steps: Selector) -> pd.DataFrame:
     ops = trace.gpu_ops
-    operator = _operators(trace)
     numbers = trace.steps["step"].to_numpy()
-    if step is not None and step not in numbers:
-        known = numbered("step", numbers.tolist()) if len(numbers) else "no steps"
-        raise UsageError(f"rank {rank} has no step {step}; it has {known}")
     in_step = [int(numbers[row]) if row != NONE else None for row in trace.op_step]
     table = pd.DataFrame(
         {
-            "id": [f"{rank}:{row}" for row in range(len(ops))],
+            "id": [f"{trace.rank}:{row}" for row in range(len(ops))],
             "name": ops["name"].astype(str),
             "kind": ops["kind"].astype(str),
-            "operator": operator,
+            "operator": _operators(trace),
             "step": pd.array(in_step, dtype="Int64"),
             "stream": ops["stream"],
             "start_ns": ops["start_ns"] - (ops["start_ns"].min() if len(ops) else 0),
@@ -233,14 +242,13 @@ def operations(
     )
     is_named = table["name"].str.contains(text, case=False, regex=False) | (table["id"] == text)
     is_named |= table["operator"].astype("string").str.contains(text, case=False, regex=False).fillna(value=False)
-    found = table[is_named & ((table["step"] == step).fillna(value=False) if step is not None else True)]
-    found = found.sort_values("duration_ns", ascending=False, kind="stable")
-    said = [f"{len(found):,} operations, {time_text(found['duration_ns'].sum())} altogether."] if len(found) else []
-    rows = found.astype(object).where(found.notna(), None).to_dict("records")
-    where = f"rank {rank}" if step is None else f"step {step} of rank {rank}"
-    none = f"no GPU operation of {where} is called {text!r}, nor its operator"
-    notes = [*traces.notes, *(f"Skipped {sentence}" for sentence in words.skipped(traces.skipped))]
-    return of_rows(rows, COLUMNS, cursor=cursor, top=top, said=said, none=none, notes=notes)
+    if steps is not None and Selection(steps=str(steps)).steps != "all":
+        wanted = chosen_steps(trace.steps, str(steps))["step"]
+        if wanted.empty:
+            known = numbered("step", numbers.tolist()) if len(numbers) else "no steps"
+            raise UsageError(f"rank {trace.rank} has no steps {steps}; it has {known}")
+        is_named &= table["step"].isin(wanted)
+    return table[is_named]
 
 
 def _operators(trace: RankTrace) -> list[str | None]:
@@ -271,13 +279,14 @@ def _gaps(ops: pd.DataFrame) -> np.ndarray:
 _FILE = "Name of the snapshot, whose rank is not known where it has none."
 
 
-def of_snapshots(paths: Sequence[Path], cursor: int = 0) -> Answer:
+def of_snapshots(paths: Sequence[Path], ranks: Selector = None, *, top: int | None = None, cursor: int = 0) -> Answer:
     """A row a snapshot with its columns of the `memory` table, and what the snapshots tell.
 
     Raises:
         InputError: none can be read.
     """
-    examined, skipped = examine_readable(paths)
+    wanted = parse_ranks(None if ranks is None else str(ranks))
+    examined, skipped = examine_readable([path for path in paths if wanted is None or rank_of(path) in wanted])
     info, notes = run_info.read_or_note(run_json(paths))
     job = job_of(examined, info, None)
     frame = job.memory.to_frame()
@@ -288,7 +297,7 @@ def of_snapshots(paths: Sequence[Path], cursor: int = 0) -> Answer:
         rows.append({"id": f"memory/{one.snapshot.path.name}", **held})
     columns = {name: column.definition for name, column in Memory.columns.items()} | {"file": _FILE}
     said = [*job.sentences, *sentences(examined)]
-    return of_rows(rows, columns, cursor=cursor, said=said, notes=[*skipped, *notes])
+    return of_rows(rows, columns, top=top, cursor=cursor, said=said, notes=[*skipped, *notes])
 
 
 # Where traces may be read from, and reports that were made already.
@@ -340,7 +349,7 @@ class Workspace:
             UsageError: the folder lies outside the roots.
         """
         path = self.place(folder)
-        found = discover(path, follows_links=self.follows_links) if path.is_dir() else of_files([path])
+        found = self._found(path)
         key = _identity(found)
         if key not in self._reports:
             self._reports[key] = self._made(found, label_of(path))
@@ -350,13 +359,18 @@ class Workspace:
             self._reports.pop(next(iter(self._reports)))
         return made
 
-    def traces(self, folder: str, rank: int) -> TraceSet:
-        """The events of one rank of the newest run."""
-        return load(self.place(folder), ranks=rank, follow_links=self.follows_links)
+    def traces(self, folder: str, ranks: str | None) -> TraceSet:
+        """The events of these ranks of the newest run; without any, of the first."""
+        path = self.place(folder)
+        first = min((rank for capture in self._found(path).runs[-1].captures for rank in capture.ranks), default=0)
+        return load(path, ranks=first if ranks is None else ranks, follow_links=self.follows_links)
 
     def snapshots(self, folder: str) -> list[Path]:
         """Memory snapshots below a folder, or the file itself if it is one."""
         return find_snapshots(self.place(folder), follows_links=self.follows_links)
+
+    def _found(self, path: Path) -> Found:
+        return discover(path, follows_links=self.follows_links) if path.is_dir() else of_files([path])
 
     def _made(self, found: Found, label: str) -> Report:
         run = found.runs[-1]
@@ -415,12 +429,13 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def summary(workspace: Workspace, folder: str) -> Answer:
+def summary(workspace: Workspace, folder: str, ranks: Selector = None, cursor: int = 0) -> Answer:
     """The verdict in sentences, the `headline` table, and the notes of the report's integrity section."""
     report = workspace.report(folder)
     result = report.results["headline"]
     said = [f"{report.label}:", *words.sentences(report, split(report.results))]
-    return _of_result("headline", result, _frame(result), said=said, notes=words.care_sentences(report))
+    frame = _selected(report, _frame(result), ranks)
+    return _of_result("headline", result, frame, cursor=cursor, said=said, notes=words.care_sentences(report))
 
 
 def findings(workspace: Workspace, folder: str, top: int = 10, cursor: int = 0) -> Answer:
@@ -460,13 +475,16 @@ def table(
     workspace: Workspace,
     folder: str,
     name: str,
+    ranks: Selector = None,
+    steps: Selector = None,
     where: Sequence[str] = (),
     sort: str | None = None,
     top: int | None = None,
     cursor: int = 0,
 ) -> Answer:
     """Rows of a Result that pass the conditions (`filters.chosen`), sorted by a column, largest first."""
-    results = workspace.report(folder).results
+    report = workspace.report(folder)
+    results = report.results
     known = [one for one, result in results.items() if not result.is_event_copy]
     if name not in known:
         near = get_close_matches(name, known, 3) or [one for one in known if name in one][:3]
@@ -476,63 +494,92 @@ def table(
     frame = _frame(result)
     if frame.empty:
         return could_not(f"the table has no rows for these traces. {result.meaning()}")
-    frame = filters.chosen(frame, where)
+    frame = filters.chosen(_selected(report, frame, ranks, steps), where)
     if sort is not None:
         if sort not in frame:
             raise UsageError(f"no column {sort!r}; there are {', '.join(frame.columns)}")
         frame = frame.sort_values(sort, ascending=False, kind="stable")
-    return _of_result(name, result, frame, top=top, cursor=cursor, none=f"no row of {name} has {' and '.join(where)}")
+    asked = [*where, *(f"{name} {text}" for name, text in (("ranks", ranks), ("steps", steps)) if text is not None)]
+    return _of_result(name, result, frame, top=top, cursor=cursor, none=f"no row of {name} has {' and '.join(asked)}")
 
 
-def steps(workspace: Workspace, folder: str, rank: int | None = None, cursor: int = 0) -> Answer:
-    """The `steps` table, of one rank or of all."""
-    if rank is not None:
-        _check_rank(workspace.report(folder), rank)
-    where = () if rank is None else (f"rank={rank}",)
-    return table(workspace, folder, "steps", where, cursor=cursor)
+def steps(
+    workspace: Workspace,
+    folder: str,
+    ranks: Selector = None,
+    steps: Selector = None,
+    top: int | None = None,
+    cursor: int = 0,
+) -> Answer:
+    """The `steps` table."""
+    return table(workspace, folder, "steps", ranks, steps, top=top, cursor=cursor)
 
 
-def why_waiting(workspace: Workspace, folder: str, rank: int, step: int | None = None, cursor: int = 0) -> Answer:
-    """Rows of `call_waits` in which the rank waited, and the findings about late ranks."""
+def why_waiting(
+    workspace: Workspace,
+    folder: str,
+    ranks: Selector = None,
+    steps: Selector = None,
+    top: int | None = None,
+    cursor: int = 0,
+) -> Answer:
+    """Rows of `call_waits` in which these ranks waited, and the findings about stragglers."""
     report = workspace.report(folder)
-    calls = _frame(report.results["call_waits"])
-    of_rank = calls[calls["rank"] == rank]
+    of_ranks = _selected(report, _frame(report.results["call_waits"]), ranks)
+    if of_ranks.empty:
+        whose = "these traces have" if ranks is None else f"ranks {ranks} have"
+        return could_not(f"{whose} no communication calls")
+    of_rank = _selected(report, of_ranks, steps=steps)
     if of_rank.empty:
-        _check_rank(report, rank)
-        return could_not(f"rank {rank} has no communication calls in these traces")
-    if step is not None:
-        known = of_rank["step"].dropna().astype(int).tolist()
-        if step not in known:
-            steps_known = f"it has in {numbered('step', known)}" if known else "its steps are not known"
-            raise UsageError(f"rank {rank} has no communication in step {step}; {steps_known}")
-        of_rank = of_rank[of_rank["step"] == step]
+        known = of_ranks["step"].dropna().astype(int).unique().tolist()
+        raise UsageError(
+            f"no communication in steps {steps}; "
+            + (f"there is in {numbered('step', known)}" if known else "the steps are unknown")
+        )
     waited = of_rank[of_rank["wait_ns"].fillna(0) > 0].sort_values("wait_ns", ascending=False)
     if waited.empty and not of_rank["is_matched"].any():
         reasons = of_rank["why_not_split"].dropna().unique().tolist() or ["no call is matched with another rank's"]
         return could_not(f"its calls cannot be split into wait and transfer: {'; '.join(map(str, reasons))}")
     about = [finding.text for finding in report.findings if "call_waits" in finding.sources]
     return _of_result(
-        "call_waits", report.results["call_waits"], waited, cursor=cursor, said=about, none="it waited for nobody"
+        "call_waits", report.results["call_waits"], waited, top=top, cursor=cursor, said=about, none="no rank waited"
     )
 
 
-def _check_rank(report: Report, rank: int) -> None:
-    ranks = _frame(report.results["ranks"])["rank"].astype(int).tolist()
-    if rank not in ranks:
-        raise UsageError(f"no rank {rank}; the run has {numbered('rank', ranks)}")
+def _selected(report: Report, frame: pd.DataFrame, ranks: Selector = None, steps: Selector = None) -> pd.DataFrame:
+    """The rows of these ranks and steps.
+
+    Raises:
+        UsageError: the run has no such rank, or the table has no such column.
+    """
+    for column, text in (("rank", ranks), ("step", steps)):
+        if text is not None and column not in frame:
+            raise UsageError(f"this table has no column {column}: leave out --{column}s")
+    if ranks is not None:
+        known = _frame(report.results["ranks"])["rank"].astype(int).tolist()
+        wanted = parse_ranks(str(ranks)) or frozenset()
+        if absent := sorted(wanted - {*known}):
+            raise UsageError(f"no {numbered('rank', absent)}; the run has {numbered('rank', known)}")
+        frame = frame[frame["rank"].isin(wanted)]
+    if steps is not None and str(Selection(steps=str(steps)).steps) != "all":
+        recorded = _frame(report.results["steps"])
+        numbers = chosen_steps(recorded.assign(is_partial=~recorded["is_complete"]), str(steps))["step"].unique()
+        frame = frame[frame["step"].isin(numbers)]
+    return frame
 
 
 def inspect(
     workspace: Workspace,
     folder: str,
-    rank: int,
     operation: str,
-    step: int | None = None,
+    ranks: Selector = None,
+    steps: Selector = None,
     top: int = 20,
     cursor: int = 0,
 ) -> Answer:
-    """See `operations.operations`: it reads the rank's events again."""
-    return operations(workspace.traces(folder, rank), rank, operation, step=step, top=top, cursor=cursor)
+    """See `operations`: it reads the events of these ranks (default: the first) again."""
+    traces = workspace.traces(folder, None if ranks is None else str(ranks))
+    return operations(traces, operation, steps=steps, top=top, cursor=cursor)
 
 
 def what_if(workspace: Workspace, folder: str, changes: Sequence[str]) -> Answer:
@@ -542,7 +589,7 @@ def what_if(workspace: Workspace, folder: str, changes: Sequence[str]) -> Answer
     return of_rows([{"id": ", ".join(map(str, made.changes)), **row}], WHAT_IF_COLUMNS, said=made.lines())
 
 
-def compare(workspace: Workspace, base: str, other: str, cursor: int = 0) -> Answer:
+def compare(workspace: Workspace, base: str, other: str, top: int | None = None, cursor: int = 0) -> Answer:
     """What differs, the comparison's sentences, and its `metrics`."""
     from traceanalyzer.diff import compare as compared  # noqa: PLC0415 - the comparison is needed here alone
     from traceanalyzer.diff.sources import SourceOptions, read_sides  # noqa: PLC0415
@@ -555,25 +602,27 @@ def compare(workspace: Workspace, base: str, other: str, cursor: int = 0) -> Ans
     rows = [{"id": f"{row['metric']}/{row['run']}", **row} for row in frame.to_dict("records")]
     columns = {str(name): str(name) for name in frame.columns}
     said = [made.different, *sentences.verdict_sentences(made)]
-    return of_rows(rows, columns, cursor=cursor, said=said, notes=made.fairness.notes)
+    return of_rows(rows, columns, top=top, cursor=cursor, said=said, notes=made.fairness.notes)
 
 
-def memory(workspace: Workspace, folder: str, cursor: int = 0) -> Answer:
+def memory(
+    workspace: Workspace, folder: str, ranks: Selector = None, top: int | None = None, cursor: int = 0
+) -> Answer:
     """The `memory` table, else what memory snapshots in the folder tell."""
     snapshots = workspace.snapshots(folder)
     try:
-        made = table(workspace, folder, "memory", cursor=cursor)
+        made = table(workspace, folder, "memory", ranks, top=top, cursor=cursor)
     except InputError:
         if not snapshots:
             raise
-        return of_snapshots(snapshots, cursor)
+        return of_snapshots(snapshots, ranks, top=top, cursor=cursor)
     if made.rows and snapshots:
         files = named([one.name for one in snapshots])
         note = f"Of memory snapshots beside the traces ({files}) nothing is told here: ask for memory of such a file."
         return replace(made, notes=(*made.notes, note))
     if made.rows or not snapshots:
         return made if made.rows else could_not(_NO_MEMORY)
-    return of_snapshots(snapshots, cursor)
+    return of_snapshots(snapshots, ranks, top=top, cursor=cursor)
 
 
 _NO_MEMORY = "these traces record no memory; record with profile_memory=True, or a snapshot beside them"

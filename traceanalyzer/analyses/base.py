@@ -9,16 +9,39 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.rank_tables import RankTables
 from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
 from traceanalyzer.given import shown
-from traceanalyzer.meaning.columns import Column
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_as_they_are, columns_of, floats, table_of, with_columns, without_rows
+from traceanalyzer.model.tables import (
+    columns_as_they_are,
+    columns_of,
+    floats,
+    table_of,
+    under_each_other,
+    with_columns,
+    without_rows,
+)
+
+# Columns that several tables have.
+
 
 RANK = Column.ident("Global rank.")
-"""The key of most tables."""
+GROUP_RANKS = Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label")
+COLLECTIVE = Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE)
+GROUP_LABEL = Column.text(
+    "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+)
+GROUP_IF_KNOWN = Column.text("Process group; absent when the trace does not say.", replaced_by="group_label")
+GROUP_NAME = Column.text("Process group.", replaced_by="group_label")
+CALL = Column.ident("Position among the rank's communication operations.")
+STEP_OF_LAUNCH = Column.ident("Step that launched it; absent for none.")
+GPU_START = Column.moment("Start on the GPU.")
+GPU_END = Column.moment("End on the GPU.")
+INNERMOST_RANGE = Column.text("The user's innermost range around the launch.", written=Written.KERNEL)
+NAME = Column.text("Name as the trace has it.", written=Written.KERNEL)
+KIND = Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -221,9 +244,12 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
     `columns` names the columns that an empty answer still has.
     """
     # Names as plain strings: categories differ from rank to rank, and these tables are small.
-    tables = parts if isinstance(parts, RankTables) else RankTables.of(dict(sorted(parts.items())))
-    table = tables.under_each_other()
-    return without_rows(dict.fromkeys(["rank", *columns])) if table is None else table
+    held = {rank: table for rank, table in sorted(parts.items()) if len(table)}
+    if not held:
+        return without_rows(dict.fromkeys(["rank", *columns]))
+    rank = np.repeat(np.array([*held], dtype=np.int64), [*map(len, held.values())])
+    table = under_each_other([*held.values()], is_with_texts=True)
+    return table_of({"rank": rank} | columns_as_they_are(table) | {"rank": rank})
 
 
 def is_any(column: pd.Series, *names: str) -> np.ndarray:

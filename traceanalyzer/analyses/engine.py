@@ -16,9 +16,9 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.integrity.checks import EVENTS
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
+from traceanalyzer.execution import Shared, all_aside, can_fork, shared_among
 from traceanalyzer.failures import Failure
 from traceanalyzer.files.unnamed import give_back_grown, give_back_memory
-from traceanalyzer.forks import Shared, all_aside, aside, can_fork, shared_among
 from traceanalyzer.given import shown
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.aside import arrays_aside, laid_aside
@@ -158,27 +158,17 @@ def _tables_of(name: str) -> tuple[str, ...]:
 # which notes it.
 
 
-Bundle = tuple[str, ...]
-"""Analyses that one process makes."""
-
-LONGEST = (
-    *("doings", "parts_of_steps", "gaps", "host_events", "operator_shapes", "replay", "host_work", "idle"),
-    *("what_ifs", "critical_path"),
-)
+LONGEST = ("host_events", "operator_shapes", "replay", "host_work", "idle", "what_ifs", "critical_path")
 """Begun first, so that nobody waits for one of them at the end; no figure depends on it."""
 
-_MOST, _MOST_OF_FREE = 10, 4
-"""Processes that find enough to do, the longest chain of analyses taking a fifth of the time of all; and those of them
-that begin with what needs nothing but events."""
+_MOST = 10
+"""Processes that find enough to do, the longest chain of analyses taking a fifth of the time of all."""
 
 
-def made_at_once(
+def tables_in_parallel(
     names: Iterable[str], table: Callable[[str], Any], held: Callable[[str], Any], processes: int
 ) -> dict[str, Any]:
-    """Tables of these analyses that forks made; others are made here meanwhile, where `table` keeps them.
-
-    So is what is shared, but for what is long and needed by one analysis alone: a fork makes that, and the analysis is
-    left to whoever asks for it.
+    """Tables of these analyses that forks made; what several share and the other tables are made here meanwhile.
 
     Args:
         names: analyses.
@@ -186,108 +176,53 @@ def made_at_once(
         held: what of an analysis this process has by now; `None` for nothing.
         processes: how many may work at it, this one among them.
     """
-    wanted = {name: needs_of(name, RANK_MAKERS) for name in names if RANK_MAKERS[name] is not None}
-    apart = {name for own in wanted.values() for name in own if name in SHARED and name in LONGEST}
-    needs = {name: own for name, own in wanted.items() if own.isdisjoint(apart)}
-    needs |= {name: needs_of(name, RANK_MAKERS) | {name} for name in apart}
-    shared = [name for name in SHARED if sum(name in own for own in needs.values()) > 1]
-    first = [
-        name
-        for name in shared
-        if name not in apart and any(name in own for long, own in needs.items() if long in LONGEST)
-    ]
-    return _at_once(_together(needs, {*shared} - {*first}), first, table, held, processes)
+    needs = {name: needs_of(name, RANK_MAKERS) for name in names if RANK_MAKERS[name] is not None}
+    first = [name for name in SHARED if sum(name in own for own in needs.values()) > 1]
+    return _in_parallel(needs, first, table, held, processes)
 
 
-def joined_at_once(
+def results_in_parallel(
     names: Iterable[str], result: Callable[[str], Any], held: Callable[[str], Any], processes: int
 ) -> dict[str, Any]:
-    """Results that forks made while this process replayed the job, without changes and with the standard ones.
-
-    Args:
-        names: analyses.
-        result: makes an analysis' Result, and keeps it in its process.
-        held: what of an analysis this process has by now; `None` for nothing.
-        processes: how many may work at it, this one among them.
-    """
-    # What copies events is made in a moment, and long to send; the replay holds the graph of the job.
+    """Results that forks made while this process replayed the job; the arguments are those of `tables_in_parallel`."""
+    # What copies events is made in a moment, and long to send; rules ask the graph that this process replays again.
     first = [_REPLAY, *(name for name in names if name == _WHAT_IFS)]
     sent = [name for name in names if name not in first and not ANALYSES[name].result.is_event_copy]
-    return _at_once({(name,): needs_of(name, RESULT_MAKERS) for name in sent}, first, result, held, processes)
+    return _in_parallel({name: needs_of(name, RESULT_MAKERS) for name in sent}, first, result, held, processes)
 
 
 _REPLAY, _WHAT_IFS = "replay", "what_ifs"
-"""Rules ask the graph that this process holds for the same changes again."""
 
 
-def _together(needs: Mapping[str, set[str]], shared: set[str]) -> dict[Bundle, set[str]]:
-    """The names in bundles with all that these need: one process makes all that need the same of what is shared."""
-    bundles: dict[Bundle, set[str]] = {}
-    for name, own in needs.items():
-        same = [bundle for bundle, theirs in bundles.items() if own & theirs & shared]
-        joined = own.union(*(bundles.pop(bundle) for bundle in same))
-        bundles[*(one for bundle in same for one in bundle), name] = joined
-    return bundles
-
-
-def _at_once(
-    needs: Mapping[Bundle, set[str]],
+def _in_parallel(
+    needs: Mapping[str, set[str]],
     first: Sequence[str],
     make: Callable[[str], Any],
     held: Callable[[str], Any],
     processes: int,
 ) -> dict[str, Any]:
-    """What forks made of bundles that need this and that; this process makes `first` what many need, then helps."""
+    """What forks made; this process makes `first` what many need, then helps."""
     processes = min(processes, _MOST)
-    free = Shared(_longest_first(bundle for bundle, own in needs.items() if own.isdisjoint(first)))
-    bound = [bundle for bundle, own in needs.items() if not own.isdisjoint(first)]
-    ahead = min(processes // 2, _MOST_OF_FREE)
-    begun = all_aside([partial(_taken, free, make, held)] * ahead, processes=processes)
+    order = sorted(needs, key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
+    free, bound = (
+        Shared([name for name in order if needs[name].isdisjoint(first) is is_free]) for is_free in (True, False)
+    )
+    begun = all_aside([partial(_taken, free, make, held)] * (processes // 2), processes=processes)
     left = processes - 1 - len(begun)
-    missing = _by_who_waits(first, needs)
-    for name in [*missing]:
+    for name in first:
         with suppress(Exception), shared_among(1 + left):
             make(name)
-        missing.remove(name)
-        for bundle in [bundle for bundle in bound if _is_long(bundle) and needs[bundle].isdisjoint(missing)][:left]:
-            begun.append(aside(partial(_made, bundle, make, held), processes=processes))
-            bound.remove(bundle)
-            left -= 1
-    rest = Shared(_longest_first(bound))
-    begun += all_aside([partial(_taken, rest, make, held)] * left, processes=processes)
-    for queue in (rest, free):
+    begun += all_aside([partial(_taken, bound, make, held)] * left, processes=processes)
+    for queue in (bound, free):
         _taken(queue, make, held)
         queue.close()
     return {name: made for wait in begun for name, made in wait().items() if held(name) is None}
 
 
-def _by_who_waits(first: Iterable[str], needs: Mapping[Bundle, set[str]]) -> list[str]:
-    """What the longest needs comes first."""
-    waiting = [needs[bundle] for bundle in _longest_first(needs) if _is_long(bundle)]
-    return sorted(first, key=lambda name: next((at for at, own in enumerate(waiting) if name in own), len(waiting)))
-
-
-def _longest_first(bundles: Iterable[Bundle]) -> list[Bundle]:
-    return sorted(bundles, key=lambda bundle: min(map(_place, bundle)))
-
-
-def _is_long(bundle: Bundle) -> bool:
-    return any(name in LONGEST for name in bundle)
-
-
-def _place(name: str) -> int:
-    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
-
-
-def _taken(queue: Shared[Bundle], make: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
-    """Make what nobody else has taken."""
-    return _made((name for bundle in queue.rest() for name in bundle), make, held)
-
-
-def _made(names: Iterable[str], make: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
-    """Those of the names that can be made."""
+def _taken(queue: Shared[str], make: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
+    """Make what nobody else has taken, as far as it can be made."""
     tried = []
-    for name in names:
+    for name in queue.rest():
         tried.append(name)
         with suppress(Exception):
             make(name)
@@ -412,7 +347,7 @@ def reduce_rank(
 
     wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
     if processes > 1 and can_fork():
-        sent = made_at_once(wanted, table, done.get, processes)
+        sent = tables_in_parallel(wanted, table, done.get, processes)
         done |= {name: _aside(name, sent.pop(name)) for name in [*sent]}
     for name, unused in with_last_uses(wanted):
         with suppress(_LeftOutError):
@@ -485,7 +420,7 @@ def combine_tables(
     made = ByName()
     names = tuple(names)
     if processes > 1 and can_fork():
-        sent = joined_at_once(names, result, done.get, processes)
+        sent = results_in_parallel(names, result, done.get, processes)
         done |= {name: _laid(sent.pop(name)) for name in [*sent]}  # one after the other: else all are there twice
     for name in names:
         try:

@@ -2,12 +2,24 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.base import (
+    CALL,
+    GPU_START,
+    GROUP_LABEL,
+    GROUP_NAME,
+    GROUP_RANKS,
+    INNERMOST_RANGE,
+    RANK,
+    STEP_OF_LAUNCH,
+    Result,
+    percent,
+    ratio,
+    stack,
+)
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import Members
@@ -16,7 +28,7 @@ from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import dtype_bytes
-from traceanalyzer.meaning.columns import Adds, Column, Written, numbers
+from traceanalyzer.meaning.columns import Adds, Column, numbers
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of, under_each_other, without_rows
@@ -101,21 +113,21 @@ class Exchanges(Result):
     come it does nothing but wait.
     """
 
-    title: ClassVar[str] = "All-to-alls: bytes, and bounds of transfer and wait"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "call": Column.ident("Position among the rank's communication operations."),
-        "step": Column.ident("Step that launched it; absent for none."),
+    title = "All-to-alls: bytes, and bounds of transfer and wait"
+    is_detail = True
+    keys = ("rank", "call")
+    columns = {
+        "rank": RANK,
+        "call": CALL,
+        "step": STEP_OF_LAUNCH,
         "place": Column.ident(
             "How many all-to-alls of its group the step had before, on this rank; absent outside steps."
         ),
         "direction": Column.text("dispatch, or the combine that takes back what a dispatch brought; else exchange."),
-        "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
-        "group": Column.text("Process group.", replaced_by="group_label"),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
-        "start_ns": Column.moment("Start on the GPU."),
+        "range": INNERMOST_RANGE,
+        "group": GROUP_NAME,
+        "group_ranks": GROUP_RANKS,
+        "start_ns": GPU_START,
         "duration_ns": Column.time("End − start."),
         "sent_bytes": Column.size("To the other ranks."),
         "received_bytes": Column.size("From the other ranks."),
@@ -134,7 +146,7 @@ class Exchanges(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"gbps": ratio(_moved(table), table["duration_ns"])})
+        return table.assign(gbps=ratio(_moved(table), table["duration_ns"]))
 
 
 def exchanges_per_rank(trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
@@ -217,16 +229,14 @@ def _early(table: pd.DataFrame, members: pd.DataFrame, clocks: pd.DataFrame) -> 
 class DispatchLoads(Result):
     """One row for each group, all-to-all of a step that brings tokens, and step in which it brings any."""
 
-    title: ClassVar[str] = "Dispatches of each step"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("group", "group_ranks", "place", "step")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
-        "group_label": Column.text(
-            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
-        ),
-        "group": Column.text("Process group.", replaced_by="group_label"),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+    title = "Dispatches of each step"
+    is_detail = True
+    keys = ("group", "group_ranks", "place", "step")
+    is_of_one_run = True
+    columns = {
+        "group_label": GROUP_LABEL,
+        "group": GROUP_NAME,
+        "group_ranks": GROUP_RANKS,
         "place": Column.ident("Position among the step's all-to-alls of the group."),
         "step": Column.ident("Step."),
         "load_bytes": Column.size("What all ranks receive, their own parts included."),
@@ -237,7 +247,7 @@ class DispatchLoads(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"load_max_over_mean": ratio(table["max_load_bytes"], table["mean_load_bytes"])})
+        return table.assign(load_max_over_mean=ratio(table["max_load_bytes"], table["mean_load_bytes"]))
 
 
 def dispatch_loads_across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: Groups) -> DispatchLoads:
@@ -259,11 +269,11 @@ def dispatch_loads_across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchang
 class ExchangeSends(Result):
     """One row for each group, direction, sender and receiver."""
 
-    title: ClassVar[str] = "All-to-alls: who sends to whom"
-    keys: ClassVar[tuple[str, ...]] = (*GROUP, "direction", "rank", "peer")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "group": Column.text("Process group.", replaced_by="group_label"),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+    title = "All-to-alls: who sends to whom"
+    keys = (*GROUP, "direction", "rank", "peer")
+    columns = {
+        "group": GROUP_NAME,
+        "group_ranks": GROUP_RANKS,
         "direction": Column.text("dispatch, the combine that takes back what a dispatch brought, or exchange."),
         "rank": Column.ident("Global rank that sends."),
         "peer": Column.ident("Global rank that receives; the sender itself for what it keeps."),
@@ -274,9 +284,7 @@ class ExchangeSends(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         keys = ["group", "group_ranks", "direction"]
-        return self._with(
-            table, {"share_pct": percent(table["size_bytes"], table.groupby(keys)["size_bytes"].transform("sum"))}
-        )
+        return table.assign(share_pct=percent(table["size_bytes"], table.groupby(keys)["size_bytes"].transform("sum")))
 
 
 def exchange_sends_per_rank(_trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
@@ -306,15 +314,13 @@ def exchange_sends_across(parts: Mapping[int, pd.DataFrame], members: Members) -
 class ExchangeReceivers(Result):
     """One row for each group, direction and receiver: what all of the group whose traces are here send it."""
 
-    title: ClassVar[str] = "All-to-alls: who receives how much"
-    keys: ClassVar[tuple[str, ...]] = ("group", "group_ranks", "direction", "rank")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
-        "group_label": Column.text(
-            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
-        ),
-        "group": Column.text("Process group.", replaced_by="group_label"),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+    title = "All-to-alls: who receives how much"
+    keys = ("group", "group_ranks", "direction", "rank")
+    is_of_one_run = True
+    columns = {
+        "group_label": GROUP_LABEL,
+        "group": GROUP_NAME,
+        "group_ranks": GROUP_RANKS,
         "direction": ExchangeSends.columns["direction"],
         "rank": Column.ident("Global rank that receives."),
         "size_bytes": Column.size("What it receives, what it keeps included."),
@@ -323,7 +329,7 @@ class ExchangeReceivers(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"of_mean": ratio(table["size_bytes"], table["mean_bytes"])})
+        return table.assign(of_mean=ratio(table["size_bytes"], table["mean_bytes"]))
 
 
 def exchange_receivers_across(
@@ -343,17 +349,15 @@ def exchange_receivers_across(
 class ExpertLayers(Result):
     """One row for each group and all-to-all of a step, in order: means over the steps."""
 
-    title: ClassVar[str] = "All-to-alls of a step, one by one"
-    keys: ClassVar[tuple[str, ...]] = ("group", "group_ranks", "place")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "All-to-alls of a step, one by one"
+    keys = ("group", "group_ranks", "place")
+    columns = {
         "place": Column.ident("Position among the step's all-to-alls of the group."),
         "direction": Column.text("dispatch, the combine that takes back what a dispatch brought, or exchange."),
-        "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
-        "group_label": Column.text(
-            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
-        ),
-        "group": Column.text("Process group.", replaced_by="group_label"),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "range": INNERMOST_RANGE,
+        "group_label": GROUP_LABEL,
+        "group": GROUP_NAME,
+        "group_ranks": GROUP_RANKS,
         "steps": Column.count(
             "Steps that the means are of: complete ones that all ranks share, else all.", adds=Adds.NONE
         ),
@@ -387,12 +391,9 @@ class ExpertLayers(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(
-            table,
-            {
-                "load_max_over_mean": ratio(table["max_load_bytes"], table["mean_load_bytes"]),
-                "sent_max_over_mean": ratio(table["max_sent_bytes"], table["mean_sent_bytes"]),
-            },
+        return table.assign(
+            load_max_over_mean=ratio(table["max_load_bytes"], table["mean_load_bytes"]),
+            sent_max_over_mean=ratio(table["max_sent_bytes"], table["mean_sent_bytes"]),
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, all_known, is_true, of_a_mean_rank, percent, ratio, typed
+from traceanalyzer.analyses.base import RANK, Result, all_known, is_true, of_a_mean_rank, percent, ratio
 from traceanalyzer.analyses.blame.step_budget import OWN_PARTS, StepNeeds, host_needs_ns
 from traceanalyzer.analyses.communication.waits import ExposedComm
 from traceanalyzer.analyses.grouping import extreme_at, places_of, sums_at
@@ -38,7 +38,6 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     columns_of,
     floats,
-    only,
     rows_where,
     sorted_by,
     table_of,
@@ -70,7 +69,7 @@ class EfficiencyOverRanks(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         intensity, rate = ratio(table["flops"], table["bytes"]), ratio(table["flops"], table["gpu_ns"]) / 1000
-        return self._with(table, {"flops_per_byte": intensity, "tflops_per_s": rate})
+        return table.assign(flops_per_byte=intensity, tflops_per_s=rate)
 
 
 def efficiency_over_ranks_across(_parts: Mapping[int, pd.DataFrame], efficiency: Efficiency) -> EfficiencyOverRanks:
@@ -115,7 +114,7 @@ class HostSteps(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         longer = percent(table["needs_ns"] - table["median_ns"], table["median_ns"].where(table["median_ns"] > 0))
-        return self._with(table, {"longer_pct": longer})
+        return table.assign(longer_pct=longer)
 
 
 def host_steps_across(_parts: Mapping[int, pd.DataFrame], step_needs: StepNeeds, ranks: Ranks) -> HostSteps:
@@ -133,7 +132,7 @@ def host_steps_across(_parts: Mapping[int, pd.DataFrame], step_needs: StepNeeds,
     order = {host: place for place, host in enumerate(hosts.unique())}
     table = table.sort_values(["step", "host"], key=lambda own: own.map(order) if own.name == "host" else own)
     table = table.assign(median_ns=table.groupby("step")["needs_ns"].transform("median")).reset_index(drop=True)
-    return HostSteps(typed(table, {"host": "str", "slowest_rank": "int64", "needs_ns": "float64"}))
+    return HostSteps(table.astype({"host": "str", "slowest_rank": "int64", "needs_ns": "float64"}))
 
 
 # What the hosts are longest in, all ranks in one row.
@@ -174,7 +173,7 @@ def host_work_over_ranks_across(_parts: Mapping[int, pd.DataFrame], host_work: H
         }
     ).reset_index()
     return HostWorkOverRanks(
-        only(table.sort_values("mean_ns", ascending=False, ignore_index=True), list(HostWorkOverRanks.columns))
+        table.sort_values("mean_ns", ascending=False, ignore_index=True)[list(HostWorkOverRanks.columns)]
     )
 
 
@@ -200,7 +199,7 @@ class OperatorsOverRanks(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, of_a_mean_rank(table))
+        return table.assign(**of_a_mean_rank(table))
 
 
 def operators_over_ranks_across(_parts: Mapping[int, pd.DataFrame], operators: Operators) -> OperatorsOverRanks:
@@ -212,7 +211,7 @@ def operators_over_ranks_across(_parts: Mapping[int, pd.DataFrame], operators: O
     groups = rows.groupby(["operator", "autograd"], dropna=False, observed=True)
     sums = groups[["calls", "gpu_own_ns"]].sum().reset_index()
     table = sums.rename(columns={"calls": "all_calls", "gpu_own_ns": "all_ns"}).assign(ranks=ranks)
-    table = typed(table[table["all_ns"] > 0], {"all_calls": "Int64", "all_ns": "Int64"})
+    table = table[table["all_ns"] > 0].astype({"all_calls": "Int64", "all_ns": "Int64"})
     return OperatorsOverRanks(table.sort_values("all_ns", ascending=False, kind="stable", ignore_index=True))
 
 
@@ -280,7 +279,7 @@ def time_parts_across(
     if not len(headline):
         return TimeParts(without_rows(TimeParts.columns))
     # The parts that add up: of a window with unknown time those that are known are too small, and the words say so.
-    table = only(headline.table, ["rank", "basis", "steps", "window_ns", *breakdown.PARTS]).reset_index(drop=True)
+    table = headline.table[["rank", "basis", "steps", "window_ns", *breakdown.PARTS]].reset_index(drop=True)
     chosen = steps_of(headline, steps)
     table = divided(table, _of_ranks(exposed_comm, chosen), COMM, COMM_PARTS, ["rank"])
     table = divided(table, _of_ranks(idle, chosen), IDLE, IDLE_PARTS, ["rank"])
@@ -369,7 +368,7 @@ def divided(
     place = places_of(rows, table, keys) if len(rows) else np.empty(0, dtype=np.int64)
     held = place[place != NONE]
     own = rows_where(rows, place != NONE) if len(rows) else rows
-    if len(np.unique(held)) == len(table) and only(own, columns).notna().all(axis=None):
+    if len(np.unique(held)) == len(table) and own[[*columns]].notna().all(axis=None):
         sums = {name: sums_at(held, own[name].to_numpy(dtype=np.int64), len(table)) for name in columns}
         if np.array_equal(np.sum([*sums.values()], axis=0), table[whole.column].to_numpy(dtype=np.int64)):
             return with_columns(table, **{name: all_known(values) for name, values in sums.items()})
@@ -449,7 +448,7 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     table = pd.DataFrame(
         {name: pd.array([row.get(name) for row in rows], dtype=dtype) for name, dtype in _OVER_RANKS_DTYPES.items()}
     )
-    return only(table, list(OverRanks.columns))
+    return table[list(OverRanks.columns)]
 
 
 def _row(figure: str, values: pd.Series, unit: str) -> dict[str, Any]:
@@ -486,7 +485,7 @@ class PathOverRanks(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         path = table["path_ns"]
-        return self._with(table, {"path_pct": percent(path, pd.Series(path.sum(), path.index))})
+        return table.assign(path_pct=percent(path, pd.Series(path.sum(), path.index)))
 
 
 def path_over_ranks_across(_parts: Mapping[int, pd.DataFrame], critical_path: CriticalPath) -> PathOverRanks:
@@ -585,7 +584,7 @@ def unlike_ranks_across(
     table = pd.DataFrame(rows, columns=["rank", "part", "time_ns", "median_ns"])
     table = table.assign(away_ns=(table["time_ns"] - table["median_ns"]).abs())
     table = table.sort_values("away_ns", ascending=False, kind="stable", ignore_index=True)
-    return UnlikeRanks(typed(_with_sets(table), _UNLIKE_RANKS_DTYPES))
+    return UnlikeRanks(_with_sets(table).astype(_UNLIKE_RANKS_DTYPES))
 
 
 _UNLIKE_RANKS_DTYPES = {

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import RANK, Result, taken
+from traceanalyzer.analyses.base import GPU_END, GPU_START, KIND, NAME, RANK, STEP_OF_LAUNCH, Result, taken
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.activity import (
     API_CALL,
@@ -25,12 +25,11 @@ from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.analyses.time.steps import step_numbers
-from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_of,
     outer_first,
     picked,
@@ -160,7 +159,7 @@ class HostEvents(Result):
         "depth": Column.number("Events around it: Python frames count frames, the others each other."),
         "start_ns": Column.moment("Start on the host."),
         "end_ns": Column.moment("End on the host."),
-        "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
+        "name": NAME,
         "recorded": Column.count("Events of the rank that are recorded on these threads."),
     }
 
@@ -324,13 +323,13 @@ class Timeline(Result):
     columns = {
         "rank": RANK,
         "operation": Column.ident("Position among the rank's GPU operations, in order of start."),
-        "start_ns": Column.moment("Start on the GPU."),
-        "end_ns": Column.moment("End on the GPU."),
-        "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
-        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "start_ns": GPU_START,
+        "end_ns": GPU_END,
+        "name": NAME,
+        "kind": KIND,
         "activity": Column.text("kernel, memcpy, memset or graph."),
         "stream": Column.ident("Stream that it ran on."),
-        "step": Column.ident("Step that launched it; absent for none."),
+        "step": STEP_OF_LAUNCH,
         "call": Column.ident(
             "Its position among the rank's communication operations (as in `calls`); absent for other kinds."
         ),
@@ -356,12 +355,12 @@ def timeline_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> p
             "step": step_numbers(trace, np.arange(len(ops))),
             "call": _calls(ops),
             "size_bytes": columns["bytes"],
-            "launch": taken(column_of(trace.api_calls, "name"), array_of(ops, "launch")),
+            "launch": taken(trace.api_calls["name"].array, array_of(ops, "launch")),
             "launch_start_ns": _at_launch(trace, array_of(trace.api_calls, "start_ns")),
             "launch_thread": _at_launch(trace, array_of(trace.api_calls, "thread")),
-            "operator": taken(column_of(trace.host_ops, "name"), tree.owner),
-            "shapes": taken(column_of(trace.host_ops, "shapes"), tree.owner),
-            "path": taken(column_of(scopes.calls, "path"), scopes.of_op),
+            "operator": taken(trace.host_ops["name"].array, tree.owner),
+            "shapes": taken(trace.host_ops["shapes"].array, tree.owner),
+            "path": taken(scopes.calls["path"].array, scopes.of_op),
         }
     )
     return table if trace.window.steps is None else picked(table, trace.counted)

@@ -15,7 +15,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     is_name,
     mask_of,
     picked,
@@ -104,7 +103,7 @@ def gpu_ranges_per_rank(trace: RankTrace) -> pd.DataFrame:
     return table_of(
         {
             "range": np.arange(len(ranges))[held],
-            "name": texts_of(column_of(ranges, "name"))[held],
+            "name": texts_of(ranges["name"].array)[held],
             "depth": array_of(ranges, "depth")[held],
             "start_ns": reduced(np.minimum, array_of(ops, "start_ns"), first[held], past[held]),
             "end_ns": reduced(np.maximum, array_of(ops, "end_ns"), first[held], past[held]),
@@ -116,10 +115,10 @@ def gpu_ranges_per_rank(trace: RankTrace) -> pd.DataFrame:
 def _of_the_user(trace: RankTrace) -> pd.DataFrame:
     """Ranges that a person wrote and that are not steps, with their depth; those too deep are left out."""
     every = trace.ranges
-    names = column_of(every, "name")
+    names = every["name"].array
     is_wanted = mask_of(names, lambda name: not _OF_THE_TOOLS.search(name))
     starts_with_step = np.isin(array_of(every, "start_ns"), array_of(trace.steps, "host_start_ns"))
-    is_step = is_name(names, *column_of(trace.steps, "name").tolist()) & starts_with_step
+    is_step = is_name(names, *trace.steps["name"].array.tolist()) & starts_with_step
     ranges = picked(every, is_wanted & ~is_step)
     starts, ends = array_of(ranges, "start_ns"), array_of(ranges, "end_ns")
     depth = np.zeros(len(ranges), dtype=np.int64)

@@ -6,24 +6,16 @@ from typing import Any
 
 import click
 
-from traceanalyzer.cli.options import (
-    FORCE,
-    JSON,
-    STEPS,
-    output_option,
-    part_options,
-    select_option,
-    steps_option,
-    talk_options,
-)
+from traceanalyzer.cli.diff import side_options, source_options
+from traceanalyzer.cli.options import FORCE, JSON, Group, console_of, output_option, say, talk_options
 from traceanalyzer.errors import InputError
 
 
-@click.group()
+@click.group(cls=Group)
 def baseline() -> None:
-    """Keep a run's small tables to compare later runs with.
+    """Save a run's tables to compare later runs with.
 
-    Baselines are files of some 100 kB in .traceanalyzer/baselines of the current folder; commit them, or keep them as
+    Baselines are files of about 100 kB in .traceanalyzer/baselines of the current folder; commit them, or keep them as
     a build artifact.
 
     \b
@@ -36,28 +28,22 @@ def baseline() -> None:
 
 @baseline.command()
 @click.argument("name")
-@click.argument("source")
-@select_option("takes each as a repeat")
-@steps_option(f"Steps to keep: {STEPS}. Of these the complete ones that all ranks have.", "complete")
-@part_options
+@click.argument("source", metavar="FOLDER")
+@side_options
 @talk_options
 def save(name: str, source: str, **options: Any) -> None:
-    """Save SOURCE (a folder of traces, or several captures a+b+c) as baseline NAME."""
-    from traceanalyzer.cli.diff import source_options
+    """Save FOLDER (or several captures of one run, a+b+c) as baseline NAME."""
     from traceanalyzer.diff.sources import baseline_path, read_side, save_baseline
 
     has_one = baseline_path(name).is_file()
     path = save_baseline(name, read_side(source, source_options(options)))
-    if not options["quiet"]:
-        click.echo(f"Baseline{' replaced' if has_one else ''}: {path}")
+    say(console_of(options), f"Baseline{' replaced' if has_one else ''}: {path}")
 
 
 @baseline.command("list")
 @JSON
 def list_(as_json: bool) -> None:
-    """List the baselines of this folder, oldest first: when they were saved, of what, and their main figures."""
-    from rich.console import Console
-
+    """List the baselines of this folder, oldest first, with their main figures."""
     from traceanalyzer.diff.trend import kept
     from traceanalyzer.report import trend as report_trend
 
@@ -67,7 +53,7 @@ def list_(as_json: bool) -> None:
     elif not found:
         click.echo("No baselines in .traceanalyzer/baselines; analyze-traces baseline save NAME FOLDER makes one.")
     else:
-        report_trend.show_list(found, Console())
+        report_trend.show_list(found, console_of({}))
 
 
 @baseline.command("trend")
@@ -78,30 +64,27 @@ def list_(as_json: bool) -> None:
 @FORCE
 @talk_options
 def trend_(names: tuple[str, ...], metrics: tuple[str, ...], output: Path, **options: Any) -> None:
-    """Show how figures went over the baselines of this folder (or those named), by the date that they were saved.
+    """Show how figures changed over the baselines of this folder (or those named), by the date they were saved.
 
     Writes trend.html (a chart and a table for each figure), trend.csv and trend.json.
     """
-    from rich.console import Console
-
     from traceanalyzer import __version__
     from traceanalyzer.diff.trend import FIGURES, doubts, kept, trend
     from traceanalyzer.report import trend as report_trend
-    from traceanalyzer.report.writers import write
+    from traceanalyzer.report.writers.write import fingerprint, whole
 
-    console = Console(quiet=options["quiet"])
+    console = console_of(options)
     found = kept(names=names)
     if len([one for one in found if one.side is not None]) < 2:
-        raise InputError("a trend takes two baselines or more; analyze-traces baseline list shows those of this folder")
+        raise InputError("a trend needs at least two baselines; analyze-traces baseline list shows them")
     table = trend(found, metrics or FIGURES)
-    content = write.fingerprint(__version__, table.to_json(), names)
-    with write.whole(output, "baselines", content, force=options["force"]) as draft:
+    with whole(output, "baselines", fingerprint(__version__, table.to_json(), names), force=options["force"]) as draft:
         written = draft.final(report_trend.write(table, doubts(found), draft.path))
     report_trend.show_trend(table, doubts(found), console)
     for one in found:
         if one.why_not:
             click.echo(f"Left out: {one.why_not}", err=True)
-    console.print(f"Report: {written[0]}", highlight=False, soft_wrap=True, markup=False)
+    say(console, f"Report: {written[0]}")
 
 
 @baseline.command()

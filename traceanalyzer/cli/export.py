@@ -1,4 +1,4 @@
-"""`analyze-traces export`: all ranks as one file for Perfetto, or a cut of the traces themselves."""
+"""`analyze-traces export`: all ranks in one Perfetto file, or a cut of the traces themselves."""
 
 from functools import partial
 from pathlib import Path
@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli import one_run
-from traceanalyzer.cli.one_run import refuse_others
 from traceanalyzer.cli.options import (
-    PLACE,
+    FOLDER,
+    FORCE,
+    command,
+    console_of,
     find_traces,
     input_options,
     load_options,
+    output_option,
     print_notes,
     progress,
+    say,
     talk_options,
 )
 
@@ -28,48 +32,43 @@ if TYPE_CHECKING:
 SUFFIX = ".pftrace.gz"
 
 
-@click.command()
-@click.argument("folder", required=False, type=PLACE)
-@input_options
+@command()
+@FOLDER
+@input_options()
 @click.option("--kineto", is_flag=True,
-              help="Write the PyTorch profiler's own traces instead, cut to the chosen ranks and steps, without the "
-              "environment, the host's name and folders: a file a rank, for any other tool.")  # fmt: skip
-@click.option("--output", "-o", type=PLACE, metavar="PLACE",
-              help=f"File to write, compressed if it ends in .gz, as JSON if it ends in .json or .json.gz (default: "
-              f"reports/<name of the run>{SUFFIX}); with --select all, and with --kineto, a folder.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace files that no export wrote.")
+              help="Write PyTorch profiler traces instead, one per rank, cut to the chosen ranks and steps, without "
+              "environment, host name and folders.")  # fmt: skip
+@output_option(metavar="PLACE", what=f"File to write: compressed if it ends in .gz, JSON if in .json or .json.gz "
+               f"(default: reports/<name>{SUFFIX}); a folder with --select all or --kineto.")  # fmt: skip
+@FORCE
 @talk_options
 def export(folder: Path | None, **options: Any) -> None:
-    """Write all ranks of a run as one file for Perfetto, or a cut of the traces themselves.
+    """Write all ranks as one Perfetto file, or a cut of the traces.
 
-    A process for each rank: its host threads with ranges, operators, Python frames and API calls, arrows from each
-    launch to its operation, a track a stream with waits told apart from transfers, collectives linked from rank to
-    rank, idle time with its cause, the critical path, steps, counters. Open it at ui.perfetto.dev.
+    One process per rank, with CPU threads (ranges, operators, Python frames, API calls), arrows from launches to
+    kernels, one track per stream with waits split from transfers, collectives linked across ranks, idle time by cause,
+    the critical path, steps and counters. Open the file at ui.perfetto.dev.
 
     \b
     Examples:
       analyze-traces export profile/ddp
-      analyze-traces export --trace-dir profile/ddp --steps last --output step.pftrace.gz
+      analyze-traces export profile/ddp --steps last --output step.pftrace.gz
       analyze-traces export profile/ddp --kineto --ranks 0,3 --steps 2:3 --output cut
     """  # noqa: D301 - click wants the character itself
-    from rich.console import Console
-
-    console = Console(quiet=options["quiet"])
+    console = console_of(options)
     found, label, default = find_traces(folder, options)
-    load, runs = load_options(options), found.runs if options["select"] == "all" else found.runs[-1:]
-    several = len(runs) > 1 or options["select"] == "all"
-    for number, run in enumerate(runs):
+    load, is_all = load_options(options), options["select"] == "all"
+    ending = "_cut" if options["kineto"] else "" if is_all else SUFFIX
+    base = options["output"] or default.with_name(f"{default.name}{ending}")
+    for number, run in enumerate(found.runs if is_all else found.runs[-1:]):
+        target = base / f"run_{number}" if is_all else base
         if options["kineto"]:
-            base = options["output"] or default.with_name(f"{default.name}_cut")
-            target = base / f"run_{number}" if several else base
             said, notes = _cut(found, run, load, target, options)
         else:
-            base = options["output"] or (default if several else default.with_name(f"{default.name}{SUFFIX}"))
-            said, notes = _drawn(
-                found, run, load, base / f"run_{number}{SUFFIX}" if several else base, label, console, options
-            )
+            path = target.with_name(f"{target.name}{SUFFIX}") if is_all else target
+            said, notes = _drawn(found, run, load, path, label, console, options)
         print_notes(notes, console)
-        console.print(said, highlight=False, soft_wrap=True, markup=False)
+        say(console, said)
 
 
 def _cut(
@@ -83,15 +82,15 @@ def _cut(
     from traceanalyzer.scale import each_file
 
     for path in sorted(folder.glob("rank_*.pt.trace.json.gz")):
-        refuse_others(path, MADE_BY, force=options["force"])
+        one_run.refuse_others(path, MADE_BY, force=options["force"])
     with whole_files(folder) as drafts:
         cuts = each_file(run, partial(cut, options=load, folder=drafts), jobs=options["jobs"])
         written = [path for paths in cuts for path in paths]
         if not written:
             raise UsageError("--ranks and --steps leave nothing to write")
-        size = sum(path.stat().st_size for path in written)
+        size = size_text(sum(path.stat().st_size for path in written))
     notes = [*(() if options["select"] == "all" else other_runs(found, run)), *one_run.of_files(found.skipped)]
-    return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {size_text(size)})", notes
+    return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {size})", notes
 
 
 def _drawn(
@@ -101,7 +100,7 @@ def _drawn(
     from traceanalyzer.meaning.columns import size_text
     from traceanalyzer.scale import summarise, visit
 
-    refuse_others(path, perfetto.MADE_BY.encode(), force=options["force"])
+    one_run.refuse_others(path, perfetto.MADE_BY.encode(), force=options["force"])
     with progress(console, len(run.captures)) as advance:
         summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=options["jobs"], progress=advance)
     show = partial(visit, run, load, summary.claims, jobs=options["jobs"])

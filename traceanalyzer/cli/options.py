@@ -1,4 +1,4 @@
-"""Options that several commands share, and exit codes."""
+"""Options that several commands share, their two levels of help, exit codes and what every command prints."""
 
 import math
 import os
@@ -21,36 +21,90 @@ if TYPE_CHECKING:
     from traceanalyzer.gate import Gate, Outcome
     from traceanalyzer.loading import LoadOptions
 
-
-# The command's exit codes.
-
-
-DONE = 0
-
-GATE_FAILED = 1
-"""A condition of `--fail-on` holds."""
-
-USAGE_OR_INPUT = 2
-
-PARTIAL = 3
-"""A report was written, but a bug of ours kept parts of it from being computed: its notes name them."""
-
-INCONCLUSIVE = 4
-"""No gate failed, but the repeats cannot tell one from noise; `--inconclusive` chooses another code."""
-
-CANNOT_JUDGE = 5
-"""No condition holds, but the figure of one is missing, or the report marks it as doubtful."""
-
-BUG = 70
-"""Nothing was written, because of a bug of ours."""
-
-INTERRUPTED = 130
-
-TERMINATED = 143
-"""Ended by SIGTERM or SIGHUP, as a scheduler does: nothing half-written is left."""
+DONE, GATE_FAILED, USAGE_OR_INPUT, PARTIAL, INCONCLUSIVE, CANNOT_JUDGE, BUG, INTERRUPTED, TERMINATED = (
+    *(0, 1, 2, 3, 4, 5),
+    *(70, 130, 143),
+)
+"""Exit codes, explained in `cli.cli`."""
 
 
-# Options that several commands share.
+# Commands and options: `--help` lists the common ones, `--help-all` all of them.
+
+
+class Rare(click.Option):
+    """An option that only `--help-all` lists."""
+
+
+rare = partial(click.option, cls=Rare)
+
+
+def _list_all(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        context.meta[_ALL] = True
+        click.echo(context.get_help())
+        context.exit()
+
+
+_ALL = "traceanalyzer.help_all"
+
+HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_list_all,
+    help="Show all options and exit.",
+)  # fmt: skip
+
+RENAMED: Mapping[str, str] = {
+    "--kind": "--kernel-kind", "--out": "--output", "--rank": "--ranks", "--step": "--steps",
+}  # fmt: skip
+"""Options by their old names, which work for this release."""
+
+
+def write_options(options: Iterable[click.Parameter], context: click.Context, formatter: click.HelpFormatter) -> None:
+    """The common options, and with `--help-all` the others in a section of their own."""
+    common, others = list[tuple[str, str]](), list[tuple[str, str]]()
+    for one in options:
+        if isinstance(one, click.Option) and (record := one.get_help_record(context)):
+            (others if isinstance(one, Rare) else common).append(record)
+    with formatter.section("Options"):
+        formatter.write_dl(common)
+    if others and _ALL in context.meta:
+        with formatter.section("More options"):
+            formatter.write_dl(others)
+
+
+class Command(click.Command):
+    """A command with two levels of help, whose options also answer to their old names."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The options, with `--help-all` where `--help` leaves some out."""
+        found = super().get_params(ctx)
+        return [*found, HELP_ALL] if any(isinstance(one, Rare) for one in found) else found
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Replace options that were renamed."""
+        known = {name for one in self.get_params(ctx) for name in one.opts}
+        return super().parse_args(ctx, [_renamed(word, known) for word in args])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write both levels."""
+        write_options(self.get_params(ctx), ctx, formatter)
+
+
+command = partial(click.command, cls=Command)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+def _renamed(word: str, known: set[str]) -> str:
+    old, sign, value = word.partition("=")
+    new = RENAMED.get(old)
+    if new is None or old in known or new not in known:
+        return word
+    click.echo(f"{old} is now {new}.", err=True)
+    return f"{new}{sign}{value}"
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -80,14 +134,193 @@ UNPROFILED_STEP = click.option(
 PLACE = _Place(path_type=Path)
 """The type of options and arguments that name a file or folder."""
 
-FORCE = click.option("--force", is_flag=True, help="Replace files in the output folder that no report wrote.")
+_SEVERAL: Mapping[str, Any] = {"type": PLACE, "multiple": True, "metavar": "FILE"}
 
-STEPS = "all, complete (steps), last (complete step), numbers such as 2 or 2,4, or FIRST:LAST such as 2:4"
+FOLDER = click.argument("folder", required=False, type=PLACE)
+
+FORCE = rare("--force", is_flag=True, help="Replace files in the output folder that no report wrote.")
+
+JOBS = click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one per core).")
+
+LINKS = rare("--follow-links", is_flag=True, help="Also read files outside the folder that links in it point to.")
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+OPEN = click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+
+RANKS = click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,2-3.")
+
+STEPS = "all, complete, last (complete step), numbers such as 2 or 2,4, or a range such as 2:4"
 """What `--steps` takes."""
 
 
+def steps_option(what: str, default: str | None) -> Decorator:
+    """Which steps."""
+    return click.option(
+        "--steps", default=default, show_default=default is not None, metavar="WHICH", help=f"{what}: {STEPS}."
+    )
+
+
+def top_option(what: str, default: int | None = None) -> Decorator:
+    """How many rows."""
+    return click.option(
+        "--top", type=click.IntRange(min=1), default=default, show_default=default is not None, metavar="N", help=what
+    )
+
+
+def output_option(default: Path | None = None, what: str = "Where to write.", metavar: str = "FOLDER") -> Decorator:
+    """The folder or file to write."""
+    return click.option(
+        "--output", "-o", type=PLACE, default=default, show_default=default is not None, metavar=metavar, help=what
+    )
+
+
+def format_option(formats: Sequence[str], default: str) -> Decorator:
+    """Which formats."""
+    return click.option(
+        "--format", "formats", multiple=True, type=click.Choice(formats), metavar="NAME",
+        help=f"Formats to write: {', '.join(formats)}; repeatable (default: {default}).",
+    )  # fmt: skip
+
+
+def select_option(of_all: str) -> Decorator:
+    """Which runs of a folder; `of_all` says what becomes of all."""
+    return rare(
+        "--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
+        help=f"Which run, if the folder holds several; all {of_all}.",
+    )  # fmt: skip
+
+
+part_options = options_of(
+    RANKS,
+    JOBS,
+    rare(
+        "--step-range", metavar="NAME",
+        help="Name or pattern of the ranges that mark steps (default: ProfilerStep#*, else a guess).",
+    ),
+    rare(
+        "--kernel-kind", "kinds", multiple=True, metavar="KIND=REGEX",
+        help="Treat kernels that match as compute, comm or copy, such as comm=my_all_reduce; repeatable.",
+    ),
+    rare("--enable-multiprocessing", is_flag=True, expose_value=False, help="Accepted; it is always on (see --jobs)."),
+    LINKS,
+    rare("--no-cache", is_flag=True, help="Read all traces anew and keep nothing for the next run."),
+)  # fmt: skip
+"""What of the traces is analyzed."""
+
+gate_options = options_of(
+    click.option(
+        "--fail-on", "gates", multiple=True, metavar="GATE",
+        help="Exit with 1 if this holds, such as 'idle_pct > 10 @ any rank'; repeatable (docs/gates.md).",
+    ),
+    rare("--gates", "gate_files", **_SEVERAL, help="Read gates from a file, one per line; repeatable."),
+)  # fmt: skip
+"""Conditions under which the exit code is not 0."""
+
+
+def input_options(*, is_main: bool = False) -> Decorator:
+    """Where the traces are, and what of them is analyzed; the main command documents `--trace-dir`."""
+    return options_of(
+        click.option("--trace-dir", type=PLACE, metavar="FOLDER", hidden=not is_main,
+                     help="Folder with the traces of a run, the same as FOLDER."),
+        steps_option("Which steps to analyze", "all"),
+        part_options,
+        rare("--trace-file", "trace_files", **_SEVERAL,
+             help="One trace of the run, instead of a folder; repeat for each rank."),
+        rare("--rank-regex", metavar="REGEX",
+             help="Find the rank in the path of files that do not record it, such as 'gpu(\\d+)'."),
+        select_option("writes each to run_<n>_<timestamp>/"),
+    )  # fmt: skip
+
+
+talk_options = options_of(
+    click.option("--quiet", "-q", is_flag=True, help="Print only errors and gates that did not pass."),
+    rare("--verbose", "-v", is_flag=True, help="Print every file written, and the traceback of a bug."),
+)
+"""How much is printed."""
+
+threshold_option = rare(
+    "--threshold", "limits", multiple=True, metavar="NAME=VALUE",
+    help="Set a threshold of an analysis, such as silent_pct=5; repeatable.",
+)  # fmt: skip
+
+surroundings_options = options_of(
+    rare(
+        "--topo", type=PLACE, metavar="FILE",
+        help="Output of `nvidia-smi topo -m` of the run's machine (default: beside the traces, or in run.json).",
+    ),
+    rare(
+        "--nccl-log", "nccl_logs", **_SEVERAL,
+        help="The run's NCCL_DEBUG=INFO log, or a folder of logs; repeatable (default: beside the traces).",
+    ),
+)  # fmt: skip
+"""Where the run's topology and NCCL logs are."""
+
+
+def _entries(_context: Any, _option: Any, text: str | None) -> dict[str, object]:
+    from traceanalyzer.job.model_state import entries
+
+    return entries(text) if text else {}
+
+
+model_option = rare(
+    "--model", metavar="NAME=VALUE,…", callback=_entries,
+    help="Facts about the model, to estimate its memory: params=7e9,layers=32,d_model=4096,seq=4096,batch=1,dp=8 "
+    "(default: from run.json; docs/memory.md).",
+)  # fmt: skip
+
+
+# What the options ask for.
+
+
+def load_options(options: Mapping[str, Any]) -> "LoadOptions":
+    """What of the traces is read."""
+    from traceanalyzer.files.cached import default_folder
+    from traceanalyzer.kinds import KindRules
+    from traceanalyzer.loading import LoadOptions, parse_ranks
+    from traceanalyzer.selection import Selection
+
+    return LoadOptions(
+        ranks=parse_ranks(options["ranks"]),
+        selection=Selection(options["step_range"], options["steps"]),
+        rules=KindRules.parse(options["kinds"]),
+        follows_links=options["follow_links"],
+        cache=None if options["no_cache"] else default_folder(),
+    )
+
+
+def find_traces(folder: Path | None, options: Mapping[str, Any]) -> "tuple[Found, str, Path]":
+    """The traces that `input_options` name, the run's name, and the default folder of its report.
+
+    Raises:
+        UsageError: they name nothing, or more than one thing.
+    """
+    from traceanalyzer.discovery import discover, of_files
+    from traceanalyzer.loading import label_of
+
+    files, regex = options["trace_files"], options["rank_regex"]
+    given = [place for place in (folder, options["trace_dir"], *files[:1]) if place is not None]
+    if len(given) != 1:
+        raise UsageError("name the traces once: a folder, or --trace-file FILE (repeatable)")
+    place = given[0] if len(files) < 2 else files[0].parent
+    found = of_files(files, regex) if files else discover(place, regex, follows_links=options["follow_links"])
+    return found, label_of(place), default_output(place)
+
+
+def default_output(place: Path) -> Path:
+    """`a/b/reports/z3` for traces in `a/b/profile/z3`; otherwise, or where that is closed, `reports/<name>` here."""
+    from traceanalyzer.loading import label_of
+
+    parts = place.resolve().parts
+    if "profile" in parts[:-1]:
+        beside = Path(*parts[: -1 - parts[::-1].index("profile")])
+        if beside != Path.cwd() and os.access(beside, os.W_OK):
+            return beside / "reports" / label_of(place)
+    return Path("reports", label_of(place))
+
+
 def wanted_gates(options: Mapping[str, Any], *, of_comparison: bool = False) -> "list[Gate]":
-    """The gates of the options, in order: nothing is read before they are known to make sense.
+    """The gates of the options, in order, checked before anything is read.
 
     Raises:
         UsageError: one cannot be evaluated, whatever the traces hold.
@@ -103,189 +336,18 @@ def wanted_gates(options: Mapping[str, Any], *, of_comparison: bool = False) -> 
 
 
 def gate_code(outcomes: "Sequence[Outcome]", inconclusive: int = INCONCLUSIVE) -> int:
-    """The exit code of gates."""
+    """The exit code of gates; in GitHub Actions each that did not pass becomes an annotation, too."""
     from traceanalyzer import gate
 
     codes = {gate.FAILED: GATE_FAILED, gate.UNKNOWN: CANNOT_JUDGE, gate.INCONCLUSIVE: inconclusive}
+    for one in outcomes if os.environ.get("GITHUB_ACTIONS") == "true" else ():
+        if one.status in codes:
+            level = "error" if codes[one.status] else "warning"
+            text = f"{one.run}: {one.gate}: {one.status}. {one.message}"
+            for character in "%\r\n":  # as GitHub reads them
+                text = text.replace(character, f"%{ord(character):02X}")
+            click.echo(f"::{level} title=Performance gate::{text}", err=True)
     return codes.get(gate.gravest(outcomes), DONE)
-
-
-def find_traces(folder: Path | None, options: Mapping[str, Any]) -> "tuple[Found, str, Path]":
-    """What the options of `input_options` name, what to call it, and where its report lies unless the user says.
-
-    Raises:
-        UsageError: they name nothing, or more than one thing.
-    """
-    from traceanalyzer.discovery import discover, of_files
-    from traceanalyzer.loading import label_of
-
-    files, regex = options["trace_files"], options["rank_regex"]
-    given = [place for place in (folder, options["trace_dir"], *files[:1]) if place is not None]
-    if len(given) != 1:
-        raise UsageError("name the traces once: --trace-dir FOLDER, or --trace-file FILE (repeatable)")
-    if files:
-        alone = files[0] if len(files) == 1 else files[0].parent
-        return of_files(files, regex), label_of(alone), default_output(alone)
-    found = discover(given[0], regex, follows_links=options["follow_links"])
-    return found, label_of(given[0]), default_output(given[0])
-
-
-def default_output(place: Path) -> Path:
-    """`a/b/reports/z3` for traces in `a/b/profile/z3`; else, or where that is closed, `reports/<name>` here."""
-    from traceanalyzer.loading import label_of
-
-    parts = place.resolve().parts
-    if "profile" in parts[:-1]:
-        beside = Path(*parts[: -1 - parts[::-1].index("profile")])
-        if beside != Path.cwd() and os.access(beside, os.W_OK):
-            return beside / "reports" / label_of(place)
-    return Path("reports", label_of(place))
-
-
-def command_line() -> str:
-    """The command as it was given, to make the same again."""
-    return shlex.join(["analyze-traces", *sys.argv[1:]])
-
-
-def print_notes(notes: Iterable[str], console: "Console") -> None:
-    """Print what is to be known, as the report's summary prints its notes."""
-    from rich.markup import escape
-
-    for note in notes:
-        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
-
-
-def print_written(
-    files: "Sequence[Path]", target: Path, notes: Iterable[str], options: Mapping[str, Any], console: "Console"
-) -> Path:
-    """Print notes and what was written; returns the page, or the folder where there is none."""
-    show = partial(console.print, highlight=False, soft_wrap=True, markup=False)
-    print_notes(notes, console)
-    if options["verbose"]:
-        show(*(f"wrote {path}" for path in files), sep="\n")
-    page = next((path for path in files if path.suffix == ".html"), target)
-    show(f"{'Files in' if page == target else 'Report'}: {page}")
-    return page
-
-
-def load_options(options: Mapping[str, Any]) -> "LoadOptions":
-    """What of the traces is read, by the options of `input_options`."""
-    from traceanalyzer.kinds import KindRules
-    from traceanalyzer.loading import LoadOptions, parse_ranks
-    from traceanalyzer.selection import Selection
-
-    return LoadOptions(
-        ranks=parse_ranks(options["ranks"]),
-        selection=Selection(options["step_range"], options["steps"]),
-        rules=KindRules.parse(options["kinds"]),
-        follows_links=options["follow_links"],
-        cache=cache_folder(options),
-    )
-
-
-def cache_folder(options: Mapping[str, Any]) -> Path | None:
-    """Where large traces that were read are kept; `None` where they are not."""
-    from traceanalyzer.files.cached import default_folder
-
-    return None if options["no_cache"] else default_folder()
-
-
-FOLLOW_LINKS = "Read what links in the folder name outside it; else they are skipped."
-
-JOBS = click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
-
-LINKS = click.option("--follow-links", is_flag=True, help=FOLLOW_LINKS)
-
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-OPEN = click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
-
-
-def output_option(default: Path | None = None, what: str = "Where to write.") -> Decorator:
-    """The folder to write into."""
-    return click.option(
-        "--output", "-o", type=PLACE, default=default, show_default=default is not None, metavar="FOLDER", help=what
-    )
-
-
-def select_option(of_all: str) -> Decorator:
-    """Which runs of a folder are meant; `of_all` says what becomes of all."""
-    return click.option(
-        "--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
-        help=f"Which of several runs in a folder; all {of_all}.",
-    )  # fmt: skip
-
-
-def steps_option(what: str, default: str) -> Decorator:
-    """Part of the capture."""
-    return click.option("--steps", default=default, show_default=True, metavar="WHICH", help=what)
-
-
-part_options = options_of(
-    click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,2-3."),
-    click.option(
-        "--step-range", metavar="NAME",
-        help="Name or pattern of the ranges that mark steps (default: ProfilerStep#*, else a guess).",
-    ),
-    click.option(
-        "--kind", "kinds", multiple=True, metavar="KIND=REGEX",
-        help="Kernels that match are compute, comm or copy, such as comm=my_all_reduce; repeatable.",
-    ),
-    JOBS,
-    click.option(
-        "--enable-multiprocessing", is_flag=True, expose_value=False,
-        help="Read with several processes, as is done anyway: --jobs says how many.",
-    ),
-    LINKS,
-    click.option("--no-cache", is_flag=True, help="Read large traces anew, and keep nothing of them (`cache info`)."),
-)  # fmt: skip
-"""What of the traces is looked at."""
-
-gate_options = options_of(
-    click.option(
-        "--fail-on", "gates", multiple=True, metavar="GATE",
-        help="Exit with 1 when this holds, such as 'idle_pct > 10 @ any rank'; repeatable (grammar: docs/gates.md).",
-    ),
-    click.option(
-        "--gates", "gate_files", type=PLACE, multiple=True, metavar="FILE",
-        help="The same from a file, one a line; repeatable.",
-    ),
-)  # fmt: skip
-"""Conditions under which the exit code is not 0."""
-
-input_options = options_of(
-    click.option(
-        "--trace-dir", type=PLACE, metavar="FOLDER",
-        help="Folder that holds the traces of the run (searched below it too).",
-    ),
-    click.option(
-        "--trace-file", "trace_files", type=PLACE, multiple=True, metavar="FILE",
-        help="One trace of the run, instead of a folder; repeat for each rank.",
-    ),
-    click.option(
-        "--rank-regex", metavar="REGEX",
-        help="Where files do not say their rank: finds it in their paths, such as 'gpu(\\d+)'.",
-    ),
-    select_option("writes run_<n>_<timestamp>/ for each"),
-    steps_option(f"Part of the capture to look at: {STEPS}.", "all"),
-    part_options,
-)  # fmt: skip
-"""Where the traces are, and what of them is looked at."""
-
-talk_options = options_of(
-    click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors, and gates that did not pass."),
-    click.option("--verbose", "-v", is_flag=True, help="Print what is done, and tracebacks of bugs."),
-)
-"""How much is printed."""
-
-
-# `--threshold NAME=VALUE`: limits of analyses and of rules, by parameter name.
-
-
-threshold_option = click.option(
-    "--threshold", "limits", multiple=True, metavar="NAME=VALUE",
-    help="Set a limit of a rule (docs/findings.md) or an analysis, such as silent_pct=5; repeatable.",
-)  # fmt: skip
 
 
 def read_thresholds(texts: Iterable[str]) -> dict[str, Any]:
@@ -306,7 +368,7 @@ def read_thresholds(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _number(text: str, value: str, kind: type) -> float:
-    """A whole number where that is one."""
+    """A whole number where the threshold is one."""
     try:
         number = float(value)
     except ValueError:
@@ -317,12 +379,52 @@ def _number(text: str, value: str, kind: type) -> float:
     return int(number) if kind is int else number
 
 
-# How far a command is with its files.
+# What commands print.
+
+
+def command_line() -> str:
+    """The command as it was given, to run it again."""
+    return shlex.join(["analyze-traces", *sys.argv[1:]])
+
+
+def console_of(options: Mapping[str, Any]) -> "Console":
+    """Where a command prints: standard error where standard output is for JSON."""
+    from rich.console import Console
+
+    return Console(quiet=options.get("quiet", False), stderr=options.get("as_json", False))
+
+
+def say(console: "Console", *texts: str) -> None:
+    """Print lines as they are."""
+    for text in texts:
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def print_notes(notes: Iterable[str], console: "Console") -> None:
+    """Print notes as the report's summary does."""
+    from rich.markup import escape
+
+    for note in notes:
+        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
+
+
+def print_written(
+    files: "Sequence[Path]", target: Path, notes: Iterable[str], options: Mapping[str, Any], console: "Console"
+) -> Path:
+    """Print notes and what was written; returns the page, or the folder if there is none."""
+    print_notes(notes, console)
+    if options["verbose"]:
+        say(console, *(f"wrote {path}" for path in files))
+    page = next((path for path in files if path.suffix == ".html"), target)
+    say(console, f"{'Files in' if page == target else 'Report'}: {page}")
+    if options["as_json"]:
+        click.echo((target / "summary.json").read_text(encoding="utf-8"))
+    return page
 
 
 @contextmanager
 def progress(console: "Console", files: int) -> Iterator[Callable[[int, int], None]]:
-    """A function to call as files are done; a bar only on a terminal, for several files."""
+    """A function to call as files are done; draws a bar only on a terminal, for several files."""
     if not console.is_terminal or files == 1:
         yield lambda _done, _all: None
         return

@@ -6,31 +6,40 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli import debug, one_run
+from traceanalyzer.cli import debug
 from traceanalyzer.cli.one_run import Command, refuse_others, report_run
 from traceanalyzer.cli.options import (
     CANNOT_JUDGE,
     DONE,
+    FOLDER,
     FORCE,
     GATE_FAILED,
+    JSON,
     OPEN,
     PARTIAL,
     PLACE,
     UNPROFILED_STEP,
     USAGE_OR_INPUT,
+    command,
+    console_of,
     find_traces,
+    format_option,
     gate_options,
     input_options,
     load_options,
+    model_option,
     output_option,
+    rare,
     read_thresholds,
+    surroundings_options,
     talk_options,
     threshold_option,
+    top_option,
     wanted_gates,
 )
 from traceanalyzer.cli.snapshots import report_alone, snapshots_in
 from traceanalyzer.errors import InputError
-from traceanalyzer.forks import IS_PROGRAM
+from traceanalyzer.execution import IS_PROGRAM
 
 if TYPE_CHECKING:
     from traceanalyzer.discovery import Found
@@ -39,45 +48,42 @@ if TYPE_CHECKING:
 _GRAVITY = (DONE, PARTIAL, CANNOT_JUDGE, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
 
-FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 
-
-@click.command()
-@click.argument("folder", required=False, type=PLACE)
-@input_options
-@click.option("--scheduler", metavar="ADDRESS",
-              help="Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")  # fmt: skip
-@click.option("--hosts", "hosts_file", type=PLACE, metavar="FILE",
-              help="Which host and rack each rank ran on: CSV of rank,host,rack, or JSON (see docs).")  # fmt: skip
-@output_option(what="Where to write (default: reports/<name of the run>; of traces in a/profile/x a/reports/x).")
-@click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
-              help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
-@click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), hidden=True)
-@click.option("--top", type=click.IntRange(min=1), metavar="N",
-              help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
+@command()
+@FOLDER
+@input_options(is_main=True)
+@output_option(what="Where to write (default: reports/<name>; for traces in a/profile/x, a/reports/x).")
+@format_option(("html", "csv", "json", "parquet", "md", "xlsx"), "html, csv and json")
+@top_option("Also print the N kernels and operators that take most GPU time.")
+@JSON
 @OPEN
-@threshold_option
-@one_run.model_option
-@UNPROFILED_STEP
-@one_run.surroundings_options
-@FORCE
-@click.option("--debug", type=PLACE, metavar="FILE",
-              help="Write versions, timings and counts, and nothing of the traces, to attach to an issue.")  # fmt: skip
 @gate_options
+@rare("--scheduler", metavar="ADDRESS",
+      help="Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")  # fmt: skip
+@rare("--hosts", "hosts_file", type=PLACE, metavar="FILE",
+      help="Host and rack of each rank: CSV of rank,host,rack, or JSON (docs/clusters.md).")  # fmt: skip
+@click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), hidden=True)
+@threshold_option
+@model_option
+@UNPROFILED_STEP
+@surroundings_options
+@FORCE
+@rare("--debug", type=PLACE, metavar="FILE",
+      help="Write versions, timings and counts, but nothing from the traces, to attach to an issue.")  # fmt: skip
 @talk_options
 def report(folder: Path | None, **options: Any) -> int:
-    """Analyse a run and write its report (the default command).
+    """Analyze a run and write its report (the default command).
 
     Writes summary.html, summary.csv, summary.json and tables/<analysis>.csv; with --fail-on also gate.xml (JUnit)
-    and gate.md.
+    and gate.md. With --json, prints summary.json.
     """
-    from rich.console import Console
-
     from traceanalyzer.scale import set_up_process
 
     if IS_PROGRAM.get():
         set_up_process()
-    console = Console(quiet=options["quiet"])
+    console = console_of(options)
+    if options["as_json"]:
+        options["formats"] = (*(options["formats"] or ("html", "csv")), "json")
     options["gates"] = wanted_gates(options)
     of_analyses = read_thresholds(options["limits"])
     refuse_others(options["debug"], debug.MARK, force=options["force"])
@@ -99,40 +105,40 @@ def report(folder: Path | None, **options: Any) -> int:
 
     hosts = {"hosts": read_hosts(options["hosts_file"])} if options["hosts_file"] else {}
     options["snapshots"], options["thresholds"] = snapshots, hosts | of_analyses
-    command = Command(found, load_options(options), options, console, [])
+    asked = Command(found, load_options(options), options, console, [])
     workers: AbstractContextManager[Any] = nullcontext(options["jobs"])
     if options["scheduler"] is not None:
         from traceanalyzer.scale.dask_cluster import connected
 
         workers = connected(options["scheduler"], options["jobs"])
     with workers as options["jobs"]:
-        done = _reported(command, _targets(found, label, options["select"], options["output"] or default))
+        done = _reported(asked, _targets(found, label, options["select"], options["output"] or default))
     if options["open_page"]:
         click.launch(str(done[-1][0]))
-    codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in command.errors if options["select"] == "all"]
+    codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in asked.errors if options["select"] == "all"]
     return max(codes, key=_GRAVITY.index)
 
 
-def _reported(command: Command, targets: "list[tuple[Run, str, Path]]") -> list[tuple[Path, int]]:
-    """Page and exit code of each run that was asked for; of the latest one, those newer having failed."""
-    done, is_latest = [], command.options["select"] == "latest"
+def _reported(asked: Command, targets: "list[tuple[Run, str, Path]]") -> list[tuple[Path, int]]:
+    """Page and exit code of each run; of the latest one alone, or of the next if that cannot be analyzed."""
+    done, is_latest = [], asked.options["select"] == "latest"
     for run, name, target in targets:
         try:
-            done.append(report_run(command, run, name, target))
+            done.append(report_run(asked, run, name, target))
         except InputError as error:  # the other runs may be good
-            command.errors.append((name, error))
+            asked.errors.append((name, error))
             continue
         if is_latest:
             break
     if not done:
-        raise command.errors[0][1]
-    for name, why in () if is_latest else command.errors:
+        raise asked.errors[0][1]
+    for name, why in () if is_latest else asked.errors:
         click.echo(f"Error: {name}: {why}", err=True)
     return done
 
 
 def _targets(found: "Found", label: str, select: str, base: Path) -> "list[tuple[Run, str, Path]]":
-    """Runs to analyse, each with its name and folder to write; for the latest one the others after it, newest first."""
+    """Runs to analyze, each with its name and output folder; newest first if only the latest is wanted."""
     from traceanalyzer.loading import name_of
 
     if select == "latest":

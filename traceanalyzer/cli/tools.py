@@ -1,40 +1,69 @@
-"""Commands for single tools: crosscheck, reproduce, tree-diff, cache."""
+"""`analyze-traces tools`: crosscheck, reproduce, tree-diff, cache."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceanalyzer.cli.one_run import of_traces, refuse_others
-from traceanalyzer.cli.options import LINKS, PLACE, print_notes
+from traceanalyzer.cli.options import (
+    FORCE,
+    JSON,
+    LINKS,
+    PLACE,
+    Decorator,
+    Group,
+    console_of,
+    output_option,
+    print_notes,
+    say,
+    top_option,
+)
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.loading.store import Contents
 
 
-# `analyze-traces crosscheck`: our figures beside HolisticTraceAnalysis'.
+@click.group(cls=Group)
+def tools() -> None:
+    """Compare with other tools, time one operator, manage the cache.
+
+    \b
+    Examples:
+      analyze-traces tools crosscheck profile/ddp
+      analyze-traces tools reproduce profile/ddp aten::mm
+      analyze-traces tools tree-diff profile/eager profile/fused
+      analyze-traces tools cache info
+    """  # noqa: D301 - click wants the character itself
+
+
+_FOLDER = click.argument("folder", type=PLACE)
+
+
+def _one_rank(what: str) -> Decorator:
+    return click.option("--ranks", "rank", type=click.IntRange(min=0), metavar="RANK", help=what)
+
+
+# `tools crosscheck`: our figures beside HolisticTraceAnalysis'.
 
 
 _READABLE = (".gz", ".json")
 
 
-@click.command()
-@click.argument("folder", type=PLACE)
+@tools.command()
+@_FOLDER
 @LINKS
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, times in nanoseconds.")
+@JSON
 def crosscheck(folder: Path, follow_links: bool, as_json: bool) -> None:
-    """Print figures of the whole capture beside HolisticTraceAnalysis', and what makes each difference.
+    """Show figures of the whole trace beside HolisticTraceAnalysis', and the reasons for each difference.
 
-    Files of the PyTorch profiler are read by its own reader, other captures come to it by ta.to_hta. Needs the extra:
-    pip install '.[hta]' in the clone.
+    HolisticTraceAnalysis reads PyTorch profiler files itself; other traces are converted for it. Needs the extra: pip
+    install '.[hta]' in the clone. JSON has times in nanoseconds.
     """
-    from rich.console import Console
-
     from traceanalyzer.discovery import discover
     from traceanalyzer.export.hta import crosscheck as checked
     from traceanalyzer.loading import load
@@ -44,171 +73,157 @@ def crosscheck(folder: Path, follow_links: bool, as_json: bool) -> None:
     table = checked(traces, _files(run, {trace.rank for trace in traces}))
     if as_json:
         click.echo(json.dumps(json.loads(table.to_json(orient="records")), indent=1))
-    else:
-        _show(table, Console())
+        return
+    console = console_of({})
+    for row in table.to_dict("records"):
+        for line in _compared(row):
+            console.print(line, highlight=False, soft_wrap=True)
 
 
 def _files(run: "Run", ranks: set[int]) -> dict[int, Path] | None:
-    """The files by rank, where its reader can read every one."""
-    held = {capture.ranks[0]: capture.path for capture in run.captures if len(capture.ranks) == 1}
-    is_its = set(held) == ranks and all(path.name.endswith(_READABLE) for path in held.values())
-    return held if is_its else None
+    """The files by rank, if its reader can read every one."""
+    files = {capture.ranks[0]: capture.path for capture in run.captures if len(capture.ranks) == 1}
+    is_its = set(files) == ranks and all(path.name.endswith(_READABLE) for path in files.values())
+    return files if is_its else None
 
 
-def _show(table: "pd.DataFrame", console: Any) -> None:
+def _compared(row: Mapping[str, Any]) -> list[str]:
+    """One figure of both tools, and a line for each reason of the difference."""
     from traceanalyzer.export.hta import REASONS
     from traceanalyzer.meaning.columns import Unit, stem, unit_of
 
-    for row in table.to_dict("records"):
-        difference = _text(row["figure"], row["difference"], signed=True)
-        figure = stem(row["figure"]).replace("_", " ")
-        both = f"ours {_text(row['figure'], row['ours'])}, HolisticTraceAnalysis {_text(row['figure'], row['hta'])}"
-        console.print(f"[bold]rank {row['rank']} {figure}[/]: {both} ({difference})", highlight=False, soft_wrap=True)
-        for reason in (*REASONS, "unexplained"):
-            if abs(row[reason]) > (_LEAST_PCT if unit_of(row["figure"]) is Unit.PCT else 0.5):
-                console.print(f"    {_text(row['figure'], row[reason], signed=True)}  {reason}", highlight=False)
+    is_pct = unit_of(row["figure"]) is Unit.PCT
+
+    def text(value: float, sign: str = "+") -> str:
+        if value != value:  # noqa: PLR0124 - not a number
+            return "n/a"
+        return f"{value:{sign}.3f} %" if is_pct else f"{value / 1e6:{sign},.4f} ms"
+
+    least = _LEAST_PCT if is_pct else _LEAST_NS
+    both = f"ours {text(row['ours'], '')}, HolisticTraceAnalysis {text(row['hta'], '')} ({text(row['difference'])})"
+    return [
+        f"[bold]rank {row['rank']} {stem(row['figure']).replace('_', ' ')}[/]: {both}",
+        *(f"    {text(row[reason])}  {reason}" for reason in (*REASONS, "unexplained") if abs(row[reason]) > least),
+    ]
 
 
-_LEAST_PCT = 0.0005
+_LEAST_PCT, _LEAST_NS = 0.0005, 0.5
+"""Half of the last digit shown, and half of a nanosecond."""
 
 
-def _text(figure: str, value: float, *, signed: bool = False) -> str:
-    from traceanalyzer.meaning.columns import Unit, unit_of
-
-    sign = "+" if signed else ""
-    if value != value:  # noqa: PLR0124 - not a number
-        return "n/a"
-    return f"{value:{sign}.3f} %" if unit_of(figure) is Unit.PCT else f"{value / 1e6:{sign},.4f} ms"
+# `tools reproduce`: one operator as a script that times it.
 
 
-# `analyze-traces reproduce`: one operator as a script that times it.
-
-
-@click.command()
-@click.argument("folder", type=PLACE)
+@tools.command()
+@_FOLDER
 @click.argument("operator")
-@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Whose calls (default: the first rank's).")
+@_one_rank("Rank whose calls to use (default: the first).")
 @click.option("--variant", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Which shapes, strides and types: 0 has most GPU time, 1 the next.")  # fmt: skip
-@click.option("--output", "-o", type=PLACE, metavar="FILE", help="Script to write (default: reproduce_<operator>.py).")
-@click.option("--force", is_flag=True, help="Replace a file that this command did not write.")
+              help="Which shapes, strides and types: 0 takes most GPU time, 1 the next most.")  # fmt: skip
+@output_option(what="Script to write (default: reproduce_<operator>.py).", metavar="FILE")
+@FORCE
 def reproduce(folder: Path, operator: str, rank: int | None, variant: int, output: Path | None, *, force: bool) -> None:
     """Write a script that calls OPERATOR (such as aten::mm) with the job's shapes, strides and types, and times it.
 
-    The script needs torch alone. Traces must be the PyTorch profiler's with record_shapes=True.
-
-    \b
-    Example:
-      analyze-traces reproduce profile/ddp aten::mm
-    """  # noqa: D301 - click wants the character itself
-    from rich.console import Console
-
+    The script needs only torch. The traces must be from the PyTorch profiler with record_shapes=True.
+    """
     from traceanalyzer.export.reproduce import reproduce as written
     from traceanalyzer.files.whole import whole_file
     from traceanalyzer.loading import load
 
     path = output or Path(f"reproduce_{operator.replace('::', '_')}.py")
-    refuse_others(path, b"analyze-traces reproduce", force=force)
+    refuse_others(path, b"Made by analyze-traces", force=force)
     traces = load(folder, ranks=rank)
     script = written(traces, operator, rank=rank, variant=variant, file=path.name)
     with whole_file(path) as draft:
         draft.write_text(script, encoding="utf-8")
-    print_notes(of_traces(traces), Console())
+    print_notes(of_traces(traces), console_of({}))
     click.echo(f"Script: {path}")
 
 
-# `analyze-traces tree-diff`: where the operator trees of two runs part.
+# `tools tree-diff`: where the operator trees of two runs differ.
 
 
-@click.command("tree-diff")
+@tools.command("tree-diff")
 @click.argument("base", type=PLACE)
 @click.argument("other", type=PLACE)
-@click.option("--rank", type=click.IntRange(min=0), metavar="N",
-              help="Whose trees (default: the first rank's of each).")  # fmt: skip
-@click.option("--step", type=click.IntRange(min=0), metavar="N",
-              help="Of which step (default: the first complete one of each).")  # fmt: skip
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Rows to print.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, all rows.")
+@_one_rank("Rank to compare (default: the first of each run).")
+@click.option("--steps", "step", type=click.IntRange(min=0), metavar="STEP",
+              help="Step to compare (default: the first complete one of each run).")  # fmt: skip
+@top_option("Rows to print.", 20)
+@JSON
 def tree_diff(base: Path, other: Path, rank: int | None, step: int | None, top: int, as_json: bool) -> None:
-    """Print where one rank's step dispatches other operators in OTHER than in BASE, with their GPU and host time.
+    """Show where a step of OTHER calls other operators than BASE, with their GPU and CPU time.
 
-    Both must be the PyTorch profiler's: the tree is that of operators calling operators.
-
-    \b
-    Example:
-      analyze-traces tree-diff profile/eager profile/fused
-    """  # noqa: D301 - click wants the character itself
-    from rich.console import Console
+    Both must be PyTorch profiler traces. JSON has all rows.
+    """
     from rich.markup import escape
 
     from traceanalyzer.diff.tree_diff import tree_diff as parted
     from traceanalyzer.loading import load
 
+    console = console_of({"as_json": as_json})
     one, two = (load(folder, ranks=rank) for folder in (base, other))
     table = parted(one[0], two[0], (step, step))
-    ranks = f"Rank {one[0].rank} of {one.label} is held against rank {two[0].rank} of {two.label}."
+    ranks = f"Rank {one[0].rank} of {one.label} is compared with rank {two[0].rank} of {two.label}."
     notes = [ranks] if one[0].rank != two[0].rank else []
-    notes += [f"{side.label}: {note}" for side in (one, two) for note in of_traces(side)]
-    print_notes(notes, Console(stderr=as_json))
+    print_notes([*notes, *(f"{side.label}: {note}" for side in (one, two) for note in of_traces(side))], console)
     if as_json:
         click.echo(json.dumps(table.to_dict("records"), indent=1))
         return
-    console = Console()
     if table.empty:
-        console.print("The trees are the same: both steps dispatch the same operators in the same order.")
+        say(console, "The trees are the same: both steps call the same operators in the same order.")
     for row in table.head(top).to_dict("records"):
-        gpu = f"GPU {row['base_gpu_ns'] / 1e6:,.3f} → {row['other_gpu_ns'] / 1e6:,.3f} ms"
-        host = f"host {row['base_host_ns'] / 1e6:,.3f} → {row['other_host_ns'] / 1e6:,.3f} ms"
+        gpu, cpu = (
+            f"{name} {row[f'base_{column}_ns'] / 1e6:,.3f} → {row[f'other_{column}_ns'] / 1e6:,.3f} ms"
+            for name, column in (("GPU", "gpu"), ("CPU", "host"))
+        )
         places = f"{row['places']} places" if row["places"] > 1 else "1 place"
-        console.print(f"[bold]{escape(row['path']) or 'at the top'}[/] ({places}; {gpu}; {host})", highlight=False)
+        console.print(f"[bold]{escape(row['path']) or 'at the top'}[/] ({places}; {gpu}; {cpu})", highlight=False)
         console.print(f"  [red]−[/] {escape(row['base']) or 'nothing'}", highlight=False)
         console.print(f"  [green]+[/] {escape(row['other']) or 'nothing'}", highlight=False)
     if len(table) > top:
-        console.print(f"{len(table) - top} more rows: --top, or --json for all", highlight=False)
+        say(console, f"{len(table) - top} more rows: --top, or --json for all")
 
 
-# `analyze-traces cache`: what is kept of large traces that were read.
+# `tools cache`: what is kept of large traces.
 
 
-@click.group()
+@tools.group(cls=Group)
 def cache() -> None:
-    """Large traces that were read, and what was made of their ranks, kept for the next run.
+    """Show or clear the cache of traces that were read.
 
-    They lie in $XDG_CACHE_HOME/traceanalyzer, else ~/.cache/traceanalyzer, 4 GiB at most; --no-cache does without.
-
-    \b
-    Examples:
-      analyze-traces cache info
-      analyze-traces cache clear
-    """  # noqa: D301 - click wants the character itself
+    It is at $XDG_CACHE_HOME/traceanalyzer, else ~/.cache/traceanalyzer, and holds at most 4 GiB; --no-cache of the
+    other commands does without it.
+    """
 
 
 @cache.command()
 def info() -> None:
-    """Say where it is and how much it holds."""
+    """Show where the cache is and how much it holds."""
     from traceanalyzer.loading import store
 
-    held = store.contents(_folder())
-    click.echo(f"{held.folder}: {_held(held)}")
+    found = store.contents(_cache())
+    click.echo(f"{found.folder}: {_contents(found)}")
 
 
 @cache.command()
 def clear() -> None:
-    """Remove all of it."""
+    """Remove the cache."""
     from traceanalyzer.loading import store
 
-    held = store.clear(_folder())
-    click.echo(f"Removed {_held(held)} from {held.folder}")
+    found = store.clear(_cache())
+    click.echo(f"Removed {_contents(found)} from {found.folder}")
 
 
-def _held(held: "Contents") -> str:
+def _contents(found: "Contents") -> str:
     from traceanalyzer.meaning.columns import size_text
 
-    kinds = f"traces read: {held.read}, analysed: {held.analysed}, whole runs: {held.reports}"
-    return f"{size_text(held.size_bytes)} ({kinds})"
+    kinds = f"traces read: {found.read}, analyzed: {found.analysed}, whole runs: {found.reports}"
+    return f"{size_text(found.size_bytes)} ({kinds})"
 
 
-def _folder() -> Path:
+def _cache() -> Path:
     from traceanalyzer.files.cached import default_folder
 
     folder = default_folder()

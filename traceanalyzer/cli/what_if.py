@@ -9,14 +9,17 @@ import click
 
 from traceanalyzer.cli import one_run
 from traceanalyzer.cli.options import (
+    FOLDER,
     JSON,
-    PLACE,
     UNPROFILED_STEP,
+    command,
+    console_of,
     find_traces,
     input_options,
     load_options,
     print_notes,
     progress,
+    rare,
     talk_options,
 )
 from traceanalyzer.errors import UsageError
@@ -27,86 +30,66 @@ if TYPE_CHECKING:
 _OF_RANKS = "[RANKS=]WHAT"
 
 _PARTS: Mapping[str, tuple[str, str]] = {
-    "rank": ("RANKS=WHAT", "All that ranks do themselves, such as 7=peers, or a node's 0-7=peers."),
-    "host": (_OF_RANKS, "The hosts' work: none, fastest, peers, or 2x; of some ranks 3=none."),
+    "rank": ("RANKS=WHAT", "Everything these ranks do themselves, such as 7=peers or 0-7=peers."),
+    "host": (_OF_RANKS, "CPU work: none, fastest, peers, or 2x; of one rank 3=none."),
     "data": (_OF_RANKS, "Data loading: ready, or 2x."),
-    "memory": (_OF_RANKS, "Calls that take GPU memory or give it back (cudaMalloc, cudaFree): none, or 2x."),
-    "profiler": (
-        _OF_RANKS,
-        "What recording takes the hosts, as far as it can be estimated: none; with its least or most cost.",
-    ),
+    "memory": (_OF_RANKS, "Calls that allocate or free GPU memory (cudaMalloc, cudaFree): none, or 2x."),
+    "profiler": (_OF_RANKS, "Estimated profiler overhead: none; or with its least or most cost."),
     "compute": (_OF_RANKS, "Compute kernels: alone (as without communication beside them), peers, or 2x."),
     "copy": (_OF_RANKS, "Copies: free, peers, or 2x."),
     "comm": (_OF_RANKS, "Transfers: free, hidden, or 2x."),
     "waits": ("WHAT", "Waiting for other ranks: none."),
-    "links": (_OF_RANKS, "Transfers at a bus bandwidth in GB/s, such as 400."),
-    "small": (_OF_RANKS, "Transfers of at most 1 MiB of collectives that buckets can hold: free, or 2x."),
-    "stage": (
-        _OF_RANKS,
-        "A pipeline's stage, counted from 0: 2=peers; all stages: even, or ideal (only the schedule's bubble).",
-    ),
-    "schedule": (
-        "WHAT",
-        (
-            "Another order of a pipeline's passes: gpipe, 1f1b, interleaved, zero-bubble; with stages a rank "
-            "interleaved:2."
-        ),
-    ),
+    "links": (_OF_RANKS, "Bus bandwidth of transfers in GB/s, such as 400."),
+    "small": (_OF_RANKS, "Collectives of at most 1 MiB that buckets can hold: free, or 2x."),
+    "stage": (_OF_RANKS, "A pipeline stage, counted from 0: 2=peers; all stages: even, or ideal (only the bubble)."),
+    "schedule": ("WHAT", "Pipeline schedule: gpipe, 1f1b, interleaved (:2 stages per rank), zero-bubble."),
     "unmatched": ("WHAT", "Waiting in communication whose partners are not in the capture: none."),
     "delays": ("WHAT", "Start delays that no recorded dependency explains: none."),
     "sync": (
-        _OF_RANKS,
-        (
-            "Blocking of the host until the GPU is done: none; of one call, in a phase, "
-            "cudaStreamSynchronize@optimizer=none."
-        ),
+        _OF_RANKS, "CPU time blocked on the GPU: none; one call in one phase, cudaStreamSynchronize@optimizer=none.",
     ),
     "operator": ("NAME=WHAT", "What an operator launches, such as aten::mm=2x."),
     "kernel": ("NAME=WHAT", "Kernels whose name contains a text, such as flash=2x."),
     "collective": (
         "NAME=WHAT",
-        (
-            "Transfers of a collective, such as all_reduce=2x, or of all sends and receives, messages=2x; in "
-            "some steps as in others, all_reduce=usual."
-        ),
+        "Transfers of a collective: all_reduce=2x; of all sends and receives, messages=2x; =usual as in other steps.",
     ),
-    "loop": (
-        "NAME=WHAT",
-        "The hosts' work for all turns of a loop but the first, by its name in table launch_loops: none, or 2x.",
-    ),
-}
+    "loop": ("NAME=WHAT", "CPU work in all but the first turn of a loop of table launch_loops: none, or 2x."),
+}  # fmt: skip
+
+
+_COMMON = ("rank", "host", "data", "compute", "comm", "operator")
 
 
 def _changes(function: Any) -> Any:
     for name, (metavar, text) in reversed(list(_PARTS.items())):
-        function = click.option(f"--{name}", f"change_{name}", multiple=True, metavar=metavar, help=text)(function)
+        names = ("--cpu", "--host") if name == "host" else (f"--{name}",)
+        option = click.option if name in _COMMON else rare
+        function = option(*names, f"change_{name}", multiple=True, metavar=metavar, help=text)(function)
     return function
 
 
-@click.command("what-if")
-@click.argument("folder", required=False, type=PLACE)
+@command("what-if")
+@FOLDER
 @_changes
 @UNPROFILED_STEP
 @click.option("--in-steps", metavar="LIST", help="Change only these steps, such as 3,5-7.")
 @JSON
-@input_options
+@input_options()
 @talk_options
 def what_if(folder: Path | None, **options: Any) -> None:
-    """Replay the recorded job with changes, and say how long a step then takes.
+    """Estimate the step time after a change, by replaying the recorded job.
 
-    Every change is WHAT becomes of a part of the job: none, free, ready, peers (as on the ranks that do the same),
-    fastest, or a factor of speed such as 2x. Changes are made together; docs/replay.md says what each one is, and how
-    far to trust it.
+    Each option changes a part of the job to WHAT: none, free, ready, peers (as on ranks that do the same), fastest, or
+    a speedup such as 2x. Changes are made together. docs/replay.md explains each one and how far to trust it.
 
     \b
     Examples:
       analyze-traces what-if profile/ddp --rank 1=peers
-      analyze-traces what-if profile/ddp --host none --comm free
+      analyze-traces what-if profile/ddp --cpu none --comm free
       analyze-traces what-if profile/ddp --operator aten::mm=2x --json
-      analyze-traces what-if profile/ddp --compute 1.5x
       analyze-traces what-if profile/pp --schedule 1f1b
     """  # noqa: D301 - click wants the character itself
-    from rich.console import Console
     from rich.markup import escape
 
     from traceanalyzer.analyses.replay.what_if import answer, needed
@@ -118,7 +101,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
     if options["select"] == "all":
         raise UsageError("--select all: one run is replayed at a time; name its folder, or its files with --trace-file")
     changes = list(changes_of(options))
-    console = Console(quiet=options["quiet"])
+    console = console_of(options)
     found, _, _ = find_traces(folder, options)
     run = found.runs[-1]
     info, info_notes = run_info.read_or_note(run.info)
@@ -135,11 +118,9 @@ def what_if(folder: Path | None, **options: Any) -> None:
     if options["as_json"]:
         click.echo(json.dumps({**given.to_dict(), "notes": [*doubts, *notes]}, indent=2))
         return
-    console.print(f"[bold]{escape(', '.join(map(str, given.changes)))}[/]", highlight=False)
-    for line in given.lines():
-        console.print(escape(line), highlight=False, soft_wrap=True)
-    for doubt in doubts:
-        console.print(f"[yellow]Read with care:[/] {escape(doubt)}", highlight=False, soft_wrap=True)
+    lines = [f"[bold]{escape(', '.join(map(str, given.changes)))}[/]", *map(escape, given.lines())]
+    for line in (*lines, *(f"[yellow]Read with care:[/] {escape(doubt)}" for doubt in doubts)):
+        console.print(line, highlight=False, soft_wrap=True)
     print_notes(notes, console)
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from traceanalyzer.decoding.decoder import EventDecoder
 from traceanalyzer.decoding.stream import Stretch, text_of
 from traceanalyzer.decoding.tables import TableBuilder
-from traceanalyzer.processes import Pool, quiet_pool
+from traceanalyzer.execution import Pool, quiet_pool
 
 Chunk = bytes | Stretch
 

@@ -119,7 +119,7 @@ def reproduce(traces: TraceSet, operator: str, *, rank: int | None = None, varia
     job = f"{gpu}{_mean(row, 'host_total_ns')} on the host, a mean of {row['calls']} calls"
     return _SCRIPT.format(
         title=f"{operator} as rank {trace.rank} of {json.dumps(traces.label)[1:-1]} called it {row['calls']} times.",
-        facts=f"Variant {variant} of {len(rows)}; in the job {job}. Made by analyze-traces reproduce.",
+        facts=f"Variant {variant} of {len(rows)}; in the job {job}. Made by analyze-traces tools reproduce.",
         file=file,
         recorded="recorded" if values else "not recorded",
         namespace=namespace,

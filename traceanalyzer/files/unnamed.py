@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from traceanalyzer.free_memory import anonymous_bytes
-from traceanalyzer.processes import give_back_freed
+from traceanalyzer.execution import anonymous_bytes, give_back_freed
 
 LARGE_BYTES = 8 << 20
 """What is smaller stays in memory."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.forks import signals_wait
+from traceanalyzer.execution import signals_wait
 from traceanalyzer.given import place_of
 
 # Files that are written: they appear when they are whole, and until then what lay there stays.

@@ -77,7 +77,7 @@ class KindRules(Struct, frozen=True):
 
     @classmethod
     def parse(cls, rules: tuple[str, ...]) -> "KindRules":
-        """Read `--kind` values such as `comm=my_all_reduce.*`.
+        """Read `--kernel-kind` values such as `comm=my_all_reduce.*`.
 
         Raises:
             UsageError: a rule is not `KIND=REGEX`, its kind is unknown or its expression does not compile.
@@ -127,5 +127,5 @@ def _of_xpu(src: str, dst: str) -> CopyKind:
 def _parse_rule(rule: str) -> tuple[str, Expression]:
     kind, separator, expression = rule.partition("=")
     if not separator or kind not in KNOWN_KINDS or not expression:
-        raise UsageError(f"--kind {rule!r}: write KIND=REGEX with KIND one of {', '.join(KNOWN_KINDS)}")
-    return kind, Expression.parse(expression, f"--kind {rule!r}")
+        raise UsageError(f"--kernel-kind {rule!r}: write KIND=REGEX with KIND one of {', '.join(KNOWN_KINDS)}")
+    return kind, Expression.parse(expression, f"--kernel-kind {rule!r}")

@@ -31,7 +31,7 @@ from traceanalyzer.model import RankMeta
 from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.tables import columns_of, table_of
 
-FORMAT = 4
+FORMAT = 5
 
 WORTH_BYTES, WORTH_BYTES_OF_TEXT = 512 << 10, 4 << 20
 """Of smaller files: they are read and analysed within a moment."""

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,13 +24,12 @@ from msgspec import Struct
 
 from traceanalyzer.decoding.columns import Growing
 from traceanalyzer.errors import InputError
+from traceanalyzer.execution import CORES_A_FILE, aside
 from traceanalyzer.files.cached import name_of
-from traceanalyzer.forks import aside
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
 from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
 from traceanalyzer.model.tables import columns_of, table_of
-from traceanalyzer.processes import CORES_A_FILE
 
 # The cache in the user's folder: what its entries are called, how one appears whole, and which go when it is full.
 #
@@ -264,12 +263,8 @@ def prune_at_times(entry: Path) -> None:
 
 # Small tables as bytes, and back: exactly as they were, whatever types their columns have.
 #
-# Columns follow each other, some megabytes of them packed at once: an entry of the cache has eighty tables of ten
-# columns, and a format that describes each table apart takes longer to write than a rank takes to decode; all
-# of a large
-# one at once would take its size in memory again. Nothing in it runs when it is read; a table that would not
-# come back as
-# it was is refused when it is written.
+# An entry has eighty tables of ten columns: of each, Arrow's description takes longer to write than a rank takes to
+# decode. Nothing in it runs when it is read; a table that would not come back as it was is refused when it is written.
 
 
 Told = tuple[str, pd.DataFrame, str]
@@ -284,45 +279,23 @@ _MASKED: Mapping[str, Any] = {
 _PACKED = "lz4"
 
 
-class _Column(msgspec.Struct, array_like=True):
-    """A column's name and type, and the type and length of its numbers; `texts` are bytes of JSON behind them."""
+class _Column(Struct, array_like=True):
+    """A column's name and type, the type and bytes of its numbers, which are absent, and what codes stand for."""
 
     name: str
     dtype: str
-    numbers: str
-    rows: int
-    texts: int = 0
+    of_numbers: str
+    numbers: bytes
+    absent: bytes = b""
+    texts: list[Any] = []
     of_texts: str = ""
 
 
-class _Table(msgspec.Struct, array_like=True):
+class _Table(Struct, array_like=True):
     name: str
     said: str
     rows: int
     columns: list[_Column]
-
-
-class _Piece(msgspec.Struct, array_like=True):
-    """Some of the columns' bytes: how many they are packed and unpacked."""
-
-    packed: int
-    size: int
-
-
-_NO_PIECE = _Piece(0, 0)
-
-
-class _Head(msgspec.Struct, array_like=True):
-    """What the file holds: it ends with this, and with its length in `_LENGTH_BYTES`."""
-
-    pieces: list[_Piece]
-    tables: list[_Table]
-
-
-_PIECE_BYTES = 8 << 20
-"""What is packed at once, and what a longer column is more."""
-
-_LENGTH_BYTES = 8
 
 
 def write_tables(path: Path, tables: Iterable[Told]) -> int:
@@ -331,202 +304,95 @@ def write_tables(path: Path, tables: Iterable[Told]) -> int:
     Raises:
         ValueError, TypeError: one is not of the kind that comes back.
     """
+    count = 0
     with path.open("wb") as file:
-        parts = _Parts(file)
-        told = [_told(name, frame, said, parts) for name, frame, said in tables]
-        parts.pack()
-        head = msgspec.json.encode(_Head(parts.pieces, told))
-        file.write(head + len(head).to_bytes(_LENGTH_BYTES, "little"))
-    return len(told)
+        for name, frame, said in tables:
+            if not frame.index.equals(pd.RangeIndex(len(frame))) or not frame.columns.is_unique:
+                raise ValueError("not a table that is kept")
+            columns = [_packed(str(column), values) for column, values in columns_of(frame).items()]
+            body = msgspec.msgpack.encode(_Table(name, said, len(frame), columns))
+            packed = pa.compress(body, codec=_PACKED, asbytes=True)
+            file.write(len(packed).to_bytes(_LENGTH_BYTES) + len(body).to_bytes(_LENGTH_BYTES) + packed)
+            count += 1
+    return count
+
+
+_LENGTH_BYTES = 8
 
 
 def read_tables(path: Path, count: int) -> list[Told]:
     """So many tables of a file; what is wrong with it is one of `UNREADABLE`."""
+    found: list[Told] = []
     with path.open("rb") as file:
-        end = file.seek(-_LENGTH_BYTES, os.SEEK_END)
-        length = int.from_bytes(file.read(), "little")
-        file.seek(end - length)
-        head = msgspec.json.decode(file.read(length), type=_Head)
-        if len(head.tables) != count:
-            raise ValueError("not as it was written")
-        file.seek(0)
-        body = _Body(file, head.pieces)
-        return [(own.name, _table(own, body), own.said) for own in head.tables]
+        while lengths := file.read(2 * _LENGTH_BYTES):
+            packed, size = (int.from_bytes(own) for own in (lengths[:_LENGTH_BYTES], lengths[_LENGTH_BYTES:]))
+            body = memoryview(pa.decompress(file.read(packed), size, codec=_PACKED))
+            told = msgspec.msgpack.decode(body, type=_Table)
+            columns = {column.name: _unpacked(column) for column in told.columns}
+            found.append((told.name, table_of(columns, pd.RangeIndex(told.rows)), told.said))
+    if len(found) != count:
+        raise ValueError("not as it was written")
+    return found
 
 
-class _Parts:
-    """The bytes of columns on their way to a file."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.pieces: list[_Piece] = []
-        self._file, self._held, self._size = file, list[Any](), 0
-
-    def append(self, part: Any) -> None:
-        """The next ones."""
-        self._held.append(part)
-        self._size += part.nbytes if isinstance(part, np.ndarray) else len(part)
-        if self._size >= _PIECE_BYTES:
-            self.pack()
-
-    def pack(self) -> None:
-        """Write what is held."""
-        body = b"".join(self._held)
-        self._held, self._size = [], 0
-        packed = pa.compress(body, codec=_PACKED, asbytes=True)
-        self._file.write(packed)
-        self.pieces.append(_Piece(len(packed), len(body)))
-
-
-def _told(name: str, frame: pd.DataFrame, said: str, parts: "_Parts") -> _Table:
-    rows: Any = frame.index
-    is_numbered = isinstance(rows, pd.RangeIndex) and (rows.start, rows.step) == (0, 1)
-    if not (is_numbered or rows.equals(pd.RangeIndex(len(frame)))) or not frame.columns.is_unique:
-        raise ValueError("not a table that is kept")
-    columns = [_packed(str(column), values, parts) for column, values in columns_of(frame).items()]
-    return _Table(name, said, len(frame), columns)
-
-
-def _table(told: _Table, body: "_Body") -> pd.DataFrame:
-    columns = {column.name: _unpacked(column, body) for column in told.columns}
-    return table_of(columns, pd.RangeIndex(told.rows))
-
-
-def _packed(name: str, values: Any, parts: "_Parts") -> _Column:
-    """A column as it is described; its bytes are added to the parts."""
+def _packed(name: str, values: Any) -> _Column:
+    """A column as bytes."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
-        return _numbers(name, _dtype_name(values.dtype), values, parts)
+        return _numbers(name, str(values.dtype), values)
     dtype = str(values.dtype)
     if isinstance(values, pd.Categorical):
         texts = values.categories.tolist()
         if values.ordered or not all(isinstance(text, str) for text in texts):
             raise ValueError("categories that are no names")
-        return _with_texts(_numbers(name, "category", values.codes, parts), str(values.categories.dtype), texts, parts)
+        return _numbers(name, dtype, values.codes, texts=texts, of_texts=str(values.categories.dtype))
     if dtype in _MASKED:
         plain = values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0)
-        told = _numbers(name, dtype, plain, parts)
-        parts.append(np.asarray(values.isna()))
-        return told
-    if dtype == "str":
-        codes, distinct = _distinct_texts(values)
-        return _with_texts(_numbers(name, dtype, codes, parts), "", distinct, parts)  # JSON's null for what is absent
-    if dtype == "object":
-        codes, distinct = _distinct_objects(values.tolist())
-        return _with_texts(_numbers(name, dtype, codes, parts), "", [_text(value) for value in distinct], parts)
-    raise ValueError(f"a column of {dtype}")
-
-
-def _numbers(name: str, dtype: str, values: np.ndarray, parts: "_Parts") -> _Column:
-    parts.append(np.ascontiguousarray(values))
-    return _Column(name, dtype, _dtype_text(values.dtype), len(values))
-
-
-@cache
-def _dtype_name(dtype: np.dtype) -> str:
-    return str(dtype)
-
-
-@cache
-def _dtype_text(dtype: np.dtype) -> str:
-    return dtype.str
-
-
-def _with_texts(told: _Column, of_texts: str, texts: list[Any], parts: "_Parts") -> _Column:
-    text = msgspec.json.encode(texts)
-    parts.append(text)
-    told.texts, told.of_texts = len(text), of_texts
-    return told
-
-
-class _Body:
-    """The bytes of a file's columns, taken one after the other."""
-
-    def __init__(self, file: BinaryIO, pieces: Iterable[_Piece]) -> None:
-        self._file, self._pieces = file, iter(pieces)
-        self._held = memoryview(b"")
-
-    def take(self, size: int) -> memoryview:
-        if size > len(self._held):
-            self._held = self._next()  # each column lies in one
-        if size > len(self._held):
-            raise ValueError("not as it was written")
-        taken, self._held = self._held[:size], self._held[size:]
-        return taken
-
-    def _next(self) -> memoryview:
-        piece = next(self._pieces, _NO_PIECE)
-        return memoryview(pa.decompress(self._file.read(piece.packed), piece.size, codec=_PACKED))
-
-    def numbers(self, dtype: str, rows: int) -> np.ndarray:
-        of = np.dtype(dtype)
-        return np.frombuffer(self.take(rows * of.itemsize), dtype=of).copy()
-
-
-def _unpacked(told: _Column, body: _Body) -> Any:
-    values = body.numbers(told.numbers, told.rows)
-    if told.dtype in _MASKED:
-        return _MASKED[told.dtype](values, body.numbers("?", told.rows))
-    if told.dtype not in ("category", "str", "object"):
-        return values
-    held = body.take(told.texts)
-    if told.dtype == "str":
-        texts = np.array(msgspec.json.decode(held, type=list[str | None]), dtype=object)
-        return pd.array(texts[values], dtype="str")
-    names = msgspec.json.decode(held, type=list[str])
-    if told.dtype == "category":
-        return pd.Categorical.from_codes(values, categories=pd.Index(names, dtype=told.of_texts))
-    distinct = np.empty(len(names), dtype=object)
-    distinct[:] = [_value(name) for name in names]
-    return pd.arrays.NumpyExtensionArray(distinct[values])
-
-
-def _distinct_texts(values: Any) -> tuple[np.ndarray, list[Any]]:
-    """Each text's number in order of appearance, and the texts; what is absent is one of them."""
-    if len(values) <= _FEW:
-        return _numbered(texts := values.tolist(), texts)
-    codes, distinct = pd.factorize(values, use_na_sentinel=False)
-    return codes.astype(np.int32), distinct.tolist()
-
-
-_FEW = 200
-"""Texts that are told apart before pandas has looked at their array."""
-
-
-def _distinct_objects(values: list[Any]) -> tuple[np.ndarray, list[Any]]:
-    """The same, told apart by which object each is: 1, True and 1.0 are equal."""
-    return _numbered(list(map(id, values)), values)
-
-
-def _numbered(own: list[Any], values: list[Any]) -> tuple[np.ndarray, list[Any]]:
-    """Which of the distinct values each is, told apart by what each has of its `own`."""
-    distinct = dict(zip(own, values, strict=True))
+        return _numbers(name, dtype, plain, absent=np.asarray(values.isna()).tobytes())
+    if dtype not in ("str", "object"):
+        raise ValueError(f"a column of {dtype}")
+    held = values.tolist()
+    distinct = {id(value): value for value in held}  # 1, True and 1.0 are equal
     number = dict(zip(distinct, range(len(distinct)), strict=True))
-    codes = np.fromiter(map(number.__getitem__, own), dtype=np.int32, count=len(own))
-    return codes, list(distinct.values())
+    codes = np.fromiter((number[id(value)] for value in held), dtype=np.int32, count=len(held))
+    return _numbers(name, dtype, codes, texts=[*map(_plain, distinct.values())])
 
 
-def _text(value: object) -> str:
-    """One of a column of anything: its JSON, or what JSON does not tell apart."""
-    if value is None:
-        return "null"
+def _numbers(name: str, dtype: str, numbers: np.ndarray, **more: Any) -> _Column:
+    return _Column(name, dtype, numbers.dtype.str, numbers.tobytes(), **more)
+
+
+def _unpacked(told: _Column) -> Any:
+    values = np.frombuffer(told.numbers, dtype=told.of_numbers).copy()
+    if told.dtype in _MASKED:
+        return _MASKED[told.dtype](values, np.frombuffer(told.absent, dtype=bool).copy())
+    if told.dtype == "category":
+        return pd.Categorical.from_codes(values, categories=pd.Index(told.texts, dtype=told.of_texts))
+    if told.dtype not in ("str", "object"):
+        return values
+    distinct = np.empty(len(told.texts), dtype=object)
+    distinct[:] = [_value(value) for value in told.texts]
+    held = distinct[values]
+    return pd.array(held, dtype="str") if told.dtype == "str" else pd.arrays.NumpyExtensionArray(held)
+
+
+_NA = msgspec.msgpack.Ext(1, b"")
+
+
+def _plain(value: object) -> object:
+    """One of a column of anything, if it comes back as it is."""
     if value is pd.NA:
-        return "NA"
-    if isinstance(value, float) and np.isnan(value):
-        return "NaN"
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, np.integer | np.floating):
-        value = value.item()
-    is_list = isinstance(value, tuple) and {*map(type, value)} <= {int, str}
-    if not is_list and not isinstance(value, str | int | float):
+        return _NA
+    plain = value.item() if isinstance(value, np.generic) else value
+    is_list = isinstance(plain, tuple) and {*map(type, plain)} <= {int, str}
+    if not is_list and not isinstance(plain, str | int | float | None):
         raise TypeError(f"a {type(value).__name__} in a table")
-    return msgspec.json.encode(value).decode()
+    return plain
 
 
-def _value(text: str) -> object:
-    if text == "NA":
+def _value(plain: object) -> object:
+    if isinstance(plain, msgspec.msgpack.Ext):
         return pd.NA
-    value = np.nan if text == "NaN" else msgspec.json.decode(text)
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(plain) if isinstance(plain, list) else plain
 
 
 # A table of a trace as a file of Arrow columns, and back, some rows at a time: it is in memory nowhere as a whole.

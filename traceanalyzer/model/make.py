@@ -11,7 +11,6 @@ from traceanalyzer.model.aside import rearranged
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_as_they_are,
     outer_first,
     picked,
@@ -57,7 +56,7 @@ def with_copied_collectives(
     found = rows[may_be & (inner < around)]  # no operator began, and is still open, within the host call
     if not len(found):
         return gpu_ops
-    kind = column_of(gpu_ops, "kind").copy()
+    kind = gpu_ops["kind"].array.copy()
     kind[found] = "comm"
     return with_columns(gpu_ops, kind=kind)
 

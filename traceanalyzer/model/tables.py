@@ -101,11 +101,8 @@ def under_each_other(tables: Sequence[pd.DataFrame], *, is_with_texts: bool = Fa
         for name, own in types.items()
         if any(isinstance(dtype, pd.CategoricalDtype) for dtype in own) and (is_with_texts or len(own) > 1)
     }
-    text = pd.StringDtype(na_value=np.nan)
-    return pd.concat(
-        [table.astype(dict.fromkeys(as_texts & {*table.columns}, text)) if as_texts else table for table in tables],
-        ignore_index=True,
-    )
+    # Converted together: of many small tables each one's conversion takes longer than all the rest.
+    return pd.concat(tables, ignore_index=True).astype(dict.fromkeys(as_texts, pd.StringDtype(na_value=np.nan)))
 
 
 def lengths_of(table: pd.DataFrame) -> np.ndarray:

@@ -29,7 +29,7 @@ from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.tables import table_of
 from traceanalyzer.scale import Summary
 
-FORMAT = 5
+FORMAT = 6
 
 ENDING = "-report"
 """Of an entry's name, which else is that of its files' ranks together."""

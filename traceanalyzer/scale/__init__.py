@@ -14,25 +14,26 @@ from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYE
 from traceanalyzer.analyses.timeline import MOST_OPERATIONS, MOST_RANKS
 from traceanalyzer.discovery import Found
 from traceanalyzer.discovery.clustering import Run, TraceFile
+from traceanalyzer.execution import processes_beside
 from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.loading.capture import claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
-from traceanalyzer.processes import processes_beside
-from traceanalyzer.scale.dask_cluster import Gathering
 from traceanalyzer.scale.work import (
     DRAWN,
-    Gathered,
+    Done,
     Jobs,
     Limits,
     Progress,
+    RankTables,
+    Unpacked,
     each,
-    gather_capture,
     is_kept,
-    nothing_of,
+    reduce_capture,
     set_up_process,
     thinned,
     thinning,
+    without_ranks,
 )
 
 __all__ = ["Jobs", "Progress", "Summary", "each_file", "set_up_process", "summarise", "visit", "with_timelines"]
@@ -91,17 +92,29 @@ def summarise(
         InputError: no rank could be read.
     """
     wanted = tuple(names)
-    work = partial(gather_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
+    how: dict[str, Any] = {
+        "options": options,
+        "names": wanted,
+        "thresholds": thresholds,
+        "is_guarded": is_guarded,
+        "is_one_of_many": len(run.captures) > 1,
+    }
+    work = partial(reduce_capture, **how)
     at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
     limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
-    join = Gathering(Gathered.joined, thinning(limits))
-    pieces = each(work, run.captures, jobs, progress, nothing_of, at_hand, join, first)
-    gathered = Gathered.joined(thinned(pieces, limits))
-    skipped, failures = [*found.skipped, *gathered.skipped], [*gathered.failures]
-    ranks, metas, claims = _claimed(gathered, skipped)
+    files = thinned(each(work, run.captures, jobs, progress, without_ranks, at_hand, thinning(limits), first), limits)
+    skipped = [*found.skipped, *(one for file in files for one in file.skipped)]
+    failures = [failure for file in files for failure in file.failures]
+    ranks, claims = _claimed(files, skipped, failures)
+    metas = {rank: meta for rank, (meta, _) in ranks.items()}
     require_ranks(metas, found, skipped)
-    combined = _combining(run, options, jobs, gathered.by_analysis(ranks), len(ranks), thresholds)
-    del gathered, pieces  # the tables go one after the other, as their Results are made
+    tables: dict[str, dict[int, pd.DataFrame | bytes]] = {}
+    for rank in sorted(ranks):
+        for name, table in ranks[rank][1].items():
+            tables.setdefault(name, {})[rank] = table
+    parts = {name: Unpacked(own) for name, own in tables.items()}
+    combined = _combining(run, options, jobs, parts, len(ranks), thresholds)
+    del files, ranks, tables  # the tables go one after the other, as their Results are made
     begun = _with_needs(wanted, first()) if is_guarded and combined.keywords["processes"] == 1 else ()
     results = combined(begun or wanted, failures if is_guarded else None)
     warn(failures)
@@ -143,23 +156,26 @@ Of a rank alone the replay takes as long as all else, and each fork some hundred
 """
 
 
-def _claimed(gathered: Gathered, skipped: list[Skipped]) -> tuple[dict[int, int], dict[int, RankMeta], Claims]:
-    """By place among what was gathered its rank in the run, by rank what is said of it, and where files have it.
+def _claimed(
+    files: Iterable[Done], skipped: list[Skipped], failures: Sequence[Failure]
+) -> tuple[dict[int, tuple[RankMeta, RankTables]], Claims]:
+    """What is said of each rank of the run, and its tables; and where files have it.
 
     Ranks without GPU work, and those whose number another file has, are left out: `skipped` says so. Where none is left
     and something failed, that is the error.
     """
-    ranks: dict[int, int] = {}
+    ranks: dict[int, tuple[RankMeta, RankTables]] = {}
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
-    for place, own in with_gpu_work([*enumerate(gathered.ranks)], lambda one: one[1].meta, skipped):
-        rank = claimed_rank(own.meta, metas, own.capture, skipped)
+    read = [(done.capture, meta, tables) for done in files for meta, tables in done.ranks]
+    for capture, meta, tables in with_gpu_work(read, lambda one: one[1], skipped):
+        rank = claimed_rank(meta, metas, capture, skipped)
         if rank is not None:
-            ranks[place], metas[rank] = rank, own.meta
-            claims[own.capture.path, own.meta.rank] = rank
-    if not ranks and gathered.failures:
-        raise RuntimeError(gathered.failures[0].sentence)
-    return ranks, metas, claims
+            ranks[rank], metas[rank] = (meta, tables), meta
+            claims[capture.path, meta.rank] = rank
+    if not ranks and failures:
+        raise RuntimeError(failures[0].sentence)
+    return ranks, claims
 
 
 def each_file(run: Run, work: Callable[[TraceFile], T], *, jobs: Jobs = None) -> list[T]:

@@ -31,29 +31,13 @@ class Thinning(Struct, Generic[T], frozen=True):
 
     Attributes:
         size: of what is held of a file that which decides, small enough for one process to see of all files.
-        shares: by number of the file what it keeps, from all files' sizes.
+        kept: what is kept, from all files' sizes by number.
         shortened: what is held, with the number of its file, without what it does not keep.
     """
 
     size: Callable[[T], Any]
-    shares: Callable[[Mapping[int, Any]], Mapping[int, Any]]
+    kept: Callable[[Mapping[int, Any]], Any]
     shortened: Callable[[T, int, Any], T]
-
-
-class Gathering(Struct, Generic[T], frozen=True):
-    """How what is made of files becomes one where it was made.
-
-    Attributes:
-        joined: several in order as one; joining is associative.
-        thinning: how they are made smaller before that.
-    """
-
-    joined: Callable[[Sequence[T]], T]
-    thinning: Thinning[T]
-
-
-_JOINED_AT_ONCE = 8
-"""By a worker; and pieces that are left for this process, so that no worker ever holds all files' tables."""
 
 
 class Cluster:
@@ -68,9 +52,9 @@ class Cluster:
         captures: Sequence[TraceFile],
         report: Callable[[int, int], None],
         lost: Callable[[TraceFile, str], T],
-        gathering: Gathering[T] | None = None,
+        thinning: Thinning[T] | None = None,
     ) -> Iterator[T]:
-        """What `work` gives for each file, in their order; what is gathered workers make smaller, and join in a tree.
+        """What `work` gives for each file, in their order; with `thinning` workers make it smaller before it travels.
 
         What a dead worker had done or was doing is done again by the others. A file over which workers die again and
         again is given to `lost`, with a sentence.
@@ -80,34 +64,22 @@ class Cluster:
         for future in futures:
             future.add_done_callback(count.one_more)
         try:
-            if gathering is None:
-                for capture, future in zip(captures, futures, strict=True):
-                    yield self._result(future, capture, lost)
-                    future.release()
-                return
-            futures = self._with_lost(futures, captures, lost)
-            futures = self._thinned(futures, gathering.thinning)
-            while len(futures) > _JOINED_AT_ONCE:
-                # What is joined is let go by the scheduler once it is; it still knows how to make it again.
-                groups = [futures[begin : begin + _JOINED_AT_ONCE] for begin in range(0, len(futures), _JOINED_AT_ONCE)]
-                futures = [self._client.submit(gathering.joined, group, pure=False) for group in groups]
-            for future in futures:
-                yield self._result(future)
+            if thinning is not None:
+                futures = self._thinned(self._with_lost(futures, captures, lost), thinning)
+            for capture, future in zip(captures, futures, strict=True):
+                yield self._result(future, capture, lost)
+                future.release()
         finally:
             self._client.cancel(futures)
 
-    def _result(
-        self, future: Any, capture: TraceFile | None = None, lost: Callable[[TraceFile, str], Any] | None = None
-    ) -> Any:
+    def _result(self, future: Any, capture: TraceFile, lost: Callable[[TraceFile, str], Any]) -> Any:
         """What a task gave; of a file over which workers die what `lost` gives."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
         try:
             return future.result()
-        except KilledWorker as error:
-            if capture is None or lost is None:
-                raise InputError(f"workers of the cluster died as they put tables together: {error}") from error
+        except KilledWorker:
             return lost(capture, "workers of the cluster died over it again and again: too large for them?")
         except FutureCancelledError as error:
             raise InputError(f"the cluster gave the work up: {error}") from error
@@ -124,9 +96,9 @@ class Cluster:
 
     def _thinned(self, futures: list[Any], thinning: Thinning[T]) -> list[Any]:
         """Futures of what is left of each."""
-        sizes = [self._client.submit(thinning.size, future, pure=False) for future in futures]
-        shares = thinning.shares({number: self._result(size) for number, size in enumerate(sizes)})
-        return [self._client.submit(thinning.shortened, future, number, shares[number], pure=False)
+        sizes = self._client.gather([self._client.submit(thinning.size, future, pure=False) for future in futures])
+        kept = thinning.kept(dict(enumerate(sizes)))
+        return [self._client.submit(thinning.shortened, future, number, kept, pure=False)
                 for number, future in enumerate(futures)]  # fmt: skip
 
 

@@ -1,43 +1,43 @@
 """Which process does the work of each file, and how its tables come together."""
 
 import gc
+import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, groupby, takewhile
-from operator import itemgetter
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceanalyzer.analyses import reduce_rank
-from traceanalyzer.analyses.rank_tables import RankTables
 from traceanalyzer.analyses.replay.replay import let_go
 from traceanalyzer.analyses.timeline import MOST_RANKS, most_unlike_first
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError, TraceAnalyzerError
+from traceanalyzer.execution import (
+    CORES_A_FILE,
+    ROOM_BYTES,
+    can_fork,
+    cores_for_a_file,
+    fitting_beside,
+    hold_memory,
+    later,
+    processes_for,
+    quiet_pool,
+    room_bytes,
+)
 from traceanalyzer.failures import Failure
-from traceanalyzer.files.unnamed import give_back_memory, laid_in
-from traceanalyzer.forks import can_fork, later
-from traceanalyzer.free_memory import fitting_beside
+from traceanalyzer.files.unnamed import LARGE_BYTES, give_back_memory, laid_in
 from traceanalyzer.kinds.kernels import comm_kernel
 from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.model.schema import TABLES, printable
-from traceanalyzer.processes import (
-    CORES_A_FILE,
-    ROOM_BYTES,
-    cores_for_a_file,
-    hold_memory,
-    processes_for,
-    quiet_pool,
-    room_bytes,
-)
-from traceanalyzer.scale.dask_cluster import Cluster, Gathering, Thinning
+from traceanalyzer.scale.dask_cluster import Cluster, Thinning
 
 # Which process does the work of each file: this one, others of this machine, or workers of a cluster.
 
@@ -63,91 +63,39 @@ def each(
     progress: Progress | None,
     lost: Callable[[TraceFile, str], T] | None = None,
     at_hand: Collection[Path] = (),
-    gathering: Gathering[T] | None = None,
+    thinning: Thinning[T] | None = None,
     meanwhile: Callable[[], object] = tuple,
 ) -> Iterator[T]:
     """What `work` gives for each file, in their order whoever does it, so that nothing depends on who is quicker.
 
     Files `at_hand` take a moment: unless there are many, this process does them, and starts no other for their sake.
-    With `gathering` what several files gave comes as one, joined where it was made. `meanwhile` is done here while
-    other processes of this machine are at it.
+    `meanwhile` is done here while other processes of this machine are at it.
     """
     report = progress or (lambda _done, _all: None)
+    lost = lost or _refused
     if isinstance(jobs, Cluster):
-        yield from jobs.each(_Task(work), captures, report, lost or _refused, gathering)
+        yield from jobs.each(_Task(work), captures, report, lost, thinning)
         return
     ROOM_BYTES.set(room_bytes(1, jobs))
     held = at_hand if len(at_hand) <= MOST_AT_HAND else ()
-    away = [capture for capture in captures if capture.path not in held]
-    processes = processes_for([capture.path for capture in away], jobs)
-    task = _Bundle(work, None if gathering is None else gathering.joined)
-    bundles = _bundles(captures, held, 1 if gathering is None else _files_of_a_bundle(len(away), processes))
-    done = 0
+    processes = processes_for([capture.path for capture in captures if capture.path not in held], jobs)
     if processes == 1:
         CORES_A_FILE.set(cores_for_a_file(1, jobs))
-        for bundle in bundles:
-            yield task(bundle, partial(_one_more, report, done, len(captures)))
-            done += len(bundle)
+        for done, capture in enumerate(captures, 1):
+            yield work(capture)
+            report(done, len(captures))
         return
     if can_fork():
         comm_kernel("")  # what names of kernels are held against is compiled here, once, and not in each fork
     with quiet_pool(processes, set_up_process, files_at_once=processes) as pool:
-        futures = [None if bundle[0].path in held else pool.submit(task, bundle) for bundle in bundles]
+        futures = [None if capture.path in held else pool.submit(work, capture) for capture in captures]
         meanwhile()
-        for bundle, future in zip(bundles, futures, strict=True):
+        for done, (capture, future) in enumerate(zip(captures, futures, strict=True), 1):
             try:
-                made = task(bundle) if future is None else future.result()
+                yield work(capture) if future is None else future.result()
             except BrokenExecutor:  # the system ended a process: all that wait for one are lost with it
-                made = task.joined([_alone(work, capture, lost or _refused) for capture in bundle])
-            yield made
-            done += len(bundle)
+                yield _alone(work, capture, lost)
             report(done, len(captures))
-
-
-MOST_OF_A_BUNDLE = 16
-"""Files whose tables a process puts together before it hands them on."""
-
-_BUNDLES_A_PROCESS = 4
-"""At least, so that no process waits long for the last one."""
-
-
-def _files_of_a_bundle(files: int, processes: int) -> int:
-    if processes == 1:
-        return MOST_OF_A_BUNDLE
-    return max(1, min(MOST_OF_A_BUNDLE, files // (processes * _BUNDLES_A_PROCESS)))
-
-
-def _bundles(captures: Sequence[TraceFile], held: Collection[Path], most: int) -> list[tuple[TraceFile, ...]]:
-    """The files in their order, so many at once: either such as are at hand or others."""
-    bundles: list[tuple[TraceFile, ...]] = []
-    for capture in captures:
-        last = bundles[-1] if bundles else ()
-        if last and len(last) < most and (last[0].path in held) == (capture.path in held):
-            bundles[-1] = (*last, capture)
-        else:
-            bundles.append((capture,))
-    return bundles
-
-
-class _Bundle(Struct, Generic[T], frozen=True):
-    """The work of several files in one process; without a way to join them of one."""
-
-    work: Callable[[TraceFile], T]
-    join: Callable[[Sequence[T]], T] | None
-
-    def __call__(self, bundle: Sequence[TraceFile], report: Callable[[int], None] = lambda _done: None) -> T:
-        made = []
-        for place, capture in enumerate(bundle, 1):
-            made.append(self.work(capture))
-            report(place)
-        return self.joined(made)
-
-    def joined(self, made: Sequence[T]) -> T:
-        return made[0] if self.join is None or len(made) == 1 else self.join(made)
-
-
-def _one_more(report: Progress, before: int, files: int, done: int) -> None:
-    report(before + done, files)
 
 
 def _alone(work: Callable[[TraceFile], T], capture: TraceFile, lost: Callable[[TraceFile, str], T]) -> T:
@@ -189,11 +137,15 @@ ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""
 
 
+RankTables = Mapping[str, "pd.DataFrame | bytes"]
+"""A rank's tables by analysis; small ones pickled, which takes a tenth of the memory: see `Unpacked`."""
+
+
 class Done(Struct, frozen=True):
     """What a worker sends back for one file."""
 
     capture: TraceFile
-    ranks: tuple[tuple[RankMeta, dict[str, pd.DataFrame]], ...]
+    ranks: tuple[tuple[RankMeta, RankTables], ...]
     skipped: tuple[Skipped, ...]
     failures: tuple[Failure, ...]
 
@@ -205,8 +157,23 @@ def reduce_capture(
     thresholds: Mapping[str, Any],
     *,
     is_guarded: bool,
+    is_one_of_many: bool = False,
 ) -> Done:
     """Read the file and make the small tables of its ranks; when guarded, what fails is noted and the rest is made."""
+    done = _reduced(capture, options, names, thresholds, is_guarded=is_guarded)
+    if not is_one_of_many:
+        return done
+    return replace(done, ranks=tuple((meta, _packed(tables)) for meta, tables in done.ranks))
+
+
+def _reduced(
+    capture: TraceFile,
+    options: LoadOptions,
+    names: tuple[str, ...],
+    thresholds: Mapping[str, Any],
+    *,
+    is_guarded: bool,
+) -> Done:
     skipped: list[Skipped] = []
     failures: list[Failure] = []
     place = kept_ranks.place_of(capture, options, names, thresholds)
@@ -245,6 +212,35 @@ def reduce_capture(
     return Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
 
 
+def _packed(tables: RankTables) -> RankTables:
+    return {
+        name: pickle.dumps(table, pickle.HIGHEST_PROTOCOL) if name not in _UNPACKED and _is_small(table) else table
+        for name, table in tables.items()
+    }
+
+
+def _is_small(table: "pd.DataFrame | bytes") -> bool:
+    """Whether it is in memory anyway: columns of large tables lie in files."""
+    return isinstance(table, pd.DataFrame) and 8 * table.size <= LARGE_BYTES
+
+
+class Unpacked(Mapping[int, pd.DataFrame]):
+    """An analysis' tables by rank, unpacked as they are asked for."""
+
+    def __init__(self, tables: Mapping[int, "pd.DataFrame | bytes"]) -> None:
+        self._tables = tables
+
+    def __getitem__(self, rank: int) -> pd.DataFrame:
+        table = self._tables[rank]
+        return pickle.loads(table) if isinstance(table, bytes) else table  # noqa: S301 - from a process of this run
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+
 def _bytes_of(trace: RankTrace) -> float:
     """What a process takes that makes a share of its analyses: half of its tables, whose large columns lie in files."""
     return _LEAST_BYTES + _TIMES_TABLES * sum(int(trace.table(name).memory_usage().sum()) for name in TABLES)
@@ -265,133 +261,39 @@ def without_ranks(capture: TraceFile, why: str) -> Done:
     return Done(capture, (), (Skipped(printable(str(capture.place)), why),), ())
 
 
-# What the analyses need of the ranks of several files: pieces that are joined in a tree, in whatever process.
+# What the tables of all ranks together may hold: of too many, what is shown or replayed least is let go.
+#
+# Which ranks keep what they draw depends on three numbers of each, so that a cluster's workers can hold
+# the tables until that is known: only what is kept travels.
 
 
 DRAWN = ("timeline", "host_events")
 """Tables with a row for each event that a page draws, of the GPU and of the host."""
 
-APART = (*DRAWN, "counter_series", "replay")
-"""Tables that stay one a rank: they are let go rank by rank, or put together in a way of their own."""
+_UNPACKED = (*DRAWN, "replay", "breakdown")
+"""What is let go rank by rank, and what decides on that."""
+
+Place = tuple[int, int]
+"""Number of a file, and a rank's place in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankSize:
+class RankSize(Struct, frozen=True):
     """What decides on a rank: time that it loses (idle or in exposed communication), operations drawn and replayed."""
 
     lost_ns: int
     drawn: int
     replayed: int
 
-
-@dataclass(frozen=True, slots=True)
-class GatheredRank:
-    """A rank as a file has it, and those of its tables that stay apart."""
-
-    capture: TraceFile
-    meta: RankMeta
-    size: RankSize
-    apart: Mapping[str, pd.DataFrame]
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """Some files' ranks in the order of files.
-
-    Attributes:
-        ranks: who they are.
-        tables: of each analysis the ranks' tables, by place in `ranks`.
-        skipped: what of the files was left out.
-        failures: what could not be computed.
-    """
-
-    ranks: tuple[GatheredRank, ...]
-    tables: Mapping[str, RankTables]
-    skipped: tuple[Skipped, ...]
-    failures: tuple[Failure, ...]
-
     @classmethod
-    def of(cls, done: Done) -> "Gathered":
-        """One file's."""
-        ranks = tuple(
-            GatheredRank(done.capture, meta, _size_of(own), {name: own[name] for name in APART if name in own})
-            for meta, own in done.ranks
-        )
-        names = dict.fromkeys(name for _, own in done.ranks for name in own if name not in APART)
-        tables = {
-            name: RankTables.of({place: own[name] for place, (_, own) in enumerate(done.ranks) if name in own})
-            for name in names
-        }
-        return cls(ranks, tables, done.skipped, done.failures)
-
-    @classmethod
-    def joined(cls, parts: Sequence["Gathered"]) -> "Gathered":
-        """The files of all parts, one part's after the other's."""
-        before = [0, *accumulate(len(part.ranks) for part in parts)]
-        names = dict.fromkeys(name for part in parts for name in part.tables)
-        return cls(
-            tuple(rank for part in parts for rank in part.ranks),
-            {
-                name: RankTables.joined(
-                    [
-                        part.tables[name].moved(by)
-                        for part, by in zip(parts, before, strict=False)
-                        if name in part.tables
-                    ]
-                )
-                for name in names
-            },
-            tuple(one for part in parts for one in part.skipped),
-            tuple(one for part in parts for one in part.failures),
-        )
-
-    def with_apart(self, apart: Sequence[Mapping[str, pd.DataFrame]]) -> "Gathered":
-        """The same with these tables that stay apart, rank by rank."""
-        return replace(self, ranks=tuple(replace(rank, apart=own) for rank, own in zip(self.ranks, apart, strict=True)))
-
-    def by_analysis(self, numbers: Mapping[int, int]) -> dict[str, Mapping[int, pd.DataFrame]]:
-        """Each analysis' tables by rank, of those places that are given one, in order of rank."""
-        order = sorted(numbers, key=lambda place: numbers[place])
-        found: dict[str, Mapping[int, pd.DataFrame]] = {}
-        for name in APART:
-            held = [place for place in order if name in self.ranks[place].apart]
-            found |= {name: {numbers[place]: self.ranks[place].apart[name] for place in held}} if held else {}
-        return found | {name: own.renumbered(numbers) for name, own in self.tables.items()}
+    def of(cls, tables: Mapping[str, Any]) -> "RankSize":
+        """Of a rank's tables; 0 for what was not asked for."""
+        lost, graph = (tables.get(name, _NO_TABLE) for name in ("breakdown", "replay"))
+        lost_ns = 0 if lost.empty else int(lost[["idle_ns", "exposed_comm_ns"]].to_numpy().sum())
+        replayed = 0 if graph.empty else int(graph["operations"].iloc[0])
+        return cls(lost_ns, len(tables.get("timeline", ())), replayed)
 
 
-def gather_capture(capture: TraceFile, **how: Any) -> Gathered:
-    """The file's ranks; `how` is that of `reduce_capture`."""
-    return Gathered.of(reduce_capture(capture, **how))
-
-
-def nothing_of(capture: TraceFile, why: str) -> Gathered:
-    """The file left out, and why."""
-    return Gathered.of(without_ranks(capture, why))
-
-
-def _size_of(tables: Mapping[str, pd.DataFrame]) -> RankSize:
-    graph = tables.get("replay", ())
-    replayed = int(graph["operations"].iloc[0]) if isinstance(graph, pd.DataFrame) and len(graph) else 0
-    return RankSize(_lost_ns(tables), len(tables.get("timeline", ())), replayed)
-
-
-def _lost_ns(tables: Mapping[str, pd.DataFrame]) -> int:
-    """What the rank loses, idle or in exposed communication; 0 where that is not asked for."""
-    if "breakdown" not in tables:
-        return 0
-    lost = tables["breakdown"]  # without columns where the rank has no GPU operation
-    return 0 if lost.empty else int(lost[["idle_ns", "exposed_comm_ns"]].to_numpy().sum())
-
-
-# What the tables of all ranks together may hold: of too many, what is shown or replayed least is let go.
-#
-# Which ranks keep what they draw depends on three numbers of each, so that a cluster's workers can hold
-# the tables until
-# that is known: only what is kept travels.
-
-
-Place = tuple[int, int]
-"""Number of a piece (a file, or several), and a rank's place in it."""
+_NO_TABLE = pd.DataFrame()
 
 
 class Limits(Struct, frozen=True):
@@ -409,13 +311,13 @@ class Kept(Struct, frozen=True):
     has_graphs: bool
 
 
-def sizes_of(piece: Gathered) -> tuple[RankSize, ...]:
-    """Of each of its ranks."""
-    return tuple(rank.size for rank in piece.ranks)
+def sizes_of(done: Done) -> tuple[RankSize, ...]:
+    """Of each of the file's ranks."""
+    return tuple(RankSize.of(tables) for _, tables in done.ranks)
 
 
 def kept_of(sizes: Mapping[int, Sequence[RankSize]], limits: Limits) -> Kept:
-    """What a job keeps, by the sizes of each piece's ranks: the timelines of the ranks that are most unlike the others.
+    """What a job keeps, by the sizes of each file's ranks: the timelines of the ranks that are most unlike the others.
 
     One timeline at least, and the hosts of the first of them; and all graphs or, where they are more than are replayed,
     none.
@@ -427,50 +329,38 @@ def kept_of(sizes: Mapping[int, Sequence[RankSize]], limits: Limits) -> Kept:
     return Kept(frozenset(kept), frozenset(kept[:MOST_RANKS]), _has_graphs(every, limits))
 
 
-def shortened(piece: Gathered, number: int, kept: Kept) -> Gathered:
-    """The piece without what its ranks do not keep."""
-    return piece.with_apart(
-        [
-            _without(
-                rank.apart,
-                is_drawn=(number, place) in kept.drawn,
-                has_host=(number, place) in kept.hosts,
-                has_graph=kept.has_graphs,
-            )
-            for place, rank in enumerate(piece.ranks)
-        ]
+def shortened(done: Done, number: int, kept: Kept) -> Done:
+    """The file's tables without what its ranks do not keep."""
+    return replace(
+        done,
+        ranks=tuple((meta, _without(tables, (number, place), kept)) for place, (meta, tables) in enumerate(done.ranks)),
     )
 
 
-def thinning(limits: Limits) -> Thinning[Gathered]:
+def _without(tables: Mapping[str, Any], place: Place, kept: Kept) -> RankTables:
+    keeps = zip(DRAWN, (kept.drawn, kept.hosts), strict=True)
+    gone = {name: _NO_TABLE for name, places in keeps if name in tables and place not in places}
+    if not kept.has_graphs and len(tables.get("replay", ())):
+        gone["replay"] = let_go(tables["replay"])
+    return {**tables, **gone}
+
+
+def thinning(limits: Limits) -> Thinning[Done]:
     """How the workers of a cluster make smaller what they hold: the same as `thinned` leaves."""
-
-    def shares(sizes: Mapping[int, tuple[RankSize, ...]]) -> dict[int, Kept]:
-        kept = kept_of(sizes, limits)
-        drawn, hosts = _by_piece(kept.drawn), _by_piece(kept.hosts)
-        return {number: Kept(drawn.get(number, _NONE), hosts.get(number, _NONE), kept.has_graphs) for number in sizes}
-
-    return Thinning(sizes_of, shares, shortened)
+    return Thinning(sizes_of, lambda sizes: kept_of(sizes, limits), shortened)
 
 
-_NONE: frozenset[Place] = frozenset()
-
-
-def _by_piece(places: Iterable[Place]) -> dict[int, frozenset[Place]]:
-    return {number: frozenset(own) for number, own in groupby(sorted(places), key=itemgetter(0))}
-
-
-def thinned(pieces: Iterable[Gathered], limits: Limits) -> list[Gathered]:
-    """The pieces as they come, with what they keep in the end; meanwhile little more is held than what may be kept.
+def thinned(files: Iterable[Done], limits: Limits) -> list[Done]:
+    """The files as they come, with what they keep in the end; meanwhile little more is held than what may be kept.
 
     A row for every operation of a thousand ranks would fill the memory.
     """
     sizes: dict[int, tuple[RankSize, ...]] = {}
-    held: list[Gathered] = []
+    held: list[Done] = []
     drawn = graphs = 0
-    for number, piece in enumerate(pieces):
-        sizes[number] = sizes_of(piece)
-        held.append(piece)
+    for number, done in enumerate(files):
+        sizes[number] = sizes_of(done)
+        held.append(done)
         drawn += sum(size.drawn for size in sizes[number])
         graphs += sum(size.replayed for size in sizes[number])
         if drawn > _HELD_TIMES * limits.drawn or graphs > limits.replayed:
@@ -479,7 +369,7 @@ def thinned(pieces: Iterable[Gathered], limits: Limits) -> list[Gathered]:
             drawn = sum(sizes[file][place].drawn for file, place in possible.drawn)
             graphs = graphs if possible.has_graphs else 0
     kept = kept_of(sizes, limits)
-    return [shortened(piece, number, kept) for number, piece in enumerate(held)]
+    return [shortened(done, number, kept) for number, done in enumerate(held)]
 
 
 _HELD_TIMES = 3
@@ -516,13 +406,3 @@ def _first_within(order: Sequence[Place], sizes: Mapping[Place, RankSize], most:
 
 def _has_graphs(sizes: Mapping[Place, RankSize], limits: Limits) -> bool:
     return sum(size.replayed for size in sizes.values()) <= limits.replayed
-
-
-def _without(
-    tables: Mapping[str, pd.DataFrame], *, is_drawn: bool, has_host: bool, has_graph: bool
-) -> dict[str, pd.DataFrame]:
-    lost = [name for name, is_kept in zip(DRAWN, (is_drawn, has_host), strict=True) if not is_kept and name in tables]
-    gone = {name: pd.DataFrame() for name in lost}
-    if not has_graph and len(tables.get("replay", ())):
-        gone["replay"] = let_go(tables["replay"])
-    return {**tables, **gone}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit, estimate, largest_batch, placed
 from traceanalyzer.diff import Capture
@@ -397,7 +396,7 @@ def _memory(examined: Sequence[Examined], device_bytes: int | None) -> Memory:
         for one in examined
     ]
     sizes = dict.fromkeys((name for name in rows[0] if unit_of(name) is Unit.BYTES), "Int64")
-    return Memory(typed(pd.DataFrame(rows), sizes))
+    return Memory(pd.DataFrame(rows).astype(sizes))
 
 
 def _most_reserved(one: Examined) -> int | None:

@@ -1,13 +1,26 @@
 """Every communication call of each rank with its arguments, recorded or inferred."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, all_known, plain_values, stack, taken
+from traceanalyzer.analyses.base import (
+    CALL,
+    GPU_END,
+    GPU_START,
+    GROUP_IF_KNOWN,
+    GROUP_RANKS,
+    RANK,
+    STEP_OF_LAUNCH,
+    Result,
+    all_known,
+    plain_values,
+    stack,
+    taken,
+)
 from traceanalyzer.analyses.grouping import Groups, by_category, largest_before
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.analyses.trace import launch_moments
@@ -17,9 +30,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
     as_objects,
-    column_of,
     columns_of,
-    known_of,
     mask_of,
     outer_first,
     rows_named,
@@ -93,7 +104,7 @@ def _carries(trace: RankTrace, ops: np.ndarray, host: np.ndarray) -> np.ndarray:
 
     Where the kernel's name tells no collective, it may be of any.
     """
-    names, collectives = column_of(trace.gpu_ops, "name")[ops], column_of(trace.comm_args, "collective")[host]
+    names, collectives = trace.gpu_ops["name"].array[ops], trace.comm_args["collective"].array[host]
     told = by_category(names, kinds.kernel_collective)
     is_sent = by_category(collectives, lambda name: name in _SENT)
     carries: np.ndarray = np.array([own is None for own in told], dtype=bool)
@@ -123,32 +134,32 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     `rows` are their positions in `trace.gpu_ops`. Peer-to-peer copies keep their own bytes. Sizes of kernels are taken
     where their library's operators have the tensors as arguments. The group's size may stand in the kernel's name.
     """
-    names = column_of(calls, "name")
+    names = calls["name"].array
     kernels = by_category(names, kinds.comm_kernel)
     in_name = pd.array([kernel and kernel.group_size for kernel in kernels], dtype="Int64")
-    calls = with_columns(calls, group_size=pd.Series(column_of(calls, "group_size")).fillna(pd.Series(in_name)).array)
-    is_silent = ~known_of(calls, "arguments")
+    calls = with_columns(calls, group_size=pd.Series(calls["group_size"].array).fillna(pd.Series(in_name)).array)
+    is_silent = ~calls["arguments"].notna().to_numpy()
     operator = np.where(is_silent, comm_operators(trace, rows), NONE) if is_silent.any() else np.full(len(rows), NONE)
     has_operator = operator != NONE
     if not has_operator.any():
         return calls
-    texts = {name: taken(column_of(trace.host_ops, name), operator) for name in ("name", "shapes", "dtypes")}
+    texts = {name: taken(trace.host_ops[name].array, operator) for name in ("name", "shapes", "dtypes")}
     is_copy = rows_named(calls, "activity", "memcpy")
     of_kernel = by_category(names, kinds.kernel_collective)
     of_kernel[is_copy] = None
-    what = _operator_arguments_filled(column_of(calls, "collective"), of_kernel)
+    what = _operator_arguments_filled(calls["collective"].array, of_kernel)
     what = _operator_arguments_filled(what, by_category(texts["name"], kinds.operator_collective))
     has_bytes = np.array([kernel is None or kernel.sizes is not None for kernel in kernels], dtype=bool)
     own_dtypes = np.array([kernel and kernel.dtype for kernel in kernels], dtype=object)
-    keys = (what, texts["shapes"], texts["dtypes"], column_of(calls, "group_size"), own_dtypes)
+    keys = (what, texts["shapes"], texts["dtypes"], calls["group_size"].array, own_dtypes)
     dtypes, sizes = _bytes_of(keys, np.flatnonzero(has_operator & ~is_copy & has_bytes))
-    arguments = np.array(column_of(calls, "arguments"), dtype=object)
+    arguments = np.array(calls["arguments"].array, dtype=object)
     arguments[~sizes.isna() | (is_copy & has_operator)] = OPERATOR
     return with_columns(
         calls,
         collective=as_objects(what),
-        dtype=as_objects(_operator_arguments_filled(column_of(calls, "dtype"), dtypes)),
-        size_bytes=column_of(calls, "size_bytes").fillna(sizes),
+        dtype=as_objects(_operator_arguments_filled(calls["dtype"].array, dtypes)),
+        size_bytes=calls["size_bytes"].array.fillna(sizes),
         arguments=as_objects(arguments),
     )
 
@@ -164,7 +175,7 @@ def comm_operators(
 ) -> np.ndarray:
     """For each call the row in `host_ops` of the innermost communicating operator around its launch, else -1."""
     launch = array_of(trace.gpu_ops, "launch")[rows]
-    own = np.flatnonzero(mask_of(column_of(trace.host_ops, "name"), is_of))
+    own = np.flatnonzero(mask_of(trace.host_ops["name"].array, is_of))
     found = np.full(len(rows), NONE, dtype=np.int64)
     launched = np.flatnonzero(launch != NONE)
     if not len(own) or not len(launched):
@@ -222,7 +233,7 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
     is_inferred = groups.any(array_of(args, "has_inferred_size")[rows])
     columns = columns_of(args)
     found = {
-        "collective": _collective(column_of(args, "collective")[rows], groups),
+        "collective": _collective(args["collective"].array[rows], groups),
         **{name: groups.first_known(columns[name][rows]) for name in _FIRST},
         "size_bytes": _size(args, rows, groups),
         "is_uneven": _is_uneven(args, rows, groups),
@@ -241,9 +252,9 @@ def _taken(values: Any, place: np.ndarray) -> Any:
 
 def _size(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
     """Size in bytes of the full arrays of each call; NA when elements or dtype of one are unknown."""
-    said, gathered, given = (column_of(args, name)[rows] for name in ("size_bytes", "out_elements", "in_elements"))
-    collective: Any = column_of(args, "collective")[rows]
-    of_dtype = by_category(column_of(args, "dtype")[rows], kinds.dtype_bytes)
+    said, gathered, given = (args[name].array[rows] for name in ("size_bytes", "out_elements", "in_elements"))
+    collective: Any = args["collective"].array[rows]
+    of_dtype = by_category(args["dtype"].array[rows], kinds.dtype_bytes)
     is_told = np.array([own is not None for own in of_dtype], dtype=bool)
     element = np.where(is_told, of_dtype, 0).astype(np.int64)
     gathers = by_category(collective, lambda name: name == "all_gather") == True  # noqa: E712 - element by element
@@ -256,7 +267,7 @@ def _size(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
 
 def _is_uneven(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
     """Whether split sizes differ; NA when those that the trace shows are equal but it left some out."""
-    told = [by_category(column_of(args, name)[rows], _differ) for name in ("in_split", "out_split")]
+    told = [by_category(args[name].array[rows], _differ) for name in ("in_split", "out_split")]
     is_uneven, is_cut = (groups.any((told[0] == what) | (told[1] == what)) for what in ("uneven", "cut"))
     return pd.arrays.BooleanArray(is_uneven, is_cut & ~is_uneven)
 
@@ -270,8 +281,8 @@ def _differ(split: str) -> str:
 
 def _peers(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> np.ndarray:
     """`send 1, recv 1` of each call that has peers."""
-    peer = column_of(args, "peer")[rows]
-    collective: Any = column_of(args, "collective")[rows]
+    peer = args["peer"].array[rows]
+    collective: Any = args["collective"].array[rows]
     found = np.full(len(groups), None, dtype=object)
     is_named = np.flatnonzero(~peer.isna() & (collective.codes != NONE))
     for row in is_named[np.argsort(groups.of_row[is_named], kind="stable")].tolist():
@@ -308,8 +319,8 @@ def with_inferred(calls: pd.DataFrame) -> pd.DataFrame:
     the call at the same position from a later step's end on the same stream, as long as name and grid agree;
     the first that disagrees ends the run. `arguments` says `inferred`.
     """
-    in_step = np.flatnonzero(known_of(calls, "step"))
-    queued = np.flatnonzero(~known_of(calls, "arguments")[: in_step[0] if len(in_step) else 0])
+    in_step = np.flatnonzero(calls["step"].notna().to_numpy())
+    queued = np.flatnonzero(~calls["arguments"].notna().to_numpy()[: in_step[0] if len(in_step) else 0])
     step = whole_of(calls, "step")
     steps = [*dict.fromkeys(step[in_step].tolist())]
     # The last step may be cut, so its end says nothing; a sole one is all there is.
@@ -319,7 +330,7 @@ def with_inferred(calls: pd.DataFrame) -> pd.DataFrame:
     if not any(len(rows) for rows, _ in found):
         return calls
     rows, sources = (np.concatenate(each) for each in zip(*found, strict=True))
-    filled = {name: column_of(calls, name).copy() for name in (*ARGUMENTS, "arguments")}
+    filled = {name: calls[name].array.copy() for name in (*ARGUMENTS, "arguments")}
     for name in ARGUMENTS:
         filled[name][rows] = filled[name][sources]
     filled["arguments"][rows] = INFERRED
@@ -334,7 +345,7 @@ def _best_match(
     Counted from both ends, the positions up to the first whose kernels differ; several steps may be queued.
     """
     streams = array_of(calls, "stream")
-    told = (streams == streams[rows[0]]) & known_of(calls, "arguments")
+    told = (streams == streams[rows[0]]) & calls["arguments"].notna().to_numpy()
     kernel = Groups.of(calls, ("name", "grid"), with_absent=True).of_row
     targets, found = rows[::-1], (rows[:0], rows[:0])
     for step in steps:
@@ -349,23 +360,23 @@ def _best_match(
 class Calls(Result):
     """One row for each communication kernel or peer-to-peer copy, in order of start within a rank."""
 
-    title: ClassVar[str] = "Communication calls"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "call": Column.ident("Position among the rank's communication operations."),
-        "step": Column.ident("Step that launched it; absent for none."),
-        "start_ns": Column.moment("Start on the GPU."),
-        "end_ns": Column.moment("End on the GPU."),
+    title = "Communication calls"
+    is_detail = True
+    keys = ("rank", "call")
+    columns = {
+        "rank": RANK,
+        "call": CALL,
+        "step": STEP_OF_LAUNCH,
+        "start_ns": GPU_START,
+        "end_ns": GPU_END,
         "stream": Column.ident("Stream that it ran on."),
         "collective": Column.text(
             "Collective or point-to-point operation; `coalesced` for different ones in one kernel.",
             written=Written.COLLECTIVE,
         ),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group": GROUP_IF_KNOWN,
         "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "group_ranks": GROUP_RANKS,
         "group_size": Column.number("Number of ranks in the group.", is_aside=True),
         "dtype": Column.text("Element type.", written=Written.DTYPE, is_aside=True),
         "size_bytes": Column.size(
@@ -407,11 +418,11 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     rows = np.flatnonzero(rows_named(ops, "kind", "comm"))
     if not len(rows):
         return pd.DataFrame()
-    of_ops = {name: column_of(ops, name)[rows] for name in ("start_ns", "end_ns", "stream", "name", "activity", "grid")}
+    of_ops = {name: ops[name].array[rows] for name in ("start_ns", "end_ns", "stream", "name", "activity", "grid")}
     arguments = merged(trace.comm_args, *owners(trace, rows), len(rows))
     numbers = {"call": np.arange(len(rows)), "gpu_op": rows, "step": step_numbers(trace, rows)}
     table = table_of({"call": numbers["call"], **of_ops, **numbers, **arguments})
-    calls = with_inferred(_completed(with_operators(trace, rows, table), column_of(ops, "bytes")[rows]))
+    calls = with_inferred(_completed(with_operators(trace, rows, table), ops["bytes"].array[rows]))
     is_counted = trace.counted[rows]
     return calls if is_counted.all() else rows_where(calls, is_counted).reset_index(drop=True)
 
@@ -423,7 +434,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Calls:
 
 def _completed(table: pd.DataFrame, moved_bytes: Any) -> pd.DataFrame:
     """Fill what the operation itself tells: collective from its name, bytes of a peer-to-peer copy."""
-    names: Any = column_of(table, "name")
+    names: Any = table["name"].array
     is_copy = rows_named(table, "activity", "memcpy")
     of_name = np.where(is_copy, "peer_copy", by_category(names, kinds.kernel_collective))
     said = array_of(table, "collective")
@@ -431,6 +442,6 @@ def _completed(table: pd.DataFrame, moved_bytes: Any) -> pd.DataFrame:
     collective[pd.isna(collective)] = "unknown"
     # A copy moves its own bytes: the host's call may carry out its collective by several.
     is_moved = is_copy & ~moved_bytes.isna()
-    size_bytes = column_of(table, "size_bytes").copy()
+    size_bytes = table["size_bytes"].array.copy()
     size_bytes[is_moved] = moved_bytes[is_moved]
     return with_columns(table, collective=as_objects(collective), size_bytes=size_bytes)

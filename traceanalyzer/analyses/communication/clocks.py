@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_true
+from traceanalyzer.analyses.base import RANK, Result, is_true
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
 from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import LEAST_UNCERTAINTY_NS
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 class Clocks(Result):
     """One row for each rank. A collective that synchronises ends at one moment on all its ranks."""
 
-    title: ClassVar[str] = "Clock offsets"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
+    title = "Clock offsets"
+    keys = ("rank",)
+    is_of_one_run = True
+    columns = {
+        "rank": RANK,
         "reference": Column.ident(
             "Lowest of the ranks that it shares instances with, directly or not; absent without any."
         ),
@@ -54,7 +54,7 @@ class Clocks(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         uncertainty = table["spread_ns"].clip(lower=LEAST_UNCERTAINTY_NS)
         is_significant = (table["offset_ns"].abs() > uncertainty).where(table["offset_ns"].notna())
-        return self._with(table, {"uncertainty_ns": uncertainty, "is_significant": is_significant.astype("boolean")})
+        return table.assign(uncertainty_ns=uncertainty, is_significant=is_significant.astype("boolean"))
 
 
 def across(_parts: Mapping[int, pd.DataFrame], members: Members, ranks: Ranks) -> Clocks:

@@ -1,13 +1,24 @@
 """Collectives: calls, bytes, transfer, wait, algbw, busbw."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import grouping
-from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.base import (
+    COLLECTIVE,
+    GROUP_IF_KNOWN,
+    GROUP_LABEL,
+    GROUP_RANKS,
+    RANK,
+    STEP_OF_LAUNCH,
+    Result,
+    percent,
+    ratio,
+    stack,
+)
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.groups import Groups, labels
@@ -24,7 +35,6 @@ from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.tables import (
-    column_of,
     columns_of,
     plain_texts,
     sorted_table,
@@ -45,18 +55,16 @@ _RANKS_OF_ONE_HOST = 8
 class Collectives(Result):
     """One row for each process group, collective, size class and rank. Rates are of transfer, not of duration."""
 
-    title: ClassVar[str] = "Collectives: transfer, wait and bandwidth"
-    keys: ClassVar[tuple[str, ...]] = KEYS
-    joined_by: ClassVar[tuple[str, ...]] = ("collective",)
-    columns: ClassVar[Mapping[str, Column]] = {
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
-        "group_label": Column.text(
-            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
-        ),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+    title = "Collectives: transfer, wait and bandwidth"
+    keys = KEYS
+    joined_by = ("collective",)
+    columns = {
+        "group": GROUP_IF_KNOWN,
+        "group_label": GROUP_LABEL,
+        "group_ranks": GROUP_RANKS,
+        "collective": COLLECTIVE,
         "size_class": Column.text("Class of the full array's size.", is_secondary=True),
-        "rank": Column.ident("Global rank."),
+        "rank": RANK,
         "group_size": Column.number(
             "Ranks in the group; where the trace does not say, those that use it.", is_aside=True
         ),
@@ -93,9 +101,7 @@ class Collectives(Result):
         algbw = ratio(table["split_bytes"], table["transfer_ns"])
         busbw = algbw * bus_factors(table["collective"], table["group_size"])
         one_way = busbw.where(table["collective"] != "send_recv")
-        return self._with(
-            table, {"algbw_gbps": algbw, "busbw_gbps": busbw, "peak_pct": percent(one_way, table["link_peak_gbps"])}
-        )
+        return table.assign(algbw_gbps=algbw, busbw_gbps=busbw, peak_pct=percent(one_way, table["link_peak_gbps"]))
 
 
 def collectives_across(
@@ -173,12 +179,12 @@ def _peak(device_name: object, group_size: Any, path: object) -> int | None:
 class CollectiveWaits(Result):
     """One row for each rank and collective of which a wait is known, of all groups and sizes."""
 
-    title: ClassVar[str] = "Waiting, by rank and collective"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "collective")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+    title = "Waiting, by rank and collective"
+    keys = ("rank", "collective")
+    is_of_one_run = True
+    columns = {
+        "rank": RANK,
+        "collective": COLLECTIVE,
         "wait_ns": Column.time(
             "Time inside such calls before their last rank came, hidden or not: sum over calls.",
             is_news_when_zero=True,
@@ -201,16 +207,16 @@ def collective_waits_across(_parts: Mapping[int, pd.DataFrame], collectives: Col
 class Instances(Result):
     """One row for each collective, or exchange of messages between two ranks, in order of start."""
 
-    title: ClassVar[str] = "Collectives seen on all their ranks"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("instance",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Collectives seen on all their ranks"
+    is_detail = True
+    keys = ("instance",)
+    is_of_one_run = True
+    columns = {
         "instance": Column.ident("Number, in order of first start."),
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
-        "step": Column.ident("Step that launched it; absent for none."),
+        "collective": COLLECTIVE,
+        "group": GROUP_IF_KNOWN,
+        "group_ranks": GROUP_RANKS,
+        "step": STEP_OF_LAUNCH,
         "ranks": Column.count("Ranks that take part.", is_compared=False),
         "size_bytes": Column.size(
             "Size of the full array; absent when unknown or not the same on all ranks.", is_aside=True
@@ -273,20 +279,18 @@ NCCL_KEYS = ("group", "collective", "dtype")
 class Nccl(Result):
     """One row for each rank, process group, collective and dtype; longest total first within a rank."""
 
-    title: ClassVar[str] = "Communication"
-    keys: ClassVar[tuple[str, ...]] = ("rank", *NCCL_KEYS)
-    joined_by: ClassVar[tuple[str, ...]] = ("collective", "dtype")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
-        "group_label": Column.text(
-            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
-        ),
+    title = "Communication"
+    keys = ("rank", *NCCL_KEYS)
+    joined_by = ("collective", "dtype")
+    columns = {
+        "rank": RANK,
+        "group": GROUP_IF_KNOWN,
+        "group_label": GROUP_LABEL,
         "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
         "group_size": Column.number(
             "Ranks in the group; where the trace does not say, those that use it.", is_aside=True
         ),
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "collective": COLLECTIVE,
         "dtype": Column.text("Element type; absent when the trace does not say.", written=Written.DTYPE, is_aside=True),
         "reduction": Column.text(
             "What the collective reduces by, several separated by commas; absent when the trace does not say.",
@@ -309,13 +313,10 @@ class Nccl(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(
-            table,
-            {
-                "mean_ns": ratio(table["total_ns"], table["calls"]),
-                "size_bytes": table["known_size_bytes"].where(table["calls_of_unknown_size"] == 0),
-                "overlap_pct": overlap_of(table["comm_ns"] - table["exposed_comm_ns"], table["comm_ns"]),
-            },
+        return table.assign(
+            mean_ns=ratio(table["total_ns"], table["calls"]),
+            size_bytes=table["known_size_bytes"].where(table["calls_of_unknown_size"] == 0),
+            overlap_pct=overlap_of(table["comm_ns"] - table["exposed_comm_ns"], table["comm_ns"]),
         )
 
 
@@ -358,7 +359,7 @@ def nccl_across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: C
     sizes = pd.array([None] * len(table), dtype="Int64")
     if len(table) and len(held):
         of_calls = grouping.Groups.of(held, keys, with_absent=True)
-        told = np.array(of_calls.told(column_of(held, "group_size"), _one), dtype=object)
+        told = np.array(of_calls.told(held["group_size"].array, _one), dtype=object)
         found = at_places(told, places_of(table, of_calls.keys, keys), absent=None)
         sizes = pd.array(found.tolist(), dtype="Int64")
     return Nccl(with_columns(table, group_label=labels(groups, table), group_size=sizes))

@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, all_known, plain_rows, stack, typed
+from traceanalyzer.analyses.base import Result, all_known, plain_rows, stack
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import at_places, places_of
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
@@ -26,10 +26,8 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_of,
     is_name,
-    only,
     rows_where,
     table_of,
     whole_of,
@@ -274,7 +272,7 @@ def per_rank(
     send as often as they receive. `of_tables` counts those of a recommender's tables; `peers` are the
     ranks that messages go to or come from.
     """
-    held = rows_where(calls, ~column_of(calls, "group").isna()) if len(calls) else calls
+    held = rows_where(calls, ~calls["group"].array.isna()) if len(calls) else calls
     if not len(held):
         return pd.DataFrame()
     rows = array_of(held, "gpu_op")
@@ -283,21 +281,21 @@ def per_rank(
         steps = steps[np.isin(steps, trace.window.steps)]
     is_of_step = np.isin(whole_of(held, "step"), steps)
     keys = {
-        "group": column_of(held, "group").astype("str"),
-        "group_ranks": column_of(held, "group_ranks"),
-        "collective": column_of(held, "collective").astype("str"),
+        "group": held["group"].array.astype("str"),
+        "group_ranks": held["group_ranks"].array,
+        "collective": held["collective"].array.astype("str"),
         "phase": _PHASES[phase_of_op[rows]],
     }
     groups = Rows.of(keys, KEYS, with_absent=True)
-    sizes: Any = column_of(held, "size_bytes")
+    sizes: Any = held["size_bytes"].array
     peers = pd.Series(array_of(held, "peers"), dtype="object").fillna("")
     sends, receives = (peers.str.count(rf"\b{verb} ") for verb in ("send", "recv"))
     named = peers.str.findall(r"(?:send|recv) (\d+)").explode().dropna()
     ranges = names_around_launches(user_ranges(trace), trace, array_of(trace.gpu_ops, "launch")[rows])
     count_of_peers = named.groupby(groups.of_row[named.index]).nunique().reindex(range(len(groups)), fill_value=0)
-    looks_up = any(_LOOKUPS.search(name) for name in column_of(trace.gpu_ops, "name").categories.tolist())
+    looks_up = any(_LOOKUPS.search(name) for name in trace.gpu_ops["name"].array.categories.tolist())
     counted = {
-        "uneven_calls": column_of(held, "is_uneven").to_numpy(dtype=bool, na_value=False),
+        "uneven_calls": held["is_uneven"].array.to_numpy(dtype=bool, na_value=False),
         "by_attention": _by_attention(trace, rows, category_of_op),
         "both_ways": ((sends > 0) & (sends == receives)).to_numpy(),
         "in_fsdp": _named(ranges, _FSDP),
@@ -306,8 +304,8 @@ def per_rank(
     }
     columns = {
         **groups.keys,
-        "group_description": groups.first_known(column_of(held, "group_description")),
-        "group_size": groups.first_known(column_of(held, "group_size")),
+        "group_description": groups.first_known(held["group_description"].array),
+        "group_size": groups.first_known(held["group_size"].array),
         "world_size": pd.array([trace.meta.world_size] * len(groups), dtype="Int64"),
         "calls": groups.counts(),
         "size_bytes": groups.total(sizes),
@@ -347,10 +345,10 @@ SHORT_NAME = 12
 class Groups(Result):
     """One row for each process group that communicates: widest strides last."""
 
-    title: ClassVar[str] = "Process groups"
-    keys: ClassVar[tuple[str, ...]] = ("group", "group_ranks")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Process groups"
+    keys = ("group", "group_ranks")
+    is_of_one_run = True
+    columns = {
         "group_label": Column.text(
             "What the group is for, as far as that is known, and its ranks: its name in every other table.",
             label="process group",
@@ -405,7 +403,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     )
     table = table.assign(group_label=_labels(table))
     table = table.sort_values(["group_size", "stride", "first", "group"], kind="stable")
-    return Groups(typed(only(table, [*Groups.columns, "users"]), {"stride": "Int64"}).reset_index(drop=True))
+    return Groups(table[[*Groups.columns, "users"]].astype({"stride": "Int64"}).reset_index(drop=True))
 
 
 def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
@@ -423,7 +421,7 @@ def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
         users = np.array([rank for users in known["users"] for rank in users], dtype=np.int64)
         known = {name: known[name].take(rows) for name in ("group", "group_label")} | {"rank": users}
     found = at_places(known["group_label"], places_of(frame, known, keys))
-    found[np.asarray(column_of(frame, "group").isna())] = None
+    found[np.asarray(frame["group"].array.isna())] = None
     return pd.Series(found, index=frame.index, dtype="object")
 
 
@@ -475,7 +473,7 @@ def _step_bytes(uses: Sequence[Mapping[str, Any]]) -> int | None:
 
 def _families(table: pd.DataFrame) -> np.ndarray:
     """Number of each group's make: groups of one description, size and stride are axes of one mesh."""
-    keys = only(table, ["group_description", "group_size", "stride"]).astype("object").fillna("")
+    keys = table[["group_description", "group_size", "stride"]].astype("object").fillna("")
     # Groups whose ranks lie anyhow are alike only to themselves.
     keys = keys.assign(own=table["code"].where(table["stride"].isna(), -1))
     return np.asarray(keys.groupby([*keys], dropna=False).ngroup())

@@ -6,7 +6,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.meaning.columns import numbers
-from traceanalyzer.model.tables import only
 
 
 def jobs_of(members: pd.DataFrame, ranks: Iterable[int], meeting: Iterable[tuple[int, ...]] = ()) -> Mapping[int, int]:
@@ -46,7 +45,7 @@ def _met(members: pd.DataFrame) -> Iterable[tuple[int, ...]]:
     """Ranks that next to each other take part in the same instance: of what the trace names no group for."""
     held = members.loc[members["instance"].notna(), ["instance", "rank"]].drop_duplicates()
     held = held.sort_values(["instance", "rank"])
-    pairs = only(held.assign(before=held.groupby("instance")["rank"].shift()).dropna(), ["before", "rank"])
+    pairs = held.assign(before=held.groupby("instance")["rank"].shift()).dropna()[["before", "rank"]]
     return ((int(low), int(high)) for low, high in pairs.drop_duplicates().itertuples(index=False))
 
 

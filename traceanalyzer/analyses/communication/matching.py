@@ -14,7 +14,6 @@ from traceanalyzer.meaning.columns import numbers
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_of,
     picked,
     rows_where,
@@ -498,7 +497,7 @@ def waits_of(calls: pd.DataFrame) -> pd.Series:
 
 def told_of_kernels(calls: pd.DataFrame, tell: Callable[[kinds.CommKernel | None], Any]) -> np.ndarray:
     """What is told of each call's kernel, which is looked up once for each name."""
-    codes, names = pd.factorize(column_of(calls, "name"), use_na_sentinel=False)
+    codes, names = pd.factorize(calls["name"].array, use_na_sentinel=False)
     told: np.ndarray = np.array([tell(kinds.comm_kernel(str(name))) for name in names], dtype=object)[codes]
     return told
 
@@ -780,7 +779,7 @@ def _scopes(calls: pd.DataFrame) -> np.ndarray:
     Where it never does, on any call of any rank, all calls are taken for one group: ends decide. Not so kernels that
     never name one: their group is inferred.
     """
-    held = ~column_of(calls, "group").isna()
+    held = ~calls["group"].array.isna()
     if not held.any():
         return np.where(never_names_group(calls), NONE, 0)
     key = calls["group"].astype("object").fillna("") + "\n" + calls["group_ranks"].astype("object").fillna("")

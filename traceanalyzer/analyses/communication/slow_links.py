@@ -13,7 +13,7 @@ from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, only, table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 Ranks = frozenset[int]
 
@@ -188,7 +188,7 @@ def is_extra(
     """
     ranks_of_job = pd.Series(jobs).value_counts()
     staged_jobs = {jobs[rank] for rank in staged if rank in jobs}
-    calls = only(members, ["rank", "size_bytes"]).assign(kind=members["collective"].astype("object")).drop_duplicates()
+    calls = members[["rank", "size_bytes"]].assign(kind=members["collective"].astype("object")).drop_duplicates()
     calls = calls.dropna().assign(job=calls["rank"].map(jobs))
     run_by = calls.groupby(["job", "kind", "size_bytes"])["rank"].nunique()
     keys = pd.MultiIndex.from_frame(instances[["job", "kind", "size_bytes"]])

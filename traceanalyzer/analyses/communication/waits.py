@@ -2,13 +2,26 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, is_true, percent, stack, typed
+from traceanalyzer.analyses.base import (
+    CALL,
+    COLLECTIVE,
+    GPU_END,
+    GPU_START,
+    GROUP_IF_KNOWN,
+    GROUP_LABEL,
+    GROUP_RANKS,
+    RANK,
+    STEP_OF_LAUNCH,
+    Result,
+    is_true,
+    percent,
+    stack,
+)
 from traceanalyzer.analyses.communication import calls as communication_calls
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
@@ -21,17 +34,15 @@ from traceanalyzer.analyses.time.breakdown import Breakdown, known_only, side_by
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
     as_objects,
-    column_of,
     columns_as_they_are,
     columns_of,
-    only,
     table_of,
     under_each_other,
     with_columns,
@@ -86,23 +97,23 @@ class Members(Result):
     Only calls that exchange messages with several peers are part of several instances.
     """
 
-    title: ClassVar[str] = "Calls and their instances"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call", "instance")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "call": Column.ident("Position among the rank's communication operations."),
+    title = "Calls and their instances"
+    is_detail = True
+    keys = ("rank", "call", "instance")
+    columns = {
+        "rank": RANK,
+        "call": CALL,
         "instance": Column.ident(
             "The same collective on all ranks of its group that have a trace, or one exchange of two ranks; absent "
             "when unmatched."
         ),
         "is_whole": Column.flag("All ranks of its group have a trace; absent without an instance."),
         "step": Column.ident("Step that launched the call; absent for none."),
-        "start_ns": Column.moment("Start on the GPU."),
-        "end_ns": Column.moment("End on the GPU."),
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "start_ns": GPU_START,
+        "end_ns": GPU_END,
+        "collective": COLLECTIVE,
+        "group": GROUP_IF_KNOWN,
+        "group_ranks": GROUP_RANKS,
         "size_bytes": Column.size("Size of the full array.", is_aside=True),
         "arguments": Column.text("Where the arguments come from, as `calls` has it."),
         "matched_by": Column.text(
@@ -167,7 +178,7 @@ def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
     alone = np.setdiff1d(np.arange(len(calls)), matching.members["row"])
     table = under_each_other([matching.members, table_of({"row": alone})])
     rows = array_of(table, "row")
-    table = typed(table.drop(columns="row"), {"instance": "Int64", "is_ambiguous": "boolean"})
+    table = table.drop(columns="row").astype({"instance": "Int64", "is_ambiguous": "boolean"})
     table = with_columns(table, **columns_as_they_are(calls[[*_KEPT]].take(rows)))
     table["why_unmatched"] = matching.why_unmatched[rows]
     table["is_whole"] = table["why_unmatched"].isna().where(table["instance"].notna()).astype("boolean")
@@ -226,17 +237,17 @@ UNKNOWN = "the trace does not say which collective it is"
 class CallWaits(Result):
     """One row for each communication call. The wait comes first: [start, end − transfer)."""
 
-    title: ClassVar[str] = "Transfer and wait of each call"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "call": Column.ident("Position among the rank's communication operations."),
-        "step": Column.ident("Step that launched it; absent for none."),
-        "start_ns": Column.moment("Start on the GPU."),
-        "end_ns": Column.moment("End on the GPU."),
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+    title = "Transfer and wait of each call"
+    is_detail = True
+    keys = ("rank", "call")
+    columns = {
+        "rank": RANK,
+        "call": CALL,
+        "step": STEP_OF_LAUNCH,
+        "start_ns": GPU_START,
+        "end_ns": GPU_END,
+        "collective": COLLECTIVE,
+        "group": GROUP_IF_KNOWN,
         "instance": Column.ident("Instance that decides its transfer; absent when unmatched."),
         "transfer_ns": Column.time(
             "Shortest duration over the instance's ranks; absent when it cannot be told.", is_news_when_zero=True
@@ -253,7 +264,7 @@ class CallWaits(Result):
         "is_ambiguous": Column.flag("The clock offset that decided had a rival with 90 % of its votes."),
         "why_not_split": Column.text("Why the transfer is absent."),
     }
-    stored: ClassVar[tuple[str, ...]] = ("group_ranks", "size_bytes", "is_synchronising")
+    stored = ("group_ranks", "size_bytes", "is_synchronising")
 
 
 def call_waits_across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
@@ -301,10 +312,10 @@ PARTS = tuple(part.column for part in COMM_PARTS)
 class ExposedComm(Result):
     """One row for each rank's whole window (`step` absent) and for each step; the parts add up, exactly."""
 
-    title: ClassVar[str] = "Exposed communication: transfer and wait"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
+    title = "Exposed communication: transfer and wait"
+    keys = ("rank", "step")
+    columns = {
+        "rank": RANK,
         "step": Column.ident("Step; absent for the rank's whole window."),
         "is_complete": Column.flag("Neither open nor partial: counts in means. Absent for the whole window."),
         "window_ns": Column.time("Length of the step's GPU window, or of the rank's.", better=Better.LESS),
@@ -356,7 +367,7 @@ def exposed_comm_across(
     exposed = stack(parts, STRETCH)
     split = side_by_side(_row_parts, _queries(windows, exposed), exposed, call_waits.table)
     table = with_columns(windows, **{name: split[name] for name in PARTS})
-    assert (only(table, list(PARTS)).sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
+    assert (table[list(PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
     return ExposedComm(table)
 
 
@@ -395,7 +406,7 @@ def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
     starts = ranks.table[["rank", "window_start_ns"]].rename(columns={"window_start_ns": "start_ns"})
     whole = breakdown.table[["rank", "window_ns", "exposed_comm_ns", "opaque_ns"]].merge(starts)
     own = steps.table[steps.table["start_ns"].notna()] if len(steps) else steps.table
-    tables = [typed(frame.reindex(columns=list(types)), types) for frame in (whole, own) if len(frame)]
+    tables = [frame.reindex(columns=list(types)).astype(types) for frame in (whole, own) if len(frame)]
     table = pd.concat(tables or [whole.reindex(columns=list(types))])
     return table.sort_values(["rank", "step"], na_position="first", ignore_index=True)
 
@@ -431,10 +442,10 @@ def _row_parts(rows: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame)
 class Waits(Result):
     """One row for each stretch of exposed wait; a rank's rows add up to its exposed wait."""
 
-    title: ClassVar[str] = "Stretches of exposed wait"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "start_ns")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Stretches of exposed wait"
+    is_detail = True
+    keys = ("rank", "start_ns")
+    columns = {
         "rank": Column.ident("Global rank that waits."),
         "start_ns": Column.moment("Start."),
         "end_ns": Column.moment("End."),
@@ -477,7 +488,7 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
             "rank": array_of(calls, "rank")[waiting[call]],
             "start_ns": np.maximum(starts[call], wait.starts[piece]),
             "end_ns": np.minimum(ends[call], wait.ends[piece]),
-            **{name: column_of(calls, name)[waiting[call]] for name in ("call", "instance", "waits_for")},
+            **{name: calls[name].array[waiting[call]] for name in ("call", "instance", "waits_for")},
         }
     )
 
@@ -488,16 +499,14 @@ KEYS = ("rank", "group", "group_ranks")
 class Matches(Result):
     """One row for each rank and process group; calls whose group is unknown have a row without one."""
 
-    title: ClassVar[str] = "Calls matched over ranks"
-    keys: ClassVar[tuple[str, ...]] = KEYS
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
-        "group_label": Column.text(
-            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
-        ),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+    title = "Calls matched over ranks"
+    keys = KEYS
+    is_of_one_run = True
+    columns = {
+        "rank": RANK,
+        "group": GROUP_IF_KNOWN,
+        "group_label": GROUP_LABEL,
+        "group_ranks": GROUP_RANKS,
         "calls": Column.count(
             "Communication calls that are looked at; they are matched over the whole capture.", is_aside=True
         ),

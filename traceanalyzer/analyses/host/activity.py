@@ -19,7 +19,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, columns_of, outer_first, picked, rows_named, rows_named_so
+from traceanalyzer.model.tables import array_of, columns_of, outer_first, picked, rows_named, rows_named_so
 
 # Nested intervals cut into disjoint stretches, block by block in order of time.
 
@@ -307,7 +307,7 @@ def _around(events: pd.DataFrame, *, thread: int) -> Around:
 def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Name of the innermost event of the same thread that holds each time; `None` where none does."""
     row = range_around(events, threads, times)
-    names = column_of(events, "name")
+    names = events["name"].array
     return np.array([*names.categories.tolist(), None], dtype=object)[np.append(names.codes, NONE)[row]]
 
 
@@ -324,7 +324,7 @@ def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.nda
 def user_ranges(trace: RankTrace) -> pd.DataFrame:
     """Ranges that say where in the program the host is: neither steps nor communication calls."""
     is_place = rows_named_so(trace.ranges, host_names.is_user_range)
-    is_step = rows_named(trace.ranges, "name", *column_of(trace.steps, "name").categories.tolist())
+    is_step = rows_named(trace.ranges, "name", *trace.steps["name"].array.categories.tolist())
     return picked(trace.ranges, is_place & ~is_step)
 
 

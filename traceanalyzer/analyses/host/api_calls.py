@@ -16,8 +16,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
-    known_of,
     lengths_of,
     picked,
     sorted_table,
@@ -46,7 +44,7 @@ class CudaApi(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["total_ns"].transform("sum")
-        return self._with(with_mean(table, "ns"), {"share_pct": percent(table["total_ns"], whole)})
+        return with_mean(table, "ns").assign(share_pct=percent(table["total_ns"], whole))
 
 
 def cuda_api_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -54,7 +52,7 @@ def cuda_api_per_rank(trace: RankTrace) -> pd.DataFrame:
     counted = counted_calls(trace)
     if not counted.any():
         return pd.DataFrame()
-    names = {"name": column_of(trace.api_calls, "name")[counted]}
+    names = {"name": trace.api_calls["name"].array[counted]}
     return sorted_table(spread(lengths_of(trace.api_calls)[counted], names, "ns"), "total_ns")
 
 
@@ -83,7 +81,7 @@ class SyncCalls(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"cost_ns": table["idle_in_call_ns"]})
+        return table.assign(cost_ns=table["idle_in_call_ns"])
 
 
 def sync_calls_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -102,7 +100,7 @@ def sync_calls_per_rank(trace: RankTrace) -> pd.DataFrame:
     table = table_of(
         {
             "step": step_of_time(trace, ends),
-            "name": column_of(trace.api_calls, "name").take(rows).astype("object"),
+            "name": trace.api_calls["name"].array.take(rows).astype("object"),
             "operator": names_around_launches(trace.host_ops, trace, rows),
             "range": names_around_launches(user_ranges(trace), trace, rows),
             "host_ns": ends - since,
@@ -189,7 +187,7 @@ def _engine_threads(trace: RankTrace) -> set[int]:
     """Threads on which autograd runs operators and no forward operator runs."""
     threads = array_of(trace.host_ops, "thread")
     is_autograd = whole_of(trace.host_ops, "forward_thread", 0) != 0
-    has_sequence = known_of(trace.host_ops, "sequence")
+    has_sequence = trace.host_ops["sequence"].notna().to_numpy()
     return set(np.setdiff1d(threads[is_autograd], threads[~is_autograd & has_sequence]).tolist())
 
 
@@ -208,7 +206,7 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
     held = operations > 0
     if not held.any():
         return pd.DataFrame()
-    columns = {name: by_letters(column_of(trace.ranges, name)) for name in ("domain", "name")}
+    columns = {name: by_letters(trace.ranges[name].array) for name in ("domain", "name")}
     groups = Groups.of(columns, ["domain", "name"], with_absent=True)
     lengths = spread((last_ns - first_ns)[held], {"group": groups.of_row[held]}, "ns")
     group = lengths.pop("group")
@@ -250,7 +248,7 @@ def first_calls_per_rank(trace: RankTrace) -> pd.DataFrame:
     starts, ends = array_of(calls, "start_ns"), array_of(calls, "end_ns")
     every = (trace.api_calls, trace.host_ops, trace.gpu_ops)
     first = min(int(array_of(own, "start_ns").min()) for own in every if len(own))
-    names = column_of(calls, "name").astype("object")
+    names = calls["name"].array.astype("object")
     table = table_of(
         {
             "step": step_of_time(trace, ends),

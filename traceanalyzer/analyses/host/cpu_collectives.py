@@ -195,12 +195,8 @@ class HostMeetings(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         wait, later = (ratio(table[name], table["steps"]) for name in ("wait_ns", "later_ns"))
-        return self._with(
-            table,
-            {
-                "wait_per_step_ns": wait.round().astype("Int64"),
-                "later_per_step_ns": later.round().astype("Int64"),
-            },
+        return table.assign(
+            wait_per_step_ns=wait.round().astype("Int64"), later_per_step_ns=later.round().astype("Int64")
         )
 
 

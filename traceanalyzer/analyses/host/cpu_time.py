@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, is_true, joined, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import RANK, Result, is_true, joined, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN, NOTHING, OTHER, innermost, thread_roles
@@ -20,9 +20,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     is_name,
-    known_of,
     mask_of,
     picked,
     rows_where,
@@ -101,7 +99,7 @@ def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
     steps = trace.steps
     counts = ~array_of(steps, "is_partial")
     if not trace.gpu_ops.empty:
-        counts = counts & known_of(steps, "start_ns")
+        counts = counts & steps["start_ns"].notna().to_numpy()
     if trace.window.steps is None:
         return rows_where(steps, counts)
     is_chosen = np.isin(array_of(steps, "step"), trace.window.steps)
@@ -193,7 +191,7 @@ class HostWork(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(with_steps(table), {"idle_pct": percent(table["idle_ns"], table["seen_ns"])})
+        return with_steps(table).assign(idle_pct=percent(table["idle_ns"], table["seen_ns"]))
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -208,9 +206,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     threads, of_thread = np.unique(array_of(events, "thread"), return_inverse=True)
     roles = thread_roles(trace)
     role = np.array([roles.get(thread, OTHER) for thread in threads.tolist()], dtype=object)[of_thread]
-    keys = {"role": role, "what": column_of(events, "what"), "name": column_of(events, "name")}
+    keys = {"role": role, "what": events["what"].array, "name": events["name"].array}
     groups = Groups.of(keys, [*keys], by_appearance=True)
-    sizes = column_of(events, "size_bytes")
+    sizes = events["size_bytes"].array
     size_bytes = groups.sums(whole(sizes, 0))
     times = times_of(trace, groups, starts, ends, steps)
     order = np.argsort(-times["host_ns"], kind="stable")
@@ -245,10 +243,10 @@ _WHATS = pd.CategoricalDtype([RANGE, COLLECTIVE, OPERATOR])
 
 def _top_level(trace: RankTrace) -> pd.DataFrame:
     """Ranges and collectives that lie in no other, and operators outside of them, on each thread."""
-    names = column_of(trace.ranges, "name")
+    names = trace.ranges["name"].array
     is_collective = mask_of(names, host_names.is_cpu_collective)
     is_place = mask_of(names, host_names.is_user_range)
-    is_step = is_name(names, *column_of(trace.steps, "name").categories.tolist())
+    is_step = is_name(names, *trace.steps["name"].array.categories.tolist())
     ranges = np.flatnonzero((is_place | is_collective) & ~is_step)
     ranges = ranges[~_wraps(trace, ranges)]
     operators = _outer(trace.host_ops)
@@ -261,8 +259,8 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
     is_operator = np.arange(len(starts)) >= len(ranges)
     order = np.lexsort((is_operator, -ends, starts, threads))
     order = order[ends[order] > largest_before(ends[order], threads[order])]
-    called = joined([names[ranges], column_of(trace.host_ops, "name")[operators]])
-    sizes = column_of(trace.ranges, "size_bytes")[ranges]
+    called = joined([names[ranges], trace.host_ops["name"].array[operators]])
+    sizes = trace.ranges["size_bytes"].array[ranges]
     size_bytes, is_absent = sizes.to_numpy(dtype=np.int64, na_value=1), np.asarray(sizes.isna())
     what = np.where(is_operator, 2, np.append(is_collective[ranges], np.zeros(count, dtype=bool)))
     columns = {
@@ -300,7 +298,7 @@ def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     order = np.lexsort((-ends, starts, threads))
     holds = np.zeros(len(rows), dtype=bool)
     holds[order[:-1]] = (starts[order[1:]] < ends[order[:-1]]) & (threads[order[1:]] == threads[order[:-1]])
-    names = column_of(trace.ranges, "name")
+    names = trace.ranges["name"].array
     groups = Groups.of({"name": names[rows].codes, "thread": threads}, ["name", "thread"])
     is_inside, lengths = row != NONE, np.append(until - begins, 0)[row]
     own_ns, steps_ns = (groups.sums(np.where(is_inside, ns, 0)) for ns in (ends - starts, lengths))
@@ -343,7 +341,7 @@ class CpuSteps(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         median_ns = pd.Series(table["mean_ns"].median(), index=table.index)
-        return self._with(table, {"times_median": ratio(table["mean_ns"], median_ns)})
+        return table.assign(times_median=ratio(table["mean_ns"], median_ns))
 
 
 class CpuStepParts(Result):
@@ -373,7 +371,7 @@ class CpuStepParts(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         step_ns = table.loc[table["part"] == STEP, "mean_ns"].sum()
-        return self._with(table, {"step_pct": percent(table["mean_ns"], pd.Series(step_ns, index=table.index))})
+        return table.assign(step_pct=percent(table["mean_ns"], pd.Series(step_ns, index=table.index)))
 
 
 def cpu_steps_across(_parts: Mapping[int, pd.DataFrame], headline: Headline, steps: Steps) -> CpuSteps:
@@ -399,7 +397,7 @@ def of_parts(_parts: Mapping[int, pd.DataFrame], headline: Headline, steps: Step
     of_rank = pd.concat([of.rename("host_ns").to_frame().assign(row=row) for row, of in enumerate(rows.values())])
     table = _over_ranks(of_rank.groupby("row")["host_ns"])
     table = table.assign(part=[part for part, _ in rows], name=[name for _, name in rows])
-    return CpuStepParts(typed(table.reset_index(drop=True), {"part": "str", "name": "str"}))
+    return CpuStepParts(table.reset_index(drop=True).astype({"part": "str", "name": "str"}))
 
 
 def _lengths(headline: Headline, steps: Steps) -> pd.DataFrame:
@@ -471,7 +469,7 @@ def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) 
 def _covering(frames: pd.DataFrame, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Row of the innermost frame that covers most of each stretch, -1 where there is none or the thread waits."""
     begins, until = (array_of(frames, name) for name in ("start_ns", "end_ns"))
-    names = column_of(frames, "name")
+    names = frames["name"].array
     is_of_threads = np.array([*(bool(_OF_THREADS.match(name)) for name in names.categories), True])[names.codes]
     long = np.flatnonzero((until - begins >= _COVERED * LEAST_NS) & ~is_of_threads)
     since, ended, row = innermost(begins, until)

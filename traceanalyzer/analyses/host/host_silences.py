@@ -19,7 +19,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, rows_named_so, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, picked, rows_named_so, sorted_by, table_of
 
 # Long stretches in which nothing of the host is recorded: what the program does between calls of PyTorch and CUDA.
 
@@ -81,7 +81,7 @@ def host_silences_per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.Da
     return sorted_by(
         table_of(
             {
-                **{name: column_of(firsts, name) for name in table.columns},
+                **{name: firsts[name].array for name in table.columns},
                 "stretches": groups.counts(),
                 **times_of(trace, groups, starts, ends, steps),
             }
@@ -133,7 +133,7 @@ def _ranges_around(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, en
     for thread in threads.tolist():
         own = range_around(ranges, np.full(len(middle), thread), middle)
         around = np.where(around == NONE, own, around)
-    return _texts(column_of(ranges, "name"), around)
+    return _texts(ranges["name"].array, around)
 
 
 def _around(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -141,7 +141,7 @@ def _around(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> tuple[n
     launches = np.flatnonzero(array_of(trace.api_calls, "has_gpu_op"))
     tables = (user_ranges(trace), trace.host_ops, picked(trace.api_calls, launches))
     starts, ends, is_own = _columns(tables, threads)
-    names = joined([column_of(tables[0], "name"), column_of(tables[1], "name"), _launched(trace, launches)])
+    names = joined([tables[0]["name"].array, tables[1]["name"].array, _launched(trace, launches)])
     rows = np.flatnonzero(is_own)
     starts, ends = starts[rows], ends[rows]
     # Of several at one time the outermost comes last of those that end, first of those that begin.
@@ -156,7 +156,7 @@ def _launched(trace: RankTrace, launches: np.ndarray) -> Any:
     launch = array_of(trace.gpu_ops, "launch")
     rows = np.full(len(trace.api_calls) + 1, NONE)
     rows[launch] = np.arange(len(launch))
-    return column_of(picked(trace.gpu_ops, rows[launches]), "name")
+    return picked(trace.gpu_ops, rows[launches])["name"].array
 
 
 def _texts(names: Any, rows: np.ndarray) -> np.ndarray:

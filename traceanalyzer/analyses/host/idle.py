@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, all_known, percent
+from traceanalyzer.analyses.base import INNERMOST_RANGE, RANK, Result, all_known, percent
 from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import longest, names_around_launches, thread_activity, user_ranges
@@ -30,8 +30,6 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
     as_objects,
-    column_of,
-    known_of,
     lengths_of,
     rows_named,
     rows_named_so,
@@ -60,8 +58,8 @@ def one_off_calls(trace: RankTrace) -> np.ndarray:
         return np.empty(0, dtype=np.int64)
     starts, ends = array_of(calls, "start_ns"), array_of(calls, "end_ns")
     launch, kernel = array_of(ops, "launch"), np.full(len(calls), NONE, dtype=np.int64)
-    kernel[launch[launch != NONE]] = column_of(ops, "name").codes[launch != NONE]
-    names = column_of(calls, "name").codes.astype(np.int64)
+    kernel[launch[launch != NONE]] = ops["name"].array.codes[launch != NONE]
+    names = calls["name"].array.codes.astype(np.int64)
     order = np.argsort(starts, kind="stable")
     is_first = np.zeros(len(calls), dtype=bool)
     is_first[order[Groups.of_numbers((names * (kernel.max() + 2) + kernel + 1)[order]).first]] = True
@@ -126,7 +124,7 @@ def find(trace: RankTrace) -> Gaps:
     starts, ends = array_of(ops, "start_ns"), array_of(ops, "end_ns")
     if ops.empty:
         return Gaps(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
-    has_window = known_of(trace.steps, "start_ns")
+    has_window = trace.steps["start_ns"].notna().to_numpy()
     since, until = (whole_of(trace.steps, name)[has_window] for name in ("start_ns", "end_ns"))
     free = Intervals.of([np.append(since, starts).min()], [np.append(until, ends).max()]) - busy(trace)
     gap_starts, gap_ends = free.starts, free.ends
@@ -342,7 +340,7 @@ class Idle(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"idle_pct": percent(table["idle_ns"], table["window_ns"])})
+        return table.assign(idle_pct=percent(table["idle_ns"], table["window_ns"]))
 
 
 def idle_per_rank(
@@ -373,7 +371,7 @@ def idle_per_rank(
     idle_ns = np.sum([sums[name] for name in PARTS], axis=0)
     assert (idle_ns == array_of(facts, "idle_ns")).all(), "the causes must add up to the breakdown's idle time"
     longest_ns = pd.arrays.IntegerArray(longest, sums.pop("pieces") == 0)
-    known = {name: column_of(facts, name) for name in ("step", "window_ns")}
+    known = {name: facts[name].array for name in ("step", "window_ns")}
     return table_of({**known, **sums, "idle_ns": idle_ns, "longest_ns": longest_ns})
 
 
@@ -382,10 +380,10 @@ def _windows(
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
     """The rows' `step`, `window_ns` and `idle_ns`, the whole window's first; and stretches: of which row, from, to."""
     whole = trace.window
-    has_window = ~column_of(steps, "start_ns").isna() if len(steps) else np.empty(0, dtype=bool)
+    has_window = ~steps["start_ns"].array.isna() if len(steps) else np.empty(0, dtype=bool)
     of_steps = {name: steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] if len(steps) else _NO_TIMES
                 for name in ("step", "start_ns", "window_ns", "idle_ns")}  # fmt: skip
-    is_absent = np.append(True, column_of(steps, "step").isna()[has_window] if len(steps) else has_window)
+    is_absent = np.append(True, steps["step"].array.isna()[has_window] if len(steps) else has_window)
     facts = {name: np.append(array_of(breakdown, name)[0], of_steps[name]) for name in ("window_ns", "idle_ns")}
     step = pd.arrays.IntegerArray(np.append(1, of_steps["step"]), is_absent)
     row = np.append(np.zeros(len(whole.starts), dtype=np.int64), np.arange(1, len(step)))
@@ -425,14 +423,14 @@ class GapTable(Result):
         ),
         "doing_what": Column.text("synchronising call, API call, operator or range; absent when nothing was recorded."),
         "doing_ns": Column.time("For how long in the gap."),
-        "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
+        "range": INNERMOST_RANGE,
         "ended_by": Column.text("The operation that ends the gap; absent after the last one.", written=Written.KERNEL),
         "ended_by_kind": Column.text("Its kind."),
         "ended_by_stream": Column.ident("Its stream."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"length_ns": table["end_ns"] - table["start_ns"]})
+        return table.assign(length_ns=table["end_ns"] - table["start_ns"])
 
 
 def gaps_per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: int = LAUNCH_NS) -> pd.DataFrame:
@@ -463,8 +461,8 @@ def gaps_per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_n
             **_doing(trace, gaps),
             "range": names_around_launches(user_ranges(trace), trace, gaps.launch),
             # Names stay numbered: as texts those of kernels take as much as all other columns together.
-            "ended_by": column_of(ops, "name").take(follows, allow_fill=True),
-            "ended_by_kind": column_of(ops, "kind").take(follows, allow_fill=True),
+            "ended_by": ops["name"].array.take(follows, allow_fill=True),
+            "ended_by_kind": ops["kind"].array.take(follows, allow_fill=True),
             "ended_by_stream": all_known(array_of(ops, "stream")).take(follows, allow_fill=True),
         },
     )
@@ -472,7 +470,7 @@ def gaps_per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_n
 
 def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """Number of the step whose GPU window holds each time, NA where none does."""
-    held = known_of(trace.steps, "start_ns")
+    held = trace.steps["start_ns"].notna().to_numpy()
     if not held.any():
         return pd.array([pd.NA] * len(times), dtype="Int64")
     starts, ends = (whole_of(trace.steps, name)[held] for name in ("start_ns", "end_ns"))

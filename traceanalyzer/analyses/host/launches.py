@@ -12,7 +12,7 @@ from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, known_of, picked, rows_named, single, single_integer, table_of
+from traceanalyzer.model.tables import array_of, picked, rows_named, single, single_integer, table_of
 
 # How many launched GPU operations wait to start, at each time.
 
@@ -144,15 +144,12 @@ class Launches(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(
-            table,
-            {
-                "queue_mean": ratio(table["waiting_ns"], table["window_ns"]),
-                "awaited_pct": percent(table["awaited_kernels"], table["awaitable_kernels"]),
-                "host_bound_pct": percent(table["empty_queue_ns"], table["window_ns"]),
-                "kernels_under_5us_pct": percent(table["kernels_under_5us"], table["kernels"]),
-                "kernels_under_10us_pct": percent(table["kernels_under_10us"], table["kernels"]),
-            },
+        return table.assign(
+            queue_mean=ratio(table["waiting_ns"], table["window_ns"]),
+            awaited_pct=percent(table["awaited_kernels"], table["awaitable_kernels"]),
+            host_bound_pct=percent(table["empty_queue_ns"], table["window_ns"]),
+            kernels_under_5us_pct=percent(table["kernels_under_5us"], table["kernels"]),
+            kernels_under_10us_pct=percent(table["kernels_under_10us"], table["kernels"]),
         )
 
 
@@ -169,7 +166,7 @@ def launches_per_rank(trace: RankTrace) -> pd.DataFrame:
     row: dict[str, Any] = {
         "operations": len(ops),
         "operations_without_launch": int(np.count_nonzero(array_of(ops, "launch") == NONE)),
-        "graph_operations": int(np.count_nonzero(known_of(ops, "graph_node"))),
+        "graph_operations": int(np.count_nonzero(ops["graph_node"].notna().to_numpy())),
         "window_ns": trace.window.length_ns,
         **_delays(trace, ops),
         **_awaited(trace, ops),
@@ -192,7 +189,7 @@ def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
 def _awaited(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int]:
     launch, starts, ends = (array_of(ops, name) for name in ("launch", "start_ns", "end_ns"))
     is_long_kernel = rows_named(ops, "activity", "kernel") & (ends - starts > _LONG_NS)
-    held = is_long_kernel & (launch != NONE) & ~known_of(ops, "graph_node")
+    held = is_long_kernel & (launch != NONE) & ~ops["graph_node"].notna().to_numpy()
     returned = np.append(array_of(trace.api_calls, "end_ns"), 0)[launch[held]]
     return {"awaitable_kernels": int(held.sum()), "awaited_kernels": int((returned >= ends[held]).sum())}
 
@@ -271,7 +268,7 @@ class QueueDepth(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"mean_depth": ratio(table["waiting_ns"], table["length_ns"])})
+        return table.assign(mean_depth=ratio(table["waiting_ns"], table["length_ns"]))
 
 
 def queue_depth_per_rank(trace: RankTrace, queue_bins: int = 200) -> pd.DataFrame:

@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.communication.calls import INFERRED, OPERATOR
 from traceanalyzer.analyses.communication.matching import waits_of
 from traceanalyzer.analyses.grouping import largest_before, once_a_trace
@@ -17,7 +16,7 @@ from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity, 
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import LONGEST_CAPTURE_NS, is_outside
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, lengths_of, rows_where
+from traceanalyzer.model.tables import array_of, lengths_of, rows_named, rows_where
 from traceanalyzer.selection import A_SAMPLE, is_lost_launch
 
 _MANY, SOME = 0.1, 0.01
@@ -199,7 +198,9 @@ def shared_launches(trace: RankTrace) -> list[Defect]:
     calls = launch[launch != NONE]
     is_graph = host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)
     times = np.bincount(calls, minlength=len(trace.api_calls))
-    kernels = np.bincount(launch[(launch != NONE) & is_any(trace.gpu_ops["activity"], "kernel")], minlength=len(times))
+    kernels = np.bincount(
+        launch[(launch != NONE) & rows_named(trace.gpu_ops, "activity", "kernel")], minlength=len(times)
+    )
     bears_anothers = _bears_anothers_number(trace.api_calls)
     count, total = int(times[((times > 1) & ~is_graph) | bears_anothers].sum()), len(calls)
     text = (
@@ -259,7 +260,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     """CUDA graphs: captured during the recording, replayed, or recorded as one operation of unknown content."""
     calls, ops = trace.api_calls, trace.gpu_ops
     captures = int(host_names.matches(calls["name"], host_names.is_graph_capture).sum())
-    unknown = int(is_any(ops["activity"], "graph").sum())
+    unknown = int(rows_named(ops, "activity", "graph").sum())
     nodes = int(ops["graph_node"].notna().sum())
     captured = f"{many(captures, 'call')} of graph capture: what is launched inside runs later, as part of a replay."
     whole = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
@@ -351,7 +352,7 @@ _MOST_GBPS = 16_000
 def impossible_memory_levels(trace: RankTrace) -> list[Defect]:
     """Moments at which the allocator had given out more than it held, or less than nothing."""
     counters = trace.counters
-    masks = [is_any(counters["name"], name) for name in ("memory_allocated_bytes", "memory_reserved_bytes")]
+    masks = [rows_named(counters, "name", name) for name in ("memory_allocated_bytes", "memory_reserved_bytes")]
     times = [array_of(counters, "time_ns")[mask] for mask in masks]
     allocated, reserved = (array_of(counters, "value")[mask] for mask in masks)
     total = len(allocated)
@@ -418,7 +419,7 @@ def outside(trace: RankTrace) -> list[Defect]:
 
 def too_short(trace: RankTrace) -> list[Defect]:
     """Kernels that usually take less time than a GPU needs for the smallest: the unit of times is mistaken."""
-    lengths = lengths_of(trace.gpu_ops)[is_any(trace.gpu_ops["activity"], "kernel")]
+    lengths = lengths_of(trace.gpu_ops)[rows_named(trace.gpu_ops, "activity", "kernel")]
     lengths = lengths[lengths > 0]
     if len(lengths) < A_SAMPLE or np.median(lengths) >= _SHORTEST_NS:
         return []
@@ -468,7 +469,7 @@ def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
 
 def _one_after_the_other(ops: pd.DataFrame) -> pd.DataFrame:
     """All but copies from one memory of the host to another: the driver makes them with the CPU, beside the stream."""
-    is_of_host = (is_any(ops[name], "pageable", "pinned") for name in ("source_memory", "target_memory"))
+    is_of_host = (rows_named(ops, name, "pageable", "pinned") for name in ("source_memory", "target_memory"))
     return rows_where(ops, ~np.logical_and(*is_of_host))
 
 
@@ -477,7 +478,7 @@ def operations_without_duration(trace: RankTrace) -> list[Defect]:
 
     Grave where half have none, or too many whose name's others usually take 5 µs and more.
     """
-    took, names = lengths_of(trace.gpu_ops), column_of(trace.gpu_ops, "name").codes
+    took, names = lengths_of(trace.gpu_ops), trace.gpu_ops["name"].array.codes
     is_none, total = took <= 0, len(took)
     count = int(is_none.sum())
     usual = pd.Series(took[~is_none]).groupby(names[~is_none]).median().reindex(names[is_none])

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, is_any, is_true, stack, typed
+from traceanalyzer.analyses.base import Result, is_true, stack
 from traceanalyzer.analyses.communication.calls import comm_operators
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.communication.matching import NOT_ON_ALL
@@ -48,7 +48,7 @@ from traceanalyzer.meaning.columns import Column, Written, time_text
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity, lacking, numbered
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, UNNAMED
-from traceanalyzer.model.tables import array_of, column_of, rows_where, under_each_other
+from traceanalyzer.model.tables import array_of, rows_named, rows_where, under_each_other
 from traceanalyzer.selection import A_SAMPLE, is_lost_launch
 
 DIFFERENT_JOBS = "different_jobs"
@@ -154,7 +154,7 @@ _OF_OPERATORS = re.compile(
 def unknown_communication(trace: RankTrace) -> list[Defect]:
     """Compute kernels whose own name, or whose operator's, speaks of communication; the user's rules come first."""
     ops = trace.gpu_ops
-    is_kernel = is_any(ops["kind"], "compute") & is_any(ops["activity"], "kernel")
+    is_kernel = rows_named(ops, "kind", "compute") & rows_named(ops, "activity", "kernel")
     by_name = _by_name(ops, is_kernel)
     speaking = np.array([_speaks(trace, name) for name in by_name.index.tolist()], dtype=bool)
     found = by_name[(speaking | by_name.index.isin(_of_operators(trace, is_kernel))) & (by_name > 0)]
@@ -184,11 +184,11 @@ def _severity(share: float) -> Severity:
 
 def kernels_without_name(trace: RankTrace) -> list[Defect]:
     """Kernels whose names the file lacks: they count as compute, and may be anything."""
-    is_kernel = is_any(trace.gpu_ops["activity"], "kernel")
+    is_kernel = rows_named(trace.gpu_ops, "activity", "kernel")
     by_name = _by_name(trace.gpu_ops, is_kernel)
     if not by_name.get(UNNAMED, 0):
         return []
-    count = int((is_kernel & is_any(trace.gpu_ops["name"], UNNAMED)).sum())
+    count = int((is_kernel & rows_named(trace.gpu_ops, "name", UNNAMED)).sum())
     share = 100.0 * float(by_name[UNNAMED]) / float(by_name.sum())
     text = (
         f"{many(count, 'kernel')} ({share:.1f} % of kernel time) {have(count)} no name in the file: counted as "
@@ -200,8 +200,8 @@ def kernels_without_name(trace: RankTrace) -> list[Defect]:
 def no_communication(trace: RankTrace) -> list[Defect]:
     """A rank that runs nothing which is known as communication, on its GPU or its CPU; of a job of one that is well."""
     ops = trace.gpu_ops
-    is_compute = is_any(ops["kind"], "compute")
-    communicates = is_any(ops["kind"], "comm").any()
+    is_compute = rows_named(ops, "kind", "compute")
+    communicates = rows_named(ops, "kind", "comm").any()
     communicates |= host_names.matches(trace.ranges["name"], host_names.is_cpu_collective).any()
     by_name = _by_name(ops, is_compute)
     if communicates or not is_compute.any() or any(kinds.is_fused(name) for name in by_name.index):
@@ -226,7 +226,7 @@ def no_communication(trace: RankTrace) -> list[Defect]:
 
 def _likeliest_first(trace: RankTrace, by_name: pd.Series) -> pd.Series:
     """Kernels that speak of communication, that share no stream with matrix products, whose names tell no computing."""
-    is_compute = is_any(trace.gpu_ops["kind"], "compute")
+    is_compute = rows_named(trace.gpu_ops, "kind", "compute")
     by_operator, kernels = _of_operators(trace, is_compute), trace.gpu_ops[is_compute]
     names = kernels["name"].astype("str")
     computes = {name: category(name, "compute", None) != "other" for name in names.unique()}
@@ -243,7 +243,7 @@ def _likeliest_first(trace: RankTrace, by_name: pd.Series) -> pd.Series:
 
 def fused_kernels(trace: RankTrace) -> list[Defect]:
     """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
-    by_name = _by_name(trace.gpu_ops, is_any(trace.gpu_ops["kind"], "compute"))
+    by_name = _by_name(trace.gpu_ops, rows_named(trace.gpu_ops, "kind", "compute"))
     found = by_name[np.array([kinds.is_fused(name) for name in by_name.index], dtype=bool) & (by_name > 0)]
     if found.empty:
         return []
@@ -261,7 +261,7 @@ def kinds_without_match(trace: RankTrace) -> list[Defect]:
         return []
     names = [str(name) for name in trace.gpu_ops["name"].unique()]
     texts = [
-        f"--kind '{kind}={pattern.pattern}' fits no kernel or copy in the capture."
+        f"--kernel-kind '{kind}={pattern.pattern}' fits no kernel or copy in the capture."
         for kind, pattern in trace.meta.kind_rules.extra
         if not any(pattern.search(name) for name in names)
     ]
@@ -273,7 +273,7 @@ WITHOUT_MATCH = "kind_without_match"
 
 def _by_name(ops: pd.DataFrame, held: np.ndarray) -> pd.Series:
     """Total time of each distinct name of these operations, longest first."""
-    names: Any = column_of(ops, "name")
+    names: Any = ops["name"].array
     codes, durations = names.codes[held], (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[held]
     total = sums_at(codes, durations, len(names.categories))
     occurs = np.flatnonzero(np.bincount(codes, minlength=len(total)))
@@ -296,10 +296,10 @@ def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
         trace, np.arange(len(ops)), lambda name: name == "record_param_comms" or kinds.is_comm_operator(name)
     )
     inside = np.flatnonzero(operator != NONE)
-    of_op = column_of(trace.host_ops, "name").codes[operator[inside]]
-    is_known = is_any(ops["kind"], "comm") | host_names.matches(ops["name"], kinds.is_fused)
+    of_op = trace.host_ops["name"].array.codes[operator[inside]]
+    is_known = rows_named(ops, "kind", "comm") | host_names.matches(ops["name"], kinds.is_fused)
     without = inside[is_kernel[inside] & ~np.isin(of_op, of_op[is_known[inside]])]
-    names = ops["name"].cat.categories[np.unique(column_of(ops, "name").codes[without])]
+    names = ops["name"].cat.categories[np.unique(ops["name"].array.codes[without])]
     ruled = [pattern for _, pattern in trace.meta.kind_rules.extra]
     return {
         name
@@ -320,10 +320,10 @@ def _short(name: object) -> str:
 
 
 def _option(by_name: pd.Series) -> str:
-    """The `--kind` line for the largest of them."""
+    """The `--kernel-kind` line for the largest of them."""
     paths = [function_path(str(name)).rsplit("::", 1)[-1][:60] for name in by_name.index[:_MOST_NAMED]]
     pattern = "|".join(dict.fromkeys(map(re.escape, paths)))
-    return f"--kind {shlex.quote(f'comm={pattern}')}"
+    return f"--kernel-kind {shlex.quote(f'comm={pattern}')}"
 
 
 def _streams(kernels: pd.DataFrame, found: pd.Series) -> str:
@@ -399,10 +399,10 @@ MISSING_RANKS = "missing_ranks"
 class Integrity(Result):
     """One row for each rank (absent: the whole set) and check that found something, gravest first; empty when clean."""
 
-    title: ClassVar[str] = "Integrity"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "check")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Integrity"
+    keys = ("rank", "check")
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank; absent for what concerns the set of ranks."),
         "check": Column.text("What was looked for.", written=Written.OURS),
         "severity": Column.text(
@@ -488,7 +488,7 @@ def across(
     is_rule = own["check"] == WITHOUT_MATCH
     of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]
     own = rows_where(own, ~is_rule)
-    frames = [typed(frame, _DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
+    frames = [frame.astype(_DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
     table = under_each_other(frames) if frames else own
     grave = table["severity"].map({name: place for place, name in enumerate(_SEVERITIES)})
     return Integrity(
@@ -516,7 +516,7 @@ _DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}
 def _table(defects: Iterable[Defect]) -> pd.DataFrame:
     """Those that something has, a row each."""
     rows = [{**asdict(defect), "affects": ", ".join(defect.affects)} for defect in defects if defect.count]
-    return typed(pd.DataFrame(rows, columns=list(_COLUMNS)), {"total": "Int64"})
+    return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"total": "Int64"})
 
 
 def _rules_without_match(rows: pd.DataFrame, ranks: int) -> list[Defect]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, of_a_mean_rank, percent, ratio, typed
+from traceanalyzer.analyses.base import KIND, NAME, RANK, Result, of_a_mean_rank, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.kernels.kernel_names import fusion
 from traceanalyzer.analyses.time import breakdown
@@ -15,7 +15,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     lengths_of,
     mask_of,
     rows_named,
@@ -38,8 +37,8 @@ class Kernels(Result):
     joined_by = ("name", "kind", "activity")
     columns = {
         "rank": RANK,
-        "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
-        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "name": NAME,
+        "kind": KIND,
         "activity": Column.text("kernel, memcpy, memset or graph."),
         "calls": Column.count("GPU operations of that name.", is_aside=True),
         "total_ns": Column.time("Sum of their durations.", leads=True),
@@ -53,8 +52,8 @@ class Kernels(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["total_ns"].transform("sum")
-        return self._with(
-            table, {"mean_ns": ratio(table["total_ns"], table["calls"]), "share_pct": percent(table["total_ns"], whole)}
+        return table.assign(
+            mean_ns=ratio(table["total_ns"], table["calls"]), share_pct=percent(table["total_ns"], whole)
         )
 
 
@@ -63,7 +62,7 @@ def kernels_per_rank(trace: RankTrace) -> pd.DataFrame:
     if not trace.counted.any():
         return pd.DataFrame()
     rows = np.flatnonzero(trace.counted)
-    keys = {name: column_of(trace.gpu_ops, name)[rows] for name in ("name", "kind", "activity")}
+    keys = {name: trace.gpu_ops[name].array[rows] for name in ("name", "kind", "activity")}
     groups = Groups.of(keys, [*keys])
     durations = lengths_of(trace.gpu_ops)[rows]
     held = groups.of_row >= 0
@@ -95,8 +94,8 @@ class KernelsOverRanks(Result):
     keys = ("name", "activity")
     is_of_one_run = True
     columns = {
-        "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
-        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "name": NAME,
+        "kind": KIND,
         "activity": Column.text("kernel, memcpy, memset or graph."),
         "share_pct": Column.share("100 · sum of durations / that of all GPU operations, all ranks together."),
         "total_ns": Column.time("Sum of the durations on one rank: mean over ranks."),
@@ -111,7 +110,7 @@ class KernelsOverRanks(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, of_a_mean_rank(table))
+        return table.assign(**of_a_mean_rank(table))
 
 
 def kernels_over_ranks_across(_parts: Mapping[int, pd.DataFrame], kernels: Kernels) -> KernelsOverRanks:
@@ -135,7 +134,7 @@ def kernels_over_ranks_across(_parts: Mapping[int, pd.DataFrame], kernels: Kerne
     spread = ("lowest_total_ns", "lowest_rank", "highest_total_ns", "highest_rank")
     if ranks < 2:
         table = table.assign(**dict.fromkeys(spread, pd.NA))
-    table = typed(table, dict.fromkeys((*spread, "all_calls", "all_ns", "min_ns", "max_ns"), "Int64"))
+    table = table.astype(dict.fromkeys((*spread, "all_calls", "all_ns", "min_ns", "max_ns"), "Int64"))
     return KernelsOverRanks(sorted_by(table, "all_ns"))
 
 
@@ -176,7 +175,7 @@ class Fusions(Result):
 
 def fusions_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Add up the rank's counted kernels whose names are Inductor's."""
-    names = column_of(trace.gpu_ops, "name")
+    names = trace.gpu_ops["name"].array
     rows = np.flatnonzero(mask_of(names, fusion) & trace.counted)
     if not len(rows):
         return pd.DataFrame()
@@ -222,7 +221,7 @@ class Graphs(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(known_only(table), {"operations_per_launch": ratio(table["gpu_ops"], table["launches"])})
+        return known_only(table).assign(operations_per_launch=ratio(table["gpu_ops"], table["launches"]))
 
 
 def graphs_per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -5,7 +5,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.tables import array_of
 
 LEAST_NS = 300_000
 """Less has many causes; slices that were seen (an H100 that two processes use) take 2.0 to 2.7 ms."""
@@ -41,7 +41,7 @@ def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray, work: np.nda
         return nothing
     slice_ns = np.median(more_ns[is_longer])
     is_slice = is_longer & (np.abs(more_ns - slice_ns) <= _ALIKE * slice_ns)
-    names = column_of(ops, "name").codes[rows][is_slice]
+    names = ops["name"].array.codes[rows][is_slice]
     is_told = len(names) >= max(_LEAST_KERNELS, _MOST * is_longer.sum()) and len({*names.tolist()}) >= _LEAST_NAMES
     return np.where(is_longer, more_ns, 0).round().astype(np.int64) if is_told else nothing
 

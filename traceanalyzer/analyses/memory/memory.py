@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent, stack, typed
+from traceanalyzer.analyses.base import RANK, Result, percent, stack
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import names_around
 from traceanalyzer.analyses.host.cpu_time import looked_at
@@ -15,7 +15,7 @@ from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, Written, unit_of
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, column_of, lengths_of, rows_where, table_of, under_each_other
+from traceanalyzer.model.tables import array_of, lengths_of, rows_where, table_of, under_each_other
 
 # How much GPU memory each rank's allocator held while it was recorded, and the most that it did.
 
@@ -60,7 +60,7 @@ class Memory(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         headroom = table["device_bytes"] - table["peak_reserved_bytes"]
-        return self._with(table, {"headroom_bytes": headroom, "headroom_pct": percent(headroom, table["device_bytes"])})
+        return table.assign(headroom_bytes=headroom, headroom_pct=percent(headroom, table["device_bytes"]))
 
 
 def memory_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -75,7 +75,7 @@ def memory_per_rank(trace: RankTrace) -> pd.DataFrame:
         known = name in levels.groups
         row[column] = int(levels.last()[name]) if known else pd.NA
         row[f"peak_{column}"] = int(levels.max()[name]) if known else pd.NA
-    return typed(pd.DataFrame([row]), {column: "Int64" for column in row if unit_of(column) is Unit.BYTES})
+    return pd.DataFrame([row]).astype({column: "Int64" for column in row if unit_of(column) is Unit.BYTES})
 
 
 _STORED = ("rank", "source", "events", *_LEVELS.values(), *(f"peak_{name}" for name in _LEVELS.values()))
@@ -95,7 +95,7 @@ def memory_across(
         more = pd.DataFrame(recorded).reindex(columns=list(_STORED))
         table = under_each_other([table, more]) if len(table) else more
         integers = dict.fromkeys([name for name in _STORED if name not in ("rank", "source")], "Int64")
-        table = typed(table, {"rank": "int64", **integers}).sort_values("rank", ignore_index=True)
+        table = table.astype({"rank": "int64", **integers}).sort_values("rank", ignore_index=True)
     known = ranks.table.set_index("rank")["device_bytes"]
     return Memory(table.assign(device_bytes=table["rank"].map(known).astype("Int64")))
 
@@ -119,7 +119,7 @@ def moments(trace: RankTrace, name: str = ALLOCATED) -> pd.DataFrame:
         {
             "time_ns": array_of(told, "time_ns"),
             "thread": array_of(told, "thread"),
-            "address": column_of(told, "address"),
+            "address": told["address"].array,
             "level_bytes": level,
             "change_bytes": np.diff(level, prepend=level[:1]),
         }
@@ -164,7 +164,7 @@ class MemorySteps(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"growth_bytes": table["end_bytes"] - table["start_bytes"]})
+        return table.assign(growth_bytes=table["end_bytes"] - table["start_bytes"])
 
 
 def memory_steps_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -188,7 +188,7 @@ def memory_steps_per_rank(trace: RankTrace) -> pd.DataFrame:
     table["peak_allocated_bytes"] = table["peak_allocated_bytes"].where(
         table["start_bytes"].isna() | (table["peak_allocated_bytes"] > table["start_bytes"]), table["start_bytes"]
     )
-    return typed(table, {"step": "Int64", **dict.fromkeys(_SIZES, "Int64")})
+    return table.astype({"step": "Int64", **dict.fromkeys(_SIZES, "Int64")})
 
 
 # When each rank's tensors held most, and what the host was doing then.
@@ -237,7 +237,7 @@ def memory_peaks_per_rank(trace: RankTrace) -> pd.DataFrame:
         }
     )
     texts = dict.fromkeys(("phase", "operator", "module"), "str")
-    return typed(table, {"peak_allocated_bytes": "Int64", "step": "Int64", **texts})
+    return table.astype({"peak_allocated_bytes": "Int64", "step": "Int64", **texts})
 
 
 # Calls by which the caching allocator takes memory from the GPU and gives it back, by step, with the host's time.
@@ -281,6 +281,5 @@ def memory_calls_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame
     table = table_of({"step": numbers, "name": called, "new": new, "length": lengths_of(calls)})
     by_name = table.groupby(["step", "name"])
     grouped = by_name.agg(calls=("new", "size"), host_ns=("new", "sum"), longest_ns=("length", "max")).reset_index()
-    is_complete = grouped["step"].isin(complete)
-    return typed(grouped.assign(step=grouped["step"].where(grouped["step"] >= 0), is_complete=is_complete),
-                 {"step": "Int64"})  # fmt: skip
+    is_complete, step = grouped["step"].isin(complete), grouped["step"].where(grouped["step"] >= 0).astype("Int64")
+    return grouped.assign(step=step, is_complete=is_complete)

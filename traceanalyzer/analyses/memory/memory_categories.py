@@ -141,7 +141,7 @@ class MemoryCategories(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["peak_bytes"].transform("sum")
-        return self._with(table, {"share_pct": percent(table["peak_bytes"], whole)})
+        return table.assign(share_pct=percent(table["peak_bytes"], whole))
 
 
 def memory_categories_per_rank(_trace: RankTrace, held: Held) -> pd.DataFrame:
@@ -239,7 +239,7 @@ class MemorySources(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, {"stays_bytes": table["allocated_bytes"] - table["freed_bytes"]})
+        return table.assign(stays_bytes=table["allocated_bytes"] - table["freed_bytes"])
 
 
 def memory_sources_per_rank(trace: RankTrace) -> pd.DataFrame:

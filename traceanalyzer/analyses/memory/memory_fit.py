@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, typed
+from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.memory.memory import Memory, MemorySteps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices, needs
@@ -115,7 +115,7 @@ def estimate(
         {name: None if isinstance(value, int) and abs(value) > _MOST_BYTES else value for name, value in row.items()}
         for row in rows
     ]
-    table = typed(pd.DataFrame(rows), {"micro_batch": "Int64", **dict.fromkeys(_SIZES, "Int64")})
+    table = pd.DataFrame(rows).astype({"micro_batch": "Int64", **dict.fromkeys(_SIZES, "Int64")})
     is_own = table["is_own"]
     table.loc[is_own, "measured_peak_bytes"] = peak_bytes
     table.loc[is_own, "measured_state_bytes"] = state_bytes

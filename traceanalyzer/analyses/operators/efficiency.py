@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.flops import MODEL_FAMILIES, OperatorWork, compiled_recompute
@@ -21,9 +21,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_of,
-    known_of,
     mask_of,
     picked,
     plain_texts,
@@ -102,15 +100,12 @@ class Efficiency(Result):
         # FLOPs a ns are 10⁹ a second, bytes a ns 10⁹ a second.
         tflops, gbytes = ratio(done, table["gpu_ns"]) / 1000, ratio(table["bytes"], table["gpu_ns"])
         gbytes = gbytes.mask(table["family"] == "communication")
-        return self._with(
-            table,
-            {
-                "tflops_per_s": tflops,
-                "gbytes_per_s": gbytes,
-                "flops_per_byte": ratio(done, table["bytes"]),
-                "flops_pct": percent(tflops, table["peak_tflops_per_s"]),
-                "bandwidth_pct": percent(gbytes, table["peak_gbytes_per_s"]),
-            },
+        return table.assign(
+            tflops_per_s=tflops,
+            gbytes_per_s=gbytes,
+            flops_per_byte=ratio(done, table["bytes"]),
+            flops_pct=percent(tflops, table["peak_tflops_per_s"]),
+            bandwidth_pct=percent(gbytes, table["peak_gbytes_per_s"]),
         )
 
 
@@ -141,7 +136,7 @@ def _operators(trace: RankTrace, tree: OperatorTree, found: pd.DataFrame) -> dic
     columns = columns_of(found)
     rows = columns["row"]
     names = {"operator": "name", "shapes": "shapes", "dtypes": "dtypes"}
-    columns |= {name: column_of(trace.host_ops, own).take(rows) for name, own in names.items()}
+    columns |= {name: trace.host_ops[own].array.take(rows) for name, own in names.items()}
     columns["autograd"] = pd.Categorical.from_codes(tree.autograd[rows], dtype=PASS_NAMES)
     groups = Groups.of(columns, list(_TEXTS), by_appearance=True, with_absent=True)
     used = groups.any(columns["on_tensor_cores"].to_numpy(dtype=bool, na_value=False))
@@ -257,13 +252,10 @@ class Mfu(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         available = table["peak_tflops_per_s"] * table["step_ns"] * 1000
-        return self._with(
-            table,
-            {
-                "mfu_pct": percent(table["model_flops"], available),
-                "unmasked_mfu_pct": percent(table["model_flops"] - table["masked_flops"], available),
-                "covered_pct": percent(table["covered_ns"], table["matrix_ns"]),
-            },
+        return table.assign(
+            mfu_pct=percent(table["model_flops"], available),
+            unmasked_mfu_pct=percent(table["model_flops"] - table["masked_flops"], available),
+            covered_pct=percent(table["covered_ns"], table["matrix_ns"]),
         )
 
     def known(self) -> pd.DataFrame:
@@ -298,7 +290,7 @@ def mfu_per_rank(
     compiled = np.where(is_known & (covered_ns == matrix_ns), flops.pop("compiled_flops"), 0)
     rows = np.flatnonzero(flops.pop("calls"))
     numbers = array_of(trace.steps, "step")[rows]
-    known_steps = known_of(steps, "step")
+    known_steps = steps["step"].notna().to_numpy()
     place_of = dict(
         zip(whole_of(steps, "step")[known_steps].tolist(), np.flatnonzero(known_steps).tolist(), strict=True)
     )
@@ -312,8 +304,8 @@ def mfu_per_rank(
             "masked_flops": all_known(flops["masked_flops"][rows]),
             "matrix_ns": pd.arrays.IntegerArray(matrix_ns[rows], ~is_known[rows]),
             "covered_ns": pd.arrays.IntegerArray(covered_ns[rows], ~is_known[rows]),
-            "is_complete": column_of(steps, "is_complete")[place],
-            "step_ns": column_of(steps, "window_ns")[place],
+            "is_complete": steps["is_complete"].array[place],
+            "step_ns": steps["window_ns"].array[place],
             "step_source": "profiled",
             **_peak(trace, known),
         },
@@ -349,7 +341,7 @@ def _as_stated(steps: pd.DataFrame, ranks: pd.DataFrame, stated: StatedWork) -> 
     names = ("recompute_flops", "masked_flops", "covered_ns", "matrix_ns")
     absent = {name: pd.array([pd.NA] * len(table), dtype="Int64") for name in names}
     flops = np.int64(round(stated.flops_of_rank))
-    return typed(table.assign(model_flops=flops, step_source="profiled", **absent), {
+    return table.assign(model_flops=flops, step_source="profiled", **absent).astype({
         "step": "Int64", "peak_tflops_per_s": "Float64",
     })  # fmt: skip
 
@@ -358,8 +350,8 @@ def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> dict[st
     """Model FLOPs, and of all FLOPs those repeated and those masked, by row of `steps`; and `calls` that are known."""
     is_repeated = _is_repeated(trace, tree, known)
     model, flops, masked = (whole_of(known, name, 0) for name in ("model_flops", "flops", "masked_flops"))
-    has_flops, has_mask = known_of(known, "flops"), known_of(known, "masked_flops")
-    has_model = known_of(known, "model_flops") | is_repeated
+    has_flops, has_mask = known["flops"].notna().to_numpy(), known["masked_flops"].notna().to_numpy()
+    has_model = known["model_flops"].notna().to_numpy() | is_repeated
     model = np.where(is_repeated, 0, model)
     # Of a backward pass that computes its scores again the mask covers those too.
     share = np.divide(model, flops, out=np.zeros(len(model)), where=has_flops & has_model & has_mask & (flops != 0))
@@ -380,7 +372,7 @@ def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> dict[st
 def _is_repeated(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> np.ndarray:
     """Work that autograd records anew in the backward pass, and forward attention in a compiled one."""
     rows = array_of(known, "row")
-    names = column_of(trace.host_ops, "name")[rows]
+    names = trace.host_ops["name"].array[rows]
     is_forward = ~mask_of(names, lambda name: name.endswith("_backward"))
     is_attention = rows_named(known, "family", "attention")
     in_backward = tree.autograd[rows] == PASSES.index("backward")

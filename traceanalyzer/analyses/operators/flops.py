@@ -21,7 +21,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_of,
     picked,
     rows_named,
@@ -448,7 +447,7 @@ class OperatorWork(Struct, frozen=True):
     def of(cls, trace: RankTrace, tree: OperatorTree) -> "OperatorWork":
         """Find the operators that count: `OWN_WORK`, and the innermost with a formula; matrix work apart."""
         found, of_row = _distinct_work(trace.host_ops)
-        is_known = ~(column_of(found, "flops").isna() & column_of(found, "bytes").isna())
+        is_known = ~(found["flops"].array.isna() & found["bytes"].array.isna())
         is_model, is_known = rows_named(found, "family", *MODEL_FAMILIES)[of_row], is_known[of_row]
         has_own = rows_named(trace.host_ops, "name", *OWN_WORK)
         counts = _innermost(tree, is_model & is_known) | _innermost(tree, ~is_model & is_known) | (has_own & is_known)
@@ -513,19 +512,19 @@ def _launches_elsewhere(trace: RankTrace) -> bool:
 
 def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -> pd.DataFrame:
     """Bytes and element type of calls on lists of tensors, by the first of their kernels whose name has types."""
-    dtypes = column_of(calls, "dtype")
+    dtypes = calls["dtype"].array
     texts = dtypes.categories.tolist()
-    has_list = ~column_of(calls, "list_elements").isna()
+    has_list = ~calls["list_elements"].array.isna()
     if not has_list.any():
         return with_columns(calls, dtype=named(texts, dtypes.codes))
-    names = column_of(trace.gpu_ops, "name")
+    names = trace.gpu_ops["name"].array
     types = [_list_type(name) for name in names.categories.tolist()]
     is_told = np.array([*(size is not None for _, size in types), False])[names.codes]
     told = np.flatnonzero((of_op != NONE) & is_told)
     call, first = np.unique(of_op[told], return_index=True)
     call, code = call[has_list[call]], names.codes[told[first]][has_list[call]]
     element_bytes = np.array([size or 0.0 for _, size in types])[code]
-    moved, is_absent = column_of(calls, "bytes").copy(), np.zeros(len(call), dtype=bool)
+    moved, is_absent = calls["bytes"].array.copy(), np.zeros(len(call), dtype=bool)
     elements = calls["list_elements"].to_numpy(dtype=np.float64, na_value=0)[call]
     moved[call] = pd.arrays.IntegerArray(np.round(elements * element_bytes).astype(np.int64), is_absent)
     place = dtypes.codes.astype(np.int64)
@@ -545,7 +544,7 @@ def _gpu_columns(trace: RankTrace, of_op: np.ndarray, count: int) -> dict[str, A
     ops = trace.gpu_ops
     held = trace.counted & (of_op != NONE)
     durations = array_of(ops, "end_ns") - array_of(ops, "start_ns")
-    said = by_category(column_of(ops, "name"), uses_tensor_cores)
+    said = by_category(ops["name"].array, uses_tensor_cores)
     yes, no = (np.bincount(of_op[held & (said == answer)], minlength=count) for answer in (True, False))
     return {
         "gpu_ops": np.bincount(of_op[held], minlength=count),

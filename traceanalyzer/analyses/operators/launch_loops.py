@@ -20,7 +20,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     lengths_of,
     mask_of,
     rows_named_so,
@@ -151,7 +150,7 @@ class Loops(Struct, frozen=True):
     @classmethod
     def of(cls, trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> "Loops":
         """Find them among all launches of the capture; those that communicate are none."""
-        is_comm, launch = np.asarray(column_of(trace.gpu_ops, "kind") == COMM.kind), _launched(trace)
+        is_comm, launch = np.asarray(trace.gpu_ops["kind"].array == COMM.kind), _launched(trace)
         order, groups = _in_order(trace)
         # An operator that launches for many tensors at once is one call.
         around = _outer(trace, tree)
@@ -191,7 +190,7 @@ def per_rank(trace: RankTrace, loops: Loops, scopes: Scopes, category_of_op: pd.
     begins = array_of(trace.api_calls, "start_ns")[launch[[run.rows[0] for run in runs]]]
     ends = array_of(trace.api_calls, "end_ns")[launch[[run.rows[-1] for run in runs]]]
     begins, ends = looked_at(trace, begins, ends)
-    sizes, is_upload = _sizes(trace), mask_of(column_of(trace.gpu_ops, "direction"), "HtoD".__eq__)
+    sizes, is_upload = _sizes(trace), mask_of(trace.gpu_ops["direction"].array, "HtoD".__eq__)
     groups = Groups.of_numbers(np.array([run.loop for run in runs]))
     firsts = [runs[row] for row in groups.first]
     ranges = [_name_of_scope(scopes, int(run.calls[0])) or None for run in firsts]
@@ -244,8 +243,8 @@ def _outer(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
 
 def _names_of_ops(trace: RankTrace, around: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """A number for each GPU operation, and the operator, or the kernel outside of any, that the number stands for."""
-    operators: Any = taken(column_of(trace.host_ops, "name"), around)
-    kernels = column_of(trace.gpu_ops, "name")
+    operators: Any = taken(trace.host_ops["name"].array, around)
+    kernels = trace.gpu_ops["name"].array
     texts = [*operators.categories.tolist(), *kernels.categories.tolist()]
     codes = operators.codes.astype(np.int64)
     return np.where(codes == NONE, kernels.codes.astype(np.int64) + len(operators.categories), codes), texts
@@ -264,13 +263,13 @@ def _said(where: str, texts: list[str]) -> str:
 
 def _name_of_scope(scopes: Scopes, row: int) -> str:
     place = int(scopes.of_op[row])
-    return "" if place == NONE else str(column_of(scopes.calls, "name")[place])
+    return "" if place == NONE else str(scopes.calls["name"].array[place])
 
 
 def _sizes(trace: RankTrace) -> np.ndarray:
     """A number for each GPU operation by its grid; of copies by their bytes."""
-    grids = column_of(trace.gpu_ops, "grid")
-    bytes_ = whole(column_of(trace.gpu_ops, "bytes"), 0)
+    grids = trace.gpu_ops["grid"].array
+    bytes_ = whole(trace.gpu_ops["bytes"].array, 0)
     return np.where(grids.codes == NONE, bytes_, NONE - 1 - grids.codes.astype(np.int64))
 
 

@@ -18,7 +18,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import LONGEST_NAME, NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_of,
     lengths_of,
     outer_first,
@@ -60,7 +59,7 @@ class Scopes(Struct, frozen=True):
         """Gather the scopes of a rank; steps are not scopes, so that a path is the same in every step."""
         calls = _calls(trace)
         nesting = Nesting.of(calls)
-        calls = with_columns(calls, path=_paths(column_of(calls, "name"), nesting))
+        calls = with_columns(calls, path=_paths(calls["name"].array, nesting))
         ops = trace.host_ops
         of_operator = tree.inherited(nesting.innermost_at(array_of(ops, "start_ns"), array_of(ops, "thread")))
         return cls(calls, nesting, of_operator, _of_ops(trace, tree, nesting, of_operator))
@@ -72,7 +71,7 @@ def is_backward(tree: OperatorTree) -> np.ndarray:
 
 
 def _calls(trace: RankTrace) -> pd.DataFrame:
-    of_steps = set(column_of(trace.steps, "name").dropna())
+    of_steps = set(trace.steps["name"].array.dropna())
     is_module = rows_named_so(trace.frames, lambda name: name.startswith(MODULE))
     is_own = rows_named_so(trace.ranges, lambda name: name.startswith(_OWN_RANGES) or name in of_steps)
     rows = (np.flatnonzero(is_module), np.flatnonzero(~is_own))

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, outer_first, rows_named, rows_named_so, whole_of
+from traceanalyzer.model.tables import array_of, outer_first, rows_named, rows_named_so, whole_of
 from traceanalyzer.selection import step_at
 
 # Which event lies inside which other on its thread, for millions of events at once.
@@ -259,7 +259,7 @@ class OperatorTree(Struct, frozen=True):
         is_node = rows_named_so(ops, lambda name: name.startswith(_NODE)) | (whole_of(ops, "forward_thread") > 0)
         node = nesting.handed_down(is_node)
         is_call = rows_named_so(ops, lambda name: name.startswith(_CALLS))
-        records = ~column_of(ops, "sequence").isna() & ~is_node & ~is_call
+        records = ~ops["sequence"].array.isna() & ~is_node & ~is_call
         autograd = _passes(nesting, node, nesting.handed_down(records))
         return cls(
             nesting=nesting,
@@ -312,7 +312,7 @@ class OperatorTree(Struct, frozen=True):
 
 def _names(ops: pd.DataFrame, nesting: Nesting, is_node: np.ndarray) -> pd.Categorical:
     """The operators' names; of a dispatch that of the operator around it, else of the first one inside."""
-    names, is_dispatch = column_of(ops, "name"), rows_named(ops, "name", _DISPATCH)
+    names, is_dispatch = ops["name"].array, rows_named(ops, "name", _DISPATCH)
     if not is_dispatch.any():
         return names
     rows, parent = np.arange(len(ops)), nesting.parent
@@ -342,7 +342,7 @@ def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -
     are lost.
     """
     found = np.full(len(ops), NONE, dtype=np.int32)
-    nodes = np.flatnonzero(is_node & ~column_of(ops, "sequence").isna())
+    nodes = np.flatnonzero(is_node & ~ops["sequence"].array.isna())
     if not len(nodes) or not records.any():
         return found
     sequence, thread = whole_of(ops, "sequence"), array_of(ops, "thread")
@@ -353,7 +353,7 @@ def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -
     maker = makers[np.arange(len(node)) - np.repeat(np.cumsum(count) - count - first, count)]
     is_before = maker < node  # operators are in order of their starts
     node, maker = node[is_before], maker[is_before]
-    named = pd.factorize(column_of(ops, "forward_thread")[node], use_na_sentinel=False)[0]
+    named = pd.factorize(ops["forward_thread"].array[node], use_na_sentinel=False)[0]
     threads, used = np.unique(thread[maker], return_inverse=True)
     votes = np.bincount(named * len(threads) + used, minlength=(named.max(initial=-1) + 1) * len(threads))
     votes = votes.reshape(-1, max(len(threads), 1))

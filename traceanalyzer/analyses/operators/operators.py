@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, percent, taken
+from traceanalyzer.analyses.base import KIND, RANK, Result, percent, taken
 from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.launches import into_full_queue
@@ -21,7 +21,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_of,
     lengths_of,
     mask_of,
@@ -196,7 +195,7 @@ class _Costs:
 def _is_replayed(trace: RankTrace) -> np.ndarray:
     """Operators that stand inside the call that replays the graph that they were captured into."""
     mask = np.zeros(len(trace.host_ops), dtype=bool)
-    if column_of(trace.gpu_ops, "captured_ns").isna().all():
+    if trace.gpu_ops["captured_ns"].array.isna().all():
         return mask
     calls = rows_where(trace.api_calls, rows_named_so(trace.api_calls, host_names.is_graph_launch))
     begins, threads = (array_of(trace.host_ops, name) for name in ("start_ns", "thread"))
@@ -245,12 +244,9 @@ class Operators(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         by_rank = table.groupby("rank")
-        return self._with(
-            table,
-            {
-                "gpu_share_pct": percent(table["gpu_own_ns"], by_rank["gpu_own_ns"].transform("sum")),
-                "host_share_pct": percent(table["host_self_ns"], by_rank["host_self_ns"].transform("sum")),
-            },
+        return table.assign(
+            gpu_share_pct=percent(table["gpu_own_ns"], by_rank["gpu_own_ns"].transform("sum")),
+            host_share_pct=percent(table["host_self_ns"], by_rank["host_self_ns"].transform("sum")),
         )
 
 
@@ -278,8 +274,8 @@ def source_lines(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     line of the forward operator that created its autograd node. Absent without stacks.
     """
     frames, ops = trace.frames, trace.host_ops
-    own = picked(frames, mask_of(column_of(frames, "name"), _is_own))
-    names = column_of(own, "name")
+    own = picked(frames, mask_of(frames["name"].array, _is_own))
+    names = own["name"].array
     if not len(own):
         return pd.Categorical.from_codes(np.full(len(ops), NONE), dtype=names.dtype)
     around = Nesting.of(own).innermost_at(array_of(ops, "start_ns"), array_of(ops, "thread"))
@@ -308,7 +304,7 @@ class OperatorKernels(Result):
         "operator": OperatorShapes.columns["operator"],
         "autograd": OperatorShapes.columns["autograd"],
         "kernel": Column.text("Name of the kernel or copy.", written=Written.KERNEL),
-        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "kind": KIND,
         "category": Column.text("As in the categories table."),
         "source": Column.text(
             "The user's function around the operator, with file and line; of the longest part when there are "
@@ -341,18 +337,18 @@ def _columns(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.
     """What each GPU operation is told apart by."""
     ops = trace.gpu_ops
     return {
-        "path": taken(column_of(scopes.calls, "path"), scopes.of_op),
+        "path": taken(scopes.calls["path"].array, scopes.of_op),
         "operator": _operator_kernels_operators(trace, tree),
         "autograd": taken(pd.Categorical.from_codes(tree.autograd, dtype=PASS_NAMES), tree.owner),
-        "kernel": column_of(ops, "name"),
-        "kind": column_of(ops, "kind"),
+        "kernel": ops["name"].array,
+        "kind": ops["kind"].array,
         "category": category,
         "source": taken(source_lines(trace, tree), tree.owner),
     }
 
 
 def _operator_kernels_operators(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
-    names = column_of(trace.host_ops, "name").add_categories([NO_LAUNCH, NO_OPERATOR])
+    names = trace.host_ops["name"].array.add_categories([NO_LAUNCH, NO_OPERATOR])
     last = len(names.categories) - 1
     found = np.append(names.codes, NONE)[np.where(tree.owner >= 0, tree.owner, len(names))]
     codes = np.where(tree.owner == NONE, last - 1, np.where(tree.owner < NONE, last, found))
@@ -396,7 +392,7 @@ def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataF
     launch, starts, ends = (array_of(trace.gpu_ops, name)[held] for name in ("launch", "start_ns", "end_ns"))
     begun, done = (array_of(trace.api_calls, name) for name in ("start_ns", "end_ns"))
     call_ns, lengths, delay = done - begun, ends - starts, starts - begun[launch]
-    operators = column_of(trace.host_ops, "name")
+    operators = trace.host_ops["name"].array
     owner = np.maximum(_around_call(trace, tree, held), NONE)
     name_of = np.append(operators.codes.astype(np.int64), NONE)[owner]
     by_op = Groups.of_numbers(name_of)
@@ -428,7 +424,7 @@ def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataF
 def _around_call(trace: RankTrace, tree: OperatorTree, held: np.ndarray) -> np.ndarray:
     """Row of the operator around the call: that of a replayed graph is not what captured its operations."""
     ops = trace.gpu_ops
-    rows = np.flatnonzero(held & ~column_of(ops, "captured_ns").isna())
+    rows = np.flatnonzero(held & ~ops["captured_ns"].array.isna())
     owner = tree.owner.copy()
     if len(rows):
         launch = array_of(ops, "launch")[rows]
@@ -509,9 +505,7 @@ class Categories(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(
-            table, {"share_pct": percent(table["gpu_ns"], table.groupby("rank")["gpu_ns"].transform("sum"))}
-        )
+        return table.assign(share_pct=percent(table["gpu_ns"], table.groupby("rank")["gpu_ns"].transform("sum")))
 
 
 def categories_per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:
@@ -523,7 +517,7 @@ def categories_per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.
     gpu_ops = np.bincount(of_op, minlength=count)
     held = np.flatnonzero(gpu_ops)
     gpu_ns = lengths_of(ops)[rows]
-    uses = by_category(column_of(ops, "name"), uses_tensor_cores)[rows]
+    uses = by_category(ops["name"].array, uses_tensor_cores)[rows]
     is_other = ~np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES)
     columns = {
         "category": pd.Categorical.from_codes(held, dtype=category_of_op.dtype),
@@ -540,8 +534,8 @@ _NAMES = pd.CategoricalDtype(list(CATEGORIES))
 
 def op_categories(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     """Category of each GPU operation."""
-    keyed = {name: column_of(trace.gpu_ops, name) for name in ("name", "kind")}
-    keyed["operator"] = taken(column_of(trace.host_ops, "name"), tree.owner)
+    keyed = {name: trace.gpu_ops[name].array for name in ("name", "kind")}
+    keyed["operator"] = taken(trace.host_ops["name"].array, tree.owner)
     groups = Groups.of(keyed, list(keyed), with_absent=True)
     names = map(category, *(texts_of(own).tolist() for own in groups.keys.values()))
     places = {name: place for place, name in enumerate(CATEGORIES)}

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.operators.flops import Call
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, texts_of
+from traceanalyzer.model.tables import array_of, texts_of
 
 _LISTS = ("TensorList", "GenericList")
 """Types of arguments that hold tensors, whose shapes many versions of PyTorch do not record."""
@@ -30,8 +30,8 @@ def same_work(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
     and operator in order of launch is the same work as the n-th in another step, or on another rank, that runs as many
     of them. A capture without steps is one; outside of others' steps nothing is known of such operations.
     """
-    of_ops = [column_of(trace.gpu_ops, name) for name in ("name", "grid", "block")]
-    of_calls = [taken(column_of(trace.host_ops, name), tree.owner) for name in ("name", "shapes", "dtypes")]
+    of_ops = [trace.gpu_ops[name].array for name in ("name", "grid", "block")]
+    of_calls = [taken(trace.host_ops[name].array, tree.owner) for name in ("name", "shapes", "dtypes")]
     operator, shapes, dtypes = of_calls
     launched = _mixed([_hashes(column) for column in (*of_ops, operator)])
     is_recorded = np.all([column.codes != NONE for column in (*of_ops, operator)], axis=0)

@@ -6,7 +6,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio
+from traceanalyzer.analyses.base import (
+    CALL,
+    COLLECTIVE,
+    GROUP_IF_KNOWN,
+    GROUP_LABEL,
+    INNERMOST_RANGE,
+    RANK,
+    Result,
+    all_known,
+    percent,
+    ratio,
+)
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import summed
 from traceanalyzer.analyses.communication.groups import Groups, labels
@@ -34,9 +45,9 @@ class CallPhases(Result):
     keys = ("rank", "call")
     columns = {
         "rank": RANK,
-        "call": Column.ident("Position among the rank's communication operations."),
+        "call": CALL,
         "phase": Column.text("Phase in which the host launched it."),
-        "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
+        "range": INNERMOST_RANGE,
         "exposed_ns": Column.time(
             "Part of the rank's exposed communication that belongs to the call: no compute runs, and no "
             "communication that started earlier."
@@ -83,11 +94,9 @@ class CommPhases(Result):
             "The user's innermost range around the launch; numbers in it are left out (`blocks.#`).",
             written=Written.KERNEL,
         ),
-        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
-        "group_label": Column.text(
-            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
-        ),
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "group": GROUP_IF_KNOWN,
+        "group_label": GROUP_LABEL,
+        "collective": COLLECTIVE,
         "calls": Column.count("Communication operations on the GPU.", is_aside=True),
         "size_bytes": Column.size(
             "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.", is_aside=True
@@ -154,7 +163,7 @@ class ByCollective(Result):
     keys = ("collective", "group_label")
     is_of_one_run = True
     columns = {
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "collective": COLLECTIVE,
         "group_label": Column.text(
             "Process group: what it is for, and its ranks.", label="process group", is_aside_when_one=True
         ),
@@ -188,7 +197,7 @@ class ByCollective(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         busbw = ratio(table["bus_bytes"], table["bus_ns"])
-        return self._with(table, {"busbw_gbps": busbw, "peak_pct": percent(busbw, table["bus_peak_gbps"])})
+        return table.assign(busbw_gbps=busbw, peak_pct=percent(busbw, table["bus_peak_gbps"]))
 
 
 def by_collective_across(

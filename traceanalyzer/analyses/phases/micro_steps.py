@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent, ratio, typed
+from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import held_up
@@ -19,7 +19,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     rows_named,
     rows_named_so,
     sorted_table,
@@ -114,7 +113,7 @@ def _row(
     trace: RankTrace, number: int, begins: np.ndarray, updates: int, calls: pd.DataFrame, own: np.ndarray
 ) -> dict[str, object]:
     """A step's row; `own` are its gradient calls."""
-    sizes: Any = column_of(calls, "size_bytes")[own] if len(own) else ()
+    sizes: Any = calls["size_bytes"].array[own] if len(own) else ()
     is_known = len(own) == 0 or not sizes.isna().any()
     return {
         "step": number,
@@ -214,12 +213,9 @@ class Iterations(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         tokens = table["prefill_tokens"] + table["decode_tokens"]
-        return self._with(
-            table,
-            {
-                "idle_pct": percent(table["idle_ns"], table["window_ns"]),
-                "tokens_per_s": (tokens * 1e9 / table["window_ns"]).astype("Float64"),
-            },
+        return table.assign(
+            idle_pct=percent(table["idle_ns"], table["window_ns"]),
+            tokens_per_s=(tokens * 1e9 / table["window_ns"]).astype("Float64"),
         )
 
 
@@ -238,7 +234,7 @@ def iterations_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     table = held[["step", "name", "window_ns", "idle_ns", "operations", "is_complete"]].join(facts)
     table["between_ns"], table["blocked_ns"] = _idle_parts(trace, held)
     table["graph_operations"] = _graph_operations(trace, held["step"].to_numpy(dtype=np.int64))
-    return typed(table, dict.fromkeys((*_COUNTS, *_INTEGERS), "Int64"))
+    return table.astype(dict.fromkeys((*_COUNTS, *_INTEGERS), "Int64"))
 
 
 def told_by(name: str) -> dict[str, object] | None:
@@ -305,7 +301,7 @@ def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extension
     """
     launch, step = array_of(trace.gpu_ops, "launch"), trace.op_step
     is_launch = np.append(rows_named_so(trace.api_calls, host_names.is_graph_launch), values=False)
-    is_graph = ~column_of(trace.gpu_ops, "graph_node").isna() | is_launch[launch]
+    is_graph = ~trace.gpu_ops["graph_node"].array.isna() | is_launch[launch]
     if 2 * np.count_nonzero(launch != NONE) < len(launch):
         return pd.array([pd.NA] * len(numbers), dtype="Int64")
     count = np.bincount(step[is_graph & (step != NONE)], minlength=len(trace.steps))
@@ -341,13 +337,10 @@ class MatrixProducts(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         alone = table["calls"] - table["calls_beside_comm"]
-        return self._with(
-            table,
-            {
-                "mean_ns": ratio(table["gpu_ns"], table["calls"]),
-                "mean_alone_ns": ratio(table["gpu_ns"] - table["gpu_beside_comm_ns"], alone),
-                "mean_beside_comm_ns": ratio(table["gpu_beside_comm_ns"], table["calls_beside_comm"]),
-            },
+        return table.assign(
+            mean_ns=ratio(table["gpu_ns"], table["calls"]),
+            mean_alone_ns=ratio(table["gpu_ns"] - table["gpu_beside_comm_ns"], alone),
+            mean_beside_comm_ns=ratio(table["gpu_beside_comm_ns"], table["calls_beside_comm"]),
         )
 
 
@@ -378,7 +371,7 @@ def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: 
 def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Text and element type of the product of the operators in these rows; read once for each distinct call."""
     keys = ["name", "shapes", "dtypes"]
-    groups = Groups.of({name: column_of(ops, name)[rows] for name in keys}, keys, with_absent=True)
+    groups = Groups.of({name: ops[name].array[rows] for name in keys}, keys, with_absent=True)
     told = [*map(_product, *(texts_of(names).tolist() for names in groups.keys.values()))]
     found = {"product": [text for text, _ in told], "dtype": [dtype for _, dtype in told]}
     return {name: np.array(texts, dtype=object)[groups.of_row] for name, texts in found.items()}

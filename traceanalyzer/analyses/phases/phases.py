@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, percent, stack, typed
+from traceanalyzer.analyses.base import RANK, Result, percent, stack
 from traceanalyzer.analyses.communication.waits import PARTS as EXPOSED_PARTS
 from traceanalyzer.analyses.communication.waits import CallWaits, transfer_and_wait
 from traceanalyzer.analyses.host import host_names, idle
@@ -21,8 +21,6 @@ from traceanalyzer.model import RankTrace, Window
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
-    known_of,
     picked,
     rows_named,
     rows_named_so,
@@ -151,7 +149,7 @@ def _phase_ranges(trace: RankTrace) -> pd.DataFrame:
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
-    names = column_of(frame, "name")
+    names = frame["name"].array
     known = [_code(name) if "::" not in name or name.startswith("FSDP") else OP_PHASES_UNKNOWN
              for name in names.categories.tolist()]  # fmt: skip
     phase = np.array([*known, OP_PHASES_UNKNOWN], dtype=np.int64)[names.codes]
@@ -181,7 +179,7 @@ def _forward_operators(trace: RankTrace) -> pd.DataFrame:
     notes a number made its node.
     """
     ops = trace.host_ops
-    has_sequence = known_of(ops, "sequence")
+    has_sequence = ops["sequence"].notna().to_numpy()
     is_autograds = whole_of(ops, "forward_thread", 0) != 0
     # Plain collectives make none, and come last where gradients are reduced after the backward pass.
     is_collective = rows_named_so(ops, lambda name: name.startswith("c10d::"))
@@ -235,7 +233,7 @@ def exposed_calls_per_rank(
     share = shares["exposed_comm_ns"]
     if not len(share.row):
         return pd.DataFrame()
-    has_window = known_of(trace.steps, "start_ns")
+    has_window = trace.steps["start_ns"].notna().to_numpy()
     limits = [whole_of(trace.steps, name)[has_window] for name in ("start_ns", "end_ns")]
     owned = Intervals(share.starts, share.ends)
     exposed = Intervals.of(share.starts, share.ends) - share.hidden
@@ -321,9 +319,8 @@ class Phases(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         total = table[list(PARTS)].sum(axis=1).astype("int64")
         unknown = table.groupby(["rank", "step"], dropna=False)["opaque_ns"].transform("sum")
-        return self._with(
-            known_only(table, unknown, EXPOSED_PARTS),
-            {"total_ns": total, "share_pct": percent(total, table["window_ns"])},
+        return known_only(table, unknown, EXPOSED_PARTS).assign(
+            total_ns=total, share_pct=percent(total, table["window_ns"])
         )
 
 
@@ -367,7 +364,7 @@ def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
     """Sums of the stretches for each rank, step and phase, and for whole windows (`step` absent)."""
     names = ["transfer_ns", "wait_ns", "unmatched_ns"]
     texts = {"rank": "int64", "step": "Int64", "phase": "object"}
-    stretches = typed(stretches, texts | dict.fromkeys(names, "int64"))
+    stretches = stretches.astype(texts | dict.fromkeys(names, "int64"))
     in_steps = stretches[stretches["step"].notna()].groupby(["rank", "step", "phase"])[names].sum().reset_index()
     whole = stretches.groupby(["rank", "phase"])[names].sum().reset_index()
     whole["step"] = pd.array([pd.NA] * len(whole), dtype="Int64")
@@ -377,13 +374,16 @@ def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
 
 def _windows(breakdown: pd.DataFrame, steps: pd.DataFrame) -> tuple[dict[str, np.ndarray], Any]:
     """Parts and start of the whole window (its start is 0) and of every step that has one; the steps' numbers."""
-    held = ~column_of(steps, "start_ns").isna() if len(steps) else np.zeros(0, dtype=bool)
+    held = ~steps["start_ns"].array.isna() if len(steps) else np.zeros(0, dtype=bool)
     names = (*PARTS, "window_ns")
     columns = {name: array_of(breakdown, name) for name in names} | {"start_ns": np.zeros(1, np.int64)}
     if not held.any():
         return columns, pd.array([pd.NA], dtype="Int64")
     columns = {name: np.append(own, whole_of(steps, name)[held]) for name, own in columns.items()}
-    number, is_absent = np.append(1, whole_of(steps, "step")[held]), np.append(True, ~known_of(steps, "step")[held])
+    number, is_absent = (
+        np.append(1, whole_of(steps, "step")[held]),
+        np.append(True, ~steps["step"].notna().to_numpy()[held]),
+    )
     return columns, pd.arrays.IntegerArray(number, is_absent)
 
 

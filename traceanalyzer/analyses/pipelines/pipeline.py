@@ -1,11 +1,10 @@
 """How long each stage waits: the bubble as measured, and how even the stages are."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, typed
+from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.pipelines import shape
@@ -22,10 +21,10 @@ from traceanalyzer.model.tables import rows_where, table_of, without_rows
 class Pipeline(Result):
     """One row for each rank that is a stage of a pipeline; none without send and receive calls that name peers."""
 
-    title: ClassVar[str] = "Pipeline stages"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
+    title = "Pipeline stages"
+    keys = ("rank",)
+    columns = {
+        "rank": RANK,
         "pipeline": Column.ident("Ranks that send to each other, directly or not, form one pipeline."),
         "stage": Column.ident(
             "Position in it, in the order in which activations go; with several stages a rank, of its first one."
@@ -71,7 +70,7 @@ class Pipeline(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         bubble = (table["idle_ns"] + table["p2p_wait_ns"]).astype("Int64")
-        return self._with(table, {"bubble_ns": bubble, "bubble_pct": percent(bubble, table["window_ns"])})
+        return table.assign(bubble_ns=bubble, bubble_pct=percent(bubble, table["window_ns"]))
 
 
 def pipeline_across(
@@ -112,10 +111,10 @@ def has_known_stages(table: pd.DataFrame) -> pd.Series:
 def _windows(steps: pd.DataFrame, breakdown: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
     figures = ["window_ns", "compute_ns", "idle_ns"]
     if not shared:
-        return typed(breakdown[["rank", *figures]].assign(basis="whole capture", steps=pd.NA), {"steps": "Int64"})
+        return breakdown[["rank", *figures]].assign(basis="whole capture", steps=pd.NA).astype({"steps": "Int64"})
     chosen = rows_where(steps, steps["step"].isin(shared))
     table = chosen.groupby("rank")[figures].sum().astype("Int64").reset_index()
-    return typed(table.assign(basis="steps " + ", ".join(map(str, shared)), steps=len(shared)), {"steps": "Int64"})
+    return table.assign(basis="steps " + ", ".join(map(str, shared)), steps=len(shared)).astype({"steps": "Int64"})
 
 
 def _p2p(moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
@@ -173,15 +172,15 @@ def _schedules(
             "why_unknown": schedule.why_unknown,
         }
     types = {"ranks": "Int64", "stages_per_rank": "Int64", "microbatches": "Int64", "expected_bubble_pct": "Float64"}
-    return typed(pd.DataFrame.from_dict(rows, orient="index"), types)
+    return pd.DataFrame.from_dict(rows, orient="index").astype(types)
 
 
 class Pipelines(Result):
     """One row for each pipeline."""
 
-    title: ClassVar[str] = "Pipelines"
-    keys: ClassVar[tuple[str, ...]] = ("pipeline",)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Pipelines"
+    keys = ("pipeline",)
+    columns = {
         "pipeline": Column.ident("Number."),
         "ranks": Column.text("Its ranks in order of stage, as far as they have a trace."),
         "absent_ranks": Column.text(
@@ -219,14 +218,11 @@ class Pipelines(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(
-            table,
-            {
-                "bubble_pct": percent(table["bubble_ns"], table["window_ns"]),
-                "collective_wait_pct": percent(table["collective_wait_ns"], table["window_ns"]),
-                "compute_cv": ratio(table["compute_std_ns"], table["compute_mean_ns"]),
-                "compute_max_over_mean": ratio(table["compute_max_ns"], table["compute_mean_ns"]),
-            },
+        return table.assign(
+            bubble_pct=percent(table["bubble_ns"], table["window_ns"]),
+            collective_wait_pct=percent(table["collective_wait_ns"], table["window_ns"]),
+            compute_cv=ratio(table["compute_std_ns"], table["compute_mean_ns"]),
+            compute_max_over_mean=ratio(table["compute_max_ns"], table["compute_mean_ns"]),
         )
 
 

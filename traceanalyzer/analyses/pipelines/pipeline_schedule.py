@@ -2,12 +2,11 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, stack
+from traceanalyzer.analyses.base import RANK, STEP_OF_LAUNCH, Result, stack
 from traceanalyzer.analyses.phases.phases import NAMES
 from traceanalyzer.analyses.pipelines.shape import (
     BACKWARD,
@@ -22,19 +21,19 @@ from traceanalyzer.analyses.pipelines.shape import (
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, rows_where
+from traceanalyzer.model.tables import array_of, rows_named, rows_where
 
 
 class PipelineSchedule(Result):
     """One row for each rank and stretch of forward or backward compute of one microbatch, in order of launch."""
 
-    title: ClassVar[str] = "Pipeline schedule"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "slot")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
+    title = "Pipeline schedule"
+    is_detail = True
+    keys = ("rank", "slot")
+    columns = {
+        "rank": RANK,
         "slot": Column.ident("Position among the rank's stretches."),
-        "step": Column.ident("Step that launched it; absent for none."),
+        "step": STEP_OF_LAUNCH,
         "phase": Column.text(
             "forward or backward; where the schedule's ranges tell, backward of inputs and backward of weights."
         ),
@@ -90,7 +89,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> PipelineSchedule:
 def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     """Forward and backward kernels; a send or receive between two of them cuts."""
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
-    is_step = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
+    is_step = np.isin(phase, [FORWARD, BACKWARD]) & rows_named(ops, "kind", "compute")
     absent = pd.array([pd.NA] * int(is_step.sum()), dtype="Int64")
     cut = np.cumsum(array_of(ops, "is_transfer"))[is_step]
     return rows_where(ops, is_step).assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent,
@@ -101,9 +100,9 @@ def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_o
     """Kernels launched inside an action of the schedule; each action is a stretch, or one a pass where it has two."""
     found = found[found["is_compute"]].reset_index(drop=True)
     row = action_at(found, array_of(trace.api_calls, "start_ns")[ops["launch"]])
-    is_held = (row >= 0) & is_any(ops["kind"], "compute")
+    is_held = (row >= 0) & rows_named(ops, "kind", "compute")
     held, own = ops[is_held], found.iloc[row[is_held]]
-    is_beside = ~column_of(own, "back").isna()
+    is_beside = ~own["back"].array.isna()
     is_back = is_beside & (np.array(NAMES, dtype=object)[phase_of_op[held["gpu_op"]]] == BACKWARD)
     return held.assign(
         phase=own["what"].where(~is_back, own["back"]).array,

@@ -1,12 +1,11 @@
 """Which ranks form a pipeline, in which order, and which way each message goes."""
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, stack
+from traceanalyzer.analyses.base import CALL, RANK, Result, stack
 from traceanalyzer.analyses.communication.groups import EMBEDDING, MODEL, PIPELINE, role_of_messages
 from traceanalyzer.analyses.communication.jobs import connected
 from traceanalyzer.analyses.communication.matching import messages_of
@@ -15,7 +14,7 @@ from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, only, rows_where, table_of, without_rows
+from traceanalyzer.model.tables import array_of, rows_named, rows_where, table_of, without_rows
 
 LEAST_SPOKES = 3
 """The middle of three stages has two neighbours that exchange with nobody else; no stage has three."""
@@ -26,7 +25,7 @@ def is_of_hub(pairs: pd.DataFrame) -> pd.Series:
 
     A hub is a rank with which at least three such ranks exchange messages: several are servers of the same ranks.
     """
-    ends = only(pairs, ["one", "other"])
+    ends = pairs[["one", "other"]]
     if ends.empty:
         return pd.Series(data=False, index=ends.index)
     both = pd.concat([ends, ends.rename(columns={"one": "other", "other": "one"})]).drop_duplicates()
@@ -106,7 +105,7 @@ def transfers(calls: pd.DataFrame) -> pd.DataFrame:
     """One row for each send or receive: `rank`, `call`, `gpu_op`, `step`, times, `is_send`, `peer` (global rank)."""
     columns = ["rank", "call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]
     calls = point_to_point(calls)
-    return only(messages_of(calls), columns) if len(calls) else without_rows(columns)
+    return messages_of(calls)[[*columns]] if len(calls) else without_rows(columns)
 
 
 def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
@@ -138,7 +137,7 @@ def stages(moves: pd.DataFrame) -> pd.DataFrame:
     Stages follow the activations, where the directions of messages are known. Else they follow the ranks' order;
     reversed when only the highest rank's first transfer of a step is a send (the first stage sends before it receives).
     """
-    moves = rows_where(moves, ~is_of_hub(only(moves, ["rank", "peer"]).set_axis(["one", "other"], axis=1)))
+    moves = rows_where(moves, ~is_of_hub(moves[["rank", "peer"]].set_axis(["one", "other"], axis=1)))
     ranks = set(moves["rank"])
     pairs = moves[["rank", "peer"]].drop_duplicates().astype(int).itertuples(index=False)
     links = [(rank, peer) if peer in ranks else (rank,) for rank, peer in pairs]
@@ -194,12 +193,12 @@ def _sends_first(moves: pd.DataFrame, rank: int) -> bool:
 class PipelineMessages(Result):
     """One row for each message that a rank of a pipeline sends or receives, in order of its calls."""
 
-    title: ClassVar[str] = "Messages between pipeline stages"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call", "is_send", "peer", "message")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "call": Column.ident("Position among the rank's communication operations."),
+    title = "Messages between pipeline stages"
+    is_detail = True
+    keys = ("rank", "call", "is_send", "peer", "message")
+    columns = {
+        "rank": RANK,
+        "call": CALL,
         "message": Column.ident("Position among the call's messages."),
         "step": Column.ident("Step that launched the call; absent for none."),
         "launch_ns": Column.moment("When the host began to launch the call; absent where the trace does not tell."),
@@ -240,7 +239,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> PipelineMessages:
 def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
     """The rank's launched operations in the order of their launches, with their row in `gpu_ops` as `gpu_op`."""
     count = len(trace.gpu_ops)
-    ops = only(trace.gpu_ops, ["start_ns", "end_ns", "kind", "launch"]).assign(
+    ops = trace.gpu_ops[["start_ns", "end_ns", "kind", "launch"]].assign(
         step_row=trace.op_step, gpu_op=np.arange(count), is_transfer=np.isin(np.arange(count), transfers)
     )
     held = rows_where(ops, (ops["launch"] != NONE) & trace.counted)
@@ -269,7 +268,7 @@ def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
     own, keys = point_to_point(calls), ["group", "group_ranks"]
     if own.empty:
         return np.empty(0, dtype=np.int64)
-    texts = only(groups, keys).astype("object").fillna("") if len(groups) else without_rows(keys)
+    texts = groups[[*keys]].astype("object").fillna("") if len(groups) else without_rows(keys)
     rings = {
         tuple(key)
         for key, uses in groups.groupby([texts[name] for name in keys])
@@ -299,7 +298,7 @@ def _phases_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) 
     """
     ops = in_launch_order(trace, rows)
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
-    is_work = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
+    is_work = np.isin(phase, [FORWARD, BACKWARD]) & rows_named(ops, "kind", "compute")
     last = pd.Series(np.where(is_work, phase, np.array(None, dtype=object)), dtype="object").ffill()
     at = np.flatnonzero(ops["is_transfer"])
     done = np.stack([np.cumsum(is_work & (phase == name))[at] for name in (FORWARD, BACKWARD)])

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, typed
+from traceanalyzer.analyses.base import RANK, Result
 from traceanalyzer.analyses.grouping import extreme_at, sums_at
 from traceanalyzer.analyses.host.activity import range_around
 from traceanalyzer.analyses.streams import streams
@@ -20,8 +20,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
-    only,
     picked,
     rows_named_so,
     rows_where,
@@ -302,7 +300,7 @@ def _by_sequence(ops: pd.DataFrame, least: int) -> np.ndarray:
     block = np.full(len(ops), NONE, dtype=np.int64)
     places = array_of(ops, "place")
     compute = np.flatnonzero(places == CLASSES.index("compute"))
-    codes = column_of(ops, "name").codes[compute].astype(np.int64)
+    codes = ops["name"].array.codes[compute].astype(np.int64)
     durations = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[compute]
     starts, period = repetitions(codes, durations, least)
     if not period:
@@ -328,7 +326,7 @@ def _measured(ops: pd.DataFrame) -> pd.DataFrame:
     rows = np.flatnonzero(is_held)
     busy = new_ns(starts[rows], ends[rows], cell[rows])
     times = sums_at(cell[rows], busy, count * len(CLASSES)).reshape(count, len(CLASSES))[blocks]
-    size, is_absent = ops["bytes"].to_numpy(dtype=np.int64, na_value=0), column_of(ops, "bytes").isna()
+    size, is_absent = ops["bytes"].to_numpy(dtype=np.int64, na_value=0), ops["bytes"].array.isna()
     moved = sums_at(cell[rows], size[rows], count * len(CLASSES)).reshape(count, len(CLASSES))[blocks]
     told = np.bincount(cell[is_held & ~is_absent], minlength=count * len(CLASSES)).reshape(count, -1)[blocks] > 0
     columns: dict[str, Any] = {"start_ns": extreme_at(np.minimum, block[is_compute], starts[is_compute], count)[blocks]}
@@ -357,7 +355,7 @@ def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bound(table: pd.DataFrame, least_pct: float) -> np.ndarray:
-    times = only(table, list(_NS)).to_numpy()
+    times = table[list(_NS)].to_numpy()
     needed = table["pitch_ns"].to_numpy(dtype=np.float64, na_value=np.nan) * least_pct / 100
     largest = np.array(PARTS, dtype=object)[times.argmax(axis=1)]
     together = np.where(times.sum(axis=1) >= needed, "serial", "waiting")
@@ -408,8 +406,8 @@ def block_bounds_across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> B
     """Summarise each rank's blocks."""
     if not len(blocks):
         table = without_rows(BlockBounds.columns)
-        return BlockBounds(typed(table, dict.fromkeys(_MEDIANS, "Int64")))
-    held = typed(blocks.table, dict.fromkeys(_MEDIANS, "Float64"))
+        return BlockBounds(table.astype(dict.fromkeys(_MEDIANS, "Int64")))
+    held = blocks.table.astype(dict.fromkeys(_MEDIANS, "Float64"))
     by_rank = held.groupby("rank")
     counts = held.groupby("rank")["bound"].value_counts().reset_index(name="count")
     most = counts.drop_duplicates("rank").set_index("rank")
@@ -426,7 +424,7 @@ def block_bounds_across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> B
             **{name: column.to_numpy() for name, column in by_rank[list(_MEDIANS)].median().round().items()},
         }
     )
-    return BlockBounds(only(typed(table, dict.fromkeys(_MEDIANS, "Int64")), list(BlockBounds.columns)))
+    return BlockBounds(table.astype(dict.fromkeys(_MEDIANS, "Int64"))[list(BlockBounds.columns)])
 
 
 def _breaks(held: pd.DataFrame, ranks: pd.Index) -> dict[str, object]:

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, lengths_of, mask_of, rows_named, sorted_table, texts_of
+from traceanalyzer.model.tables import array_of, lengths_of, mask_of, rows_named, sorted_table, texts_of
 
 # What each rank copied and set in memory: by direction, how often, how long and how many bytes.
 
@@ -41,12 +41,9 @@ class MemoryOps(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["total_ns"].transform("sum")
-        return self._with(
-            with_mean(with_mean(table, "ns"), "bytes"),
-            {
-                "share_pct": percent(table["total_ns"], whole),
-                "bandwidth_gb_per_s": ratio(table["total_bytes"], table["total_ns"]),
-            },
+        return with_mean(with_mean(table, "ns"), "bytes").assign(
+            share_pct=percent(table["total_ns"], whole),
+            bandwidth_gb_per_s=ratio(table["total_bytes"], table["total_ns"]),
         )
 
 
@@ -58,7 +55,7 @@ def memory_ops_per_rank(trace: RankTrace) -> pd.DataFrame:
     ops = trace.gpu_ops
     operation = {"operation": operations(ops)[held]}
     times = spread(lengths_of(ops)[held], operation, "ns")
-    sizes = spread(column_of(ops, "bytes")[held], operation, "bytes")
+    sizes = spread(ops["bytes"].array[held], operation, "bytes")
     return sorted_table(times | sizes, "total_ns")
 
 
@@ -69,7 +66,7 @@ def is_copy(ops: pd.DataFrame) -> np.ndarray:
 
 def operations(ops: pd.DataFrame) -> np.ndarray:
     """Direction of each copy, `memset` for a memset, `unknown` for a copy that does not say."""
-    direction = column_of(ops, "direction")
+    direction = ops["direction"].array
     names: np.ndarray = np.array([*direction.categories.tolist(), "unknown"], dtype=object)[direction.codes]
     names[rows_named(ops, "activity", "memset")] = "memset"
     return names
@@ -113,12 +110,9 @@ class Copies(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         # Bytes per nanosecond are decimal gigabytes per second.
-        return self._with(
-            table,
-            {
-                "rate_gbps": ratio(table["size_bytes"], table["total_ns"]),
-                "combined_gbps": ratio(table["size_bytes"], table["busy_ns"]),
-            },
+        return table.assign(
+            rate_gbps=ratio(table["size_bytes"], table["total_ns"]),
+            combined_gbps=ratio(table["size_bytes"], table["busy_ns"]),
         )
 
 
@@ -129,7 +123,7 @@ def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     if not len(rows):
         return pd.DataFrame()
     directions = _directions(ops)
-    described = {name: column_of(ops, name)[rows] for name in _KEYS} | {"direction": directions[rows]}
+    described = {name: ops[name].array[rows] for name in _KEYS} | {"direction": directions[rows]}
     groups = Groups.of(described, _KEYS, by_appearance=True, with_absent=True)
     every = _Every(unions(trace), ops, directions.codes, rows_named(ops, "activity", "memcpy"))
     texts = {name: texts_of(groups.keys[name]) for name in _KEYS[:-1]}
@@ -139,7 +133,7 @@ def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
 
 def _directions(ops: pd.DataFrame) -> pd.Categorical:
     """Direction of every operation, `memset` for a memset."""
-    direction = column_of(ops, "direction")
+    direction = ops["direction"].array
     codes = np.where(rows_named(ops, "activity", "memset"), len(direction.categories), direction.codes)
     return pd.Categorical.from_codes(codes, categories=[*direction.categories, "memset"])
 
@@ -156,7 +150,7 @@ class _Every(Struct, frozen=True):
 def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, Any]:
     """Columns of sums, given the rows of each group's operations."""
     starts, ends = (array_of(every.ops, name) for name in ("start_ns", "end_ns"))
-    size, is_comm = column_of(every.ops, "bytes"), rows_named(every.ops, "kind", "comm")
+    size, is_comm = every.ops["bytes"].array, rows_named(every.ops, "kind", "comm")
     compute, comm = every.unions["compute"], every.unions["comm"]
     columns: dict[str, list[int | None]] = {name: [] for name in _SUMS}
     for rows in groups:
@@ -214,17 +208,17 @@ def sync_copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     ops, calls = trace.gpu_ops, launch[held]
     keys = {
         "problem": problem,
-        "api_call": column_of(trace.api_calls, "name")[calls].astype("object"),
+        "api_call": trace.api_calls["name"].array[calls].astype("object"),
         "operation": operations(ops)[held],
-        "source_memory": column_of(ops, "source_memory")[held].astype("object"),
-        "target_memory": column_of(ops, "target_memory")[held].astype("object"),
+        "source_memory": ops["source_memory"].array[held].astype("object"),
+        "target_memory": ops["target_memory"].array[held].astype("object"),
     }
     groups = Groups.of(keys, _SYNC_COPIES_KEYS, with_absent=True)
     sums = {
         "gpu_ns": groups.sums(lengths_of(ops)[held]),
         "host_ns": groups.sums(lengths_of(trace.api_calls)[calls]),
         "calls": groups.counts(),
-        "total_bytes": groups.total(column_of(ops, "bytes")[held]),
+        "total_bytes": groups.total(ops["bytes"].array[held]),
     }
     return sorted_table({**groups.keys, **sums}, "host_ns")
 
@@ -233,7 +227,7 @@ def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     """`synchronous` for a memcpy or memset function without Async, else `pageable` where an end is; else empty."""
     calls = array_of(trace.gpu_ops, "launch")[rows]
     # A graph's copies are launched by neither.
-    names = column_of(trace.api_calls, "name")
+    names = trace.api_calls["name"].array
     is_plain, is_async = (mask_of(names, test)[calls] for test in (_is_plain, _is_async))
     is_pageable = np.zeros(len(rows), dtype=bool)
     for end in ("source_memory", "target_memory"):

@@ -21,7 +21,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_of,
     is_name,
     table_of,
@@ -176,7 +175,7 @@ def _waits(trace: RankTrace) -> pd.DataFrame:
     """The trace's waits with the host's time of each event's record, unknown where the trace does not say."""
     waits = trace.stream_waits
     record = array_of(waits, "record")
-    is_known = ~column_of(waits, "source_stream").isna() & (record != NONE)
+    is_known = ~waits["source_stream"].array.isna() & (record != NONE)
     recorded = np.append(array_of(trace.api_calls, "start_ns"), _UNKNOWN)[np.where(is_known, record, NONE)]
     return with_columns(waits, record_ns=recorded)
 
@@ -278,7 +277,7 @@ class Streams(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         known = [name for name in _NS if name != _UNKNOWN_NS]
         table = known_only(table, table[_UNKNOWN_NS], known)
-        return self._with(table, {"busy_pct": percent(table["busy_ns"], table["window_ns"])})
+        return table.assign(busy_pct=percent(table["busy_ns"], table["window_ns"]))
 
 
 def streams_per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFrame:
@@ -348,7 +347,7 @@ class StreamPairs(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         shorter = table["first_ns"].where(table["first_ns"] < table["second_ns"], table["second_ns"])
-        return self._with(table, {"both_pct": percent(table["both_ns"], shorter)})
+        return table.assign(both_pct=percent(table["both_ns"], shorter))
 
 
 def stream_pairs_per_rank(trace: RankTrace) -> pd.DataFrame:

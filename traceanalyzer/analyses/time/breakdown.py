@@ -16,7 +16,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    column_of,
     columns_of,
     picked,
     rows_named,
@@ -132,7 +131,7 @@ def known_only(
 
 def fused(ops: pd.DataFrame) -> Intervals:
     """Union of the compute kernels that communicate too."""
-    names = column_of(ops, "name")
+    names = ops["name"].array
     is_fused = [*(kinds.is_fused(str(name)) for name in names.categories.tolist()), False]
     if not any(is_fused):
         return EMPTY
@@ -187,12 +186,9 @@ class Overlap(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = known_only(table, names=_OVERLAP_DOUBTFUL)
-        return self._with(
-            table,
-            {
-                "overlap_pct": overlap_of(table["comm_with_compute_ns"], table["comm_ns"]),
-                "copy_overlap_pct": percent(table["hidden_copy_ns"], table["copy_ns"]),
-            },
+        return table.assign(
+            overlap_pct=overlap_of(table["comm_with_compute_ns"], table["comm_ns"]),
+            copy_overlap_pct=percent(table["hidden_copy_ns"], table["copy_ns"]),
         )
 
 

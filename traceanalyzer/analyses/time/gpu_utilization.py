@@ -37,7 +37,7 @@ class GpuUtilization(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = breakdown.known_only(table)
         busy = table["bin_ns"] - table["idle_ns"]
-        return self._with(table, {"busy_ns": busy, "busy_pct": percent(busy, table["bin_ns"])})
+        return table.assign(busy_ns=busy, busy_pct=percent(busy, table["bin_ns"]))
 
 
 def gpu_utilization_per_rank(trace: RankTrace, bins: int = BINS) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import RANK, Result, percent, ratio, stack
 from traceanalyzer.analyses.time import breakdown as time_breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
@@ -55,7 +55,7 @@ class Headline(Result):
         table = time_breakdown.known_only(table)
         shares = {part.share: percent(table[part.column], table["window_ns"]) for part in (*PARTS, FUSED)}
         mean = ratio(table["window_ns"], table["steps"])
-        return self._with(time_breakdown.with_overlap(table).assign(**shares), {"step_mean_ns": mean})
+        return time_breakdown.with_overlap(table).assign(**shares).assign(step_mean_ns=mean)
 
 
 def headline_across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Steps, ranks: Ranks) -> Headline:
@@ -65,7 +65,7 @@ def headline_across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, st
     if not shared:
         window = ranks.table.set_index("rank")["window"]
         table = breakdown.table.assign(basis=breakdown.table["rank"].map(window), steps=pd.NA, step_std_ns=pd.NA)
-        return Headline(typed(table, {"steps": "Int64", "step_std_ns": "Float64"}))
+        return Headline(table.astype({"steps": "Int64", "step_std_ns": "Float64"}))
     chosen = complete[complete["step"].isin(shared)]
     by_rank = chosen.groupby("rank")
     table = by_rank[list(_SUMMED)].sum().astype("int64")
@@ -152,7 +152,7 @@ class Balance(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         mean, std, most = (table[f"{what}_ns"].fillna(table[f"{what}_bytes"]) for what in ("mean", "std", "max"))
-        return self._with(table, {"cv": ratio(std, mean), "max_over_mean": ratio(most, mean)})
+        return table.assign(cv=ratio(std, mean), max_over_mean=ratio(most, mean))
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -186,7 +186,7 @@ def balance_across(
             if known.notna().all():
                 rows.append(_row(figure, source, known, "bytes"))
                 break
-    return Balance(typed(pd.DataFrame(rows).reindex(columns=list(_DTYPES)), _DTYPES))
+    return Balance(pd.DataFrame(rows).reindex(columns=list(_DTYPES)).astype(_DTYPES))
 
 
 _DTYPES = {

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, known_of, picked, rows_where, table_of, whole_of
+from traceanalyzer.model.tables import array_of, columns_of, picked, rows_where, table_of, whole_of
 
 
 class Steps(Result):
@@ -94,11 +94,11 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
 
 def is_complete(steps: pd.DataFrame) -> np.ndarray:
     """Steps that count in means: they have a window, and the capture holds all of it."""
-    return known_of(steps, "start_ns") & ~array_of(steps, "is_partial")
+    return steps["start_ns"].notna().to_numpy() & ~array_of(steps, "is_partial")
 
 
 def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
-    has_window = known_of(steps, "start_ns")
+    has_window = steps["start_ns"].notna().to_numpy()
     starts, ends = (whole_of(steps, name)[has_window] for name in ("start_ns", "end_ns"))
     row = np.full(len(steps), NONE, dtype=np.int64)
     row[has_window] = np.arange(len(starts))

@@ -18,13 +18,13 @@ from traceanalyzer.decoding.decoder import EventDecoder
 from traceanalyzer.decoding.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.execution import CORES_A_FILE
 from traceanalyzer.files.archives import is_json
 from traceanalyzer.files.other_tools import written_by
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, trace_of
 from traceanalyzer.model.schema import GPU_OPS, NONE, conform, named, printable
-from traceanalyzer.model.tables import array_of, column_of, known_of, rows_where, whole_of, with_columns
-from traceanalyzer.processes import CORES_A_FILE
+from traceanalyzer.model.tables import array_of, rows_where, whole_of, with_columns
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.events import frame_of, linked, names_of, recorded_on, unread, why_refused
 from traceanalyzer.readers.kineto.head import Properties, properties
@@ -125,7 +125,7 @@ def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     if ops.empty:
         return conform(ops, GPU_OPS)
     ops = named(ops)
-    texts, pair_of_op = _pairs(column_of(ops, "name"), column_of(ops, "activity"))
+    texts, pair_of_op = _pairs(ops["name"].array, ops["activity"].array)
     facts = [(rules.kind(name, activity), *_copy_facts(name, activity)) for name, activity in texts]
     columns = zip(("kind", "direction", "source_memory", "target_memory"), zip(*facts, strict=True), strict=True)
     return with_columns(ops, **{name: _names(texts).take(pair_of_op) for name, texts in columns})
@@ -243,7 +243,7 @@ def _with_all_ranks(comm_args: pd.DataFrame, groups: tuple[ProcessGroup, ...]) -
     if comm_args.empty:
         return comm_args
     ranks = {group.name: ",".join(map(str, group.ranks)) for group in groups if group.ranks}
-    pairs, of_row = _pairs(column_of(comm_args, "group_ranks"), column_of(comm_args, "group"))
+    pairs, of_row = _pairs(comm_args["group_ranks"].array, comm_args["group"].array)
     told = [ranks.get(group, text) if text is None or CUT_LIST in text else text for text, group in pairs]
     return with_columns(comm_args, group_ranks=_names(told).take(of_row))
 
@@ -251,7 +251,7 @@ def _with_all_ranks(comm_args: pd.DataFrame, groups: tuple[ProcessGroup, ...]) -
 def _rows_of(frame: pd.DataFrame, device: int | None) -> np.ndarray:
     if device is None or "device" not in frame:
         return np.ones(len(frame), dtype=bool)
-    rows: np.ndarray = (whole_of(frame, "device") == device) & known_of(frame, "device")
+    rows: np.ndarray = (whole_of(frame, "device") == device) & frame["device"].notna().to_numpy()
     return rows
 
 
