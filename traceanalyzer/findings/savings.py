@@ -188,7 +188,8 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     likely_ns, steps = max(0, round(least[:, 0].mean())), _span(least[:, :1])
     # Beyond all corners what a change saves is as uncertain as two runs of the same work are unlike: calibration.md.
     low_ns, high_ns = round(_span(least)[0] / RATIO), round(_span(full)[1] * RATIO)
-    high_ns = max(min(high_ns, round(before.max())), likely_ns)
+    before_ns = round(before[:, 0].mean())
+    high_ns = max(min(high_ns, before_ns), likely_ns)
     limit, remedy = _widest(
         {
             ("only part of an ideal can be reached", ""): full[:, 0].mean() - least[:, 0].mean(),
@@ -196,14 +197,13 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
             ("some start delays have no recorded cause", "Record the CPU side"): gone.get((EXPLAINED,), kept) - kept,
             ("some ranks of the communication are not in the capture", "Record all ranks"): gone.get((UNMATCHED,), kept)
             - kept,
-            ("steps differ", "Record more steps"): steps[1] - steps[0],
+            ("steps save unlike amounts", "Record more steps"): steps[1] - steps[0],
             ("the fault was seen in one step", "Record more steps"): high_ns + 1 if question.is_once else 0,
         },
         high_ns,
     )
     low_ns = 0 if question.is_once else min(low_ns, likely_ns)
-    is_unprofiled = costs != ((),)
-    return Saves(round(before[:, 0].mean()), likely_ns, low_ns, high_ns, is_unprofiled, limit, remedy)
+    return Saves(before_ns, likely_ns, low_ns, high_ns, costs != ((),), limit, remedy)
 
 
 def _span(gains: np.ndarray) -> tuple[int, int]:
