@@ -7,7 +7,7 @@ from traceanalyzer.analyses.replay.rank_graph import NEVER
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
-from traceanalyzer.meaning.columns import digits, time_text
+from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.model.tables import array_of
 
 
@@ -24,9 +24,8 @@ def contention(run: Run) -> Iterator[Finding]:
         alone_ns += int(alone[known].sum())
     if not alone_ns or beside_ns < RATIO * alone_ns:
         return
-    times = digits(round(beside_ns / alone_ns, 1))
     yield Finding(
-        headline=f"Kernels run {times}× slower while {run.terms.nccl} runs beside them.",
+        headline=f"Kernels run {beside_ns / alone_ns:.2g}× slower while {run.terms.nccl} runs beside them.",
         why=f"The same kernels take {time_text(beside_ns / len(run.ranks))} a rank beside communication, and "
         f"{time_text(alone_ns / len(run.ranks))} alone.",
         fix=run.terms.choose(

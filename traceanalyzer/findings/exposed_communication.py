@@ -43,6 +43,8 @@ def exposed_communication(
 
     The change is that collective's transfers free. Pipelines' messages belong to their bubble.
     """
+    if exposed_calls.table.empty or call_waits.table.empty:
+        return
     calls = call_waits.table[["rank", "call", "collective", "group", "group_ranks", "is_matched", "is_synchronising"]]
     held = run.within(exposed_calls.table).merge(calls[calls["collective"].notna()], on=["rank", "call"])
     held = held.merge(call_phases.table[["rank", "call", "range"]], on=["rank", "call"], how="left")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
-from traceanalyzer.analyses.pipelines.pipeline_schedule import GPIPE, ONE_F_ONE_B, PipelineSchedule
+from traceanalyzer.analyses.pipelines.pipeline_schedule import GPIPE, INTERLEAVED, ONE_F_ONE_B, PipelineSchedule
 from traceanalyzer.analyses.replay.changes import TYPICAL, Change
 from traceanalyzer.analyses.replay.schedule import rescheduled
 from traceanalyzer.errors import InputError, UsageError
@@ -40,7 +40,7 @@ def pipeline_bubble(
         if expected is None
         else f"{count} microbatches fill {row['stages']} stages; with CPU-bound idle and uneven stages, s{waits}.",
         fix="" if expected is None else f"More microbatches per step ({2 * count} about halve it), or "
-        "ScheduleInterleaved1F1B or ScheduleZBVZeroBubble of torch.distributed.pipelining.",
+        "ScheduleInterleaved1F1B or ScheduleInterleavedZeroBubble of torch.distributed.pipelining.",
         changes=() if change is None else (change,),
         saves=saves,
         is_ideal=True,
@@ -52,9 +52,9 @@ def pipeline_bubble(
 def _played(run: Run, row: Mapping[str, Any], ranks: int) -> tuple[Change | None, Saves | None]:
     """A schedule with a smaller bubble, and what it saves; nothing where the trace does not tell the passes."""
     is_plain = row["schedule"] in (GPIPE, ONE_F_ONE_B)
-    if run.engine is None or not is_plain or not row["microbatches"]:
+    if run.engine is None or not (is_plain or row["schedule"] == INTERLEAVED) or not row["microbatches"]:
         return None, None
-    change = Change("schedule", "zero-bubble" if row["microbatches"] % ranks else "interleaved:2")
+    change = Change("schedule", "interleaved:2" if is_plain and not row["microbatches"] % ranks else "zero-bubble")
     try:
         found = rescheduled(run.engine, run.results, str(change.to), ())
     except (InputError, UsageError):

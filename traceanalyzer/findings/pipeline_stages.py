@@ -6,7 +6,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
 from traceanalyzer.analyses.replay.changes import EVEN, Change
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
-from traceanalyzer.meaning.columns import digits, time_text
+from traceanalyzer.meaning.columns import time_text
 
 
 def pipeline_stages(run: Run, pipelines: Pipelines, pipeline: Pipeline) -> Iterator[Finding]:
@@ -28,7 +28,7 @@ def pipeline_stages(run: Run, pipelines: Pipelines, pipeline: Pipeline) -> Itera
     stage = f"rank {rank}'s stages" if several else f"stage {row['bottleneck_stage']}"
     yield Finding(
         headline=f"Uneven pipeline stages: {stage} compute{'' if several else 's'} "
-        f"{digits(round(compute[rank] / others.mean(), 2))}× the others.",
+        f"{compute[rank] / others.mean():.3g}× the others.",
         why=f"Rank {rank} computes {time_text(round(compute[rank]))}{run.each}, the other stages "
         f"{time_text(round(others.mean()))} on average, and they wait for it.",
         fix=f"Move layers from {stage} to the others; embedding, head and loss count as layers.",

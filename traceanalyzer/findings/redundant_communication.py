@@ -119,7 +119,7 @@ def _more_than_sisters(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> I
             continue
         _, _, collective, size, _, text = counts.idxmax()
         ranks, several = tuple(numbers(text)), collectives_words(collective)
-        times, own_count = digits(round(most / usual, 1)), digits(round(most))
+        times, own_count = f"{most / usual:.3g}", digits(round(most))
         change = Change("collective", 0.0, name=f"{collective}@{round(most - usual)}/{round(most)}@{text}")
         yield _found(
             run,

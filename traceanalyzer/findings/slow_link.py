@@ -25,13 +25,15 @@ def slow_link(run: Run, call_waits: CallWaits, collectives: Collectives, ranks: 
     The change is the transfers of the other steps, or half of NVLink's rate. Groups slower than sister groups are
     stragglers.
     """
+    if call_waits.table.empty:
+        return
     yield from _in_some_steps(run, run.within(call_waits.table))
     yield from _below_hardware(run, collectives.to_frame(), ranks.table)
 
 
 def _in_some_steps(run: Run, calls: pd.DataFrame) -> Iterator[Finding]:
     """Collectives that move the same for longer in a few steps than in the others."""
-    if run.steps is None or calls.empty:
+    if run.steps is None:
         return
     once = calls[calls["transfer_ns"].notna()].drop_duplicates("instance")
     once = once.assign(kind=transfer_kinds(once["collective"]))
@@ -47,7 +49,7 @@ def _in_some_steps(run: Run, calls: pd.DataFrame) -> Iterator[Finding]:
         several = collectives_words(kind)
         yield Finding(
             headline=f"Slow links in {numbered('step', numbers_of)}: {several} take "
-            f"{digits(round(slow.mean() / usual, 1))}× their usual time.",
+            f"{slow.mean() / usual:.3g}× their usual time.",
             why=f"They move the same data in each step, {time_text(round(slow.mean() - usual))} faster in the others.",
             fix="Look for what used the links then (a checkpoint over the network, another job), and for their error "
             "counters.",

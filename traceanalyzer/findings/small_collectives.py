@@ -18,6 +18,8 @@ def small_collectives(run: Run, call_waits: CallWaits, call_phases: CallPhases) 
 
     The change is no time for such collectives.
     """
+    if call_waits.table.empty:
+        return
     calls = run.within(call_waits.table)
     if not len(calls):
         return

@@ -3,21 +3,27 @@
 from collections.abc import Iterator
 
 from traceanalyzer.analyses.communication.groups import TABLES, Groups
-from traceanalyzer.analyses.experts import DispatchLoads
+from traceanalyzer.analyses.experts import DISPATCH, DispatchLoads, Exchanges
 from traceanalyzer.analyses.replay.changes import EVEN, Change
 from traceanalyzer.analyses.replay.what_ifs import EvenExperts
 from traceanalyzer.analyses.statistics import RATIO
+from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
-from traceanalyzer.meaning.columns import digits
 
 
 def uneven_experts(
-    run: Run, dispatch_loads: DispatchLoads, even_experts: EvenExperts, groups: Groups
+    run: Run,
+    dispatch_loads: DispatchLoads,
+    exchanges: Exchanges,
+    even_experts: EvenExperts,
+    headline: Headline,
+    groups: Groups,
 ) -> Iterator[Finding]:
     """Dispatches load a rank's experts more than the mean rank's, and even loads would shorten the step.
 
-    The change is compute even over ranks, forward and backward. Exchanges of embedding tables have no experts.
+    The change is compute even over ranks, forward and backward; of a rank that is the busiest in each dispatch its own,
+    less what it has beyond the mean after dispatches. Exchanges of embedding tables have no experts.
     """
     tables = groups.table.loc[groups.table["role"].str.contains(TABLES).fillna(value=False), "group_ranks"]
     loads = run.within(dispatch_loads.to_frame())
@@ -28,14 +34,18 @@ def uneven_experts(
     if uneven.empty or not run.is_worth(gain_ns):
         return
     hot = uneven["hot_rank"].value_counts()
-    rank, times = int(hot.index[0]), digits(round(float(uneven["load_max_over_mean"].mean()), 2))
+    rank, times = int(hot.index[0]), f"{uneven['load_max_over_mean'].mean():.3g}"
     whom = f"rank {rank} in each" if len(hot) == 1 else f"another rank in turn, most often rank {rank}"
+    longer = run.per_step(exchanges.table[exchanges.table["direction"] == DISPATCH], ["compute_after_ns"])
+    longer = (longer - longer.mean())["compute_after_ns"] * run.count
+    compute = headline.table.set_index("rank")["compute_ns"]
+    own = Change("compute", float(1 - longer[rank] / compute[rank]), frozenset({rank}))
     yield Finding(
         headline=f"Uneven experts: the busiest rank gets {times}× the mean rank's tokens.",
         why=f"{len(uneven)} of {len(loads)} dispatches are uneven; the others wait for {whom}.",
         fix="Balance the router (auxiliary loss, capacity factor), place hot experts on different ranks, or replicate "
         "them.",
-        changes=(Change("compute", EVEN),),
+        changes=(own if len(hot) == 1 else Change("compute", EVEN),),
         named=(rank,),
         evidence=tuple(
             uneven[["step", "place", "hot_rank", "max_load_bytes", "mean_load_bytes"]].head(8).astype("object")

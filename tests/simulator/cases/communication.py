@@ -26,7 +26,7 @@ COMMUNICATION: tuple[Case, ...] = (
     nobody("deepep, even", "exposed_communication", other_libraries.deep_ep),
     nobody("parameters gathered again in backward", "redundant_communication exposed_communication", sharded.regathered, Fault("again", 0, FOUR)),
     nobody("parameters kept after forward", "exposed_communication", sharded.regathered),
-    nobody("gradients in pieces of 8 MB", "slow_link", gradients.medium),
+    nobody("gradients in pieces of 8 MB", "exposed_communication", gradients.medium),
     case_of("one data group reduces in each micro-step", accumulating.accumulated, Fault("sync", 0, (1, 3)),
             "4 all-reduces", cause="transfer"),
 )  # fmt: skip

@@ -31,6 +31,6 @@ PIPELINES: tuple[Case, ...] = (
     nobody("the last stage has the vocabulary", "pipeline_stages", pipelines.with_loss),
     nobody("tensor in pipeline, a heavy stage", "pipeline_stages", cubes.tensor_in_pipeline,
             stage_ns=(300_000, 500_000, 300_000)),
-    nobody("zero bubble, a heavy first stage", "pipeline_stages", pipelines.zero_bubble, first_ns=350_000),
+    nobody("zero bubble, a heavy first stage", "pipeline_bubble pipeline_stages", pipelines.zero_bubble, first_ns=350_000),
     nobody("one stage of four recomputes", "pipeline_stages recomputation", _recomputing, Fault("again", 0, (2,))),
 )  # fmt: skip
