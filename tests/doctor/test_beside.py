@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from traceanalyzer.findings.communication.exposed import log_of_another_run
 
 from tests.doctor.builders import SYS_TOPOLOGY, log
 from tests.samples import SAMPLES, sample
@@ -47,13 +46,6 @@ def test_without_a_log_gpus_are_those_of_the_trace():
 def test_the_peak_is_that_of_the_path(topology, peak):
     results = run(sample("ddp").ranks, ["collectives"], wiring=of(topology))
     assert {row["link_peak_gbps"] for row in results["collectives"].rows()} == {peak}
-
-
-@pytest.mark.parametrize(("via", "is_said"), [("P2P/CUMEM", False), ("SHM/direct/direct", True)])
-def test_a_log_of_another_run_is_told_by_what_was_measured(via, is_said):
-    results = run(sample("ddp").ranks, ["collectives"], wiring=of(NVLINK, via=via))
-    assert bool(log_of_another_run(results["collectives"])) == is_said
-    assert log_of_another_run(results["collectives"], pcie_most_gbps=1_000.0) == []
 
 
 def test_texts_beside_traces_are_found_by_what_stands_in_them(tmp_path):

@@ -378,16 +378,6 @@ class ExpertLayers(Result):
         ),
         "wait_at_least_ns": Column.time("Of the rank that waits most: it certainly waits so long.", adds=Adds.DERIVED),
         "wait_at_most_ns": Column.time("Of the same rank: duration − its bytes at the best rate.", adds=Adds.DERIVED),
-        "saved_transfer_ns": Column.time(
-            "At most saved if all ranks moved the same: (most of the larger of sent and received − their mean, for all "
-            "that is sent is received) at that rate.",
-            adds=Adds.DERIVED,
-        ),
-        "saved_compute_ns": Column.time(
-            "At most saved if all ranks computed as long from a dispatch to the next all-to-all: "
-            "longest − mean. Absent for others.",
-            adds=Adds.DERIVED,
-        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -415,7 +405,7 @@ def expert_layers_across(
         return ExpertLayers(without_rows([*ExpertLayers.columns, *_STORED]))
     table = pd.DataFrame([_row(own) for _, own in held.groupby(list(ExpertLayers.keys))])
     table = table.assign(group_label=labels(groups, table))
-    return ExpertLayers(table.astype({"hot_rank": "Int64", "saved_compute_ns": "Int64", "place": "int64"}))
+    return ExpertLayers(table.astype({"hot_rank": "Int64", "place": "int64"}))
 
 
 def _row(own: pd.DataFrame) -> dict[str, object]:
@@ -424,11 +414,8 @@ def _row(own: pd.DataFrame) -> dict[str, object]:
     by_rank = own.assign(moved=moved).groupby("rank")
     means = by_rank[["load_bytes", "sent_bytes", "moved", "duration_ns", "least_transfer_ns",
                      "least_wait_ns", "most_wait_ns"]].mean()  # fmt: skip
-    rate = float((own["least_transfer_ns"] / moved.where(moved > 0)).mean()) if (moved > 0).any() else 0.0
-    compute = by_rank["compute_after_ns"].mean()
     waits = means["least_wait_ns"].idxmax() if means["least_wait_ns"].any() else means["most_wait_ns"].idxmax()
     load = means["load_bytes"]
-    is_dispatch = (own["direction"] == DISPATCH).all() and compute.notna().all()
     return {
         **own.iloc[0][[*ExpertLayers.keys, "range"]].to_dict(),
         "direction": own["direction"].iloc[0],
@@ -444,6 +431,4 @@ def _row(own: pd.DataFrame) -> dict[str, object]:
         "transfer_at_least_ns": round(means["least_transfer_ns"].max()),
         "wait_at_least_ns": round(means.loc[waits, "least_wait_ns"]),
         "wait_at_most_ns": round(means.loc[waits, "most_wait_ns"]),
-        "saved_transfer_ns": round(rate * (means["moved"].max() - own[_EITHER].to_numpy(dtype=float).mean())),
-        "saved_compute_ns": round(float(compute.max() - compute.mean())) if is_dispatch else pd.NA,
     }

@@ -13,7 +13,7 @@ MS = 1_000_000
 @pytest.mark.parametrize(
     "text",
     ["links 400", "stage 2=peers", "stage even", "sync cudaStreamSynchronize@optimizer=none", "host 0=peers in steps 3,4",
-     "comm 4,5=peers", "sync 0=none"],
+     "comm 4,5=peers", "sync 0=none", "collective all_reduce@3/4@1,3=free"],
 )  # fmt: skip
 def test_what_is_written_is_what_is_read(text):
     assert str(read_change(text)) == text
@@ -47,3 +47,11 @@ def test_an_ideal_pipeline_has_the_bubble_of_its_schedule(stages, microbatches, 
     passes_ns = 3 * (sum(stage_ns) / stages) * (microbatches + (stages - 1) / chunks)
     after_ns = replay.engine.gains([(read_change("stage ideal"),)])[0].after_ns
     assert passes_ns < after_ns < 1.03 * passes_ns
+
+
+def test_the_first_of_each_steps_messages_go_and_no_more():
+    replay = analysed(pipelined(3, 4, 3), "replay")[1]["replay"]
+    texts = ("collective messages@0/2=free", "collective messages@1/2=free", "collective messages=free")
+    none, half, all_of_them = (gain.gain_ns for gain in replay.engine.gains([(read_change(text),) for text in texts]))
+    assert none == 0
+    assert 0 < half < all_of_them
