@@ -57,3 +57,12 @@ def test_what_acts_in_one_step_of_several_may_not_recur(tmp_path):
     assert saves.severity == "info"
     assert 0 < saves.likely_ns < saves.high_ns
     assert (saves.limit, saves.remedy) == ("steps save unlike amounts", "Record more steps")
+
+
+def test_waits_for_unknown_partners_widen_the_interval(tmp_path):
+    job = usual.ddp(ranks=2, steps=5, faults=(Fault("host", 4 * MS, (1,)),))
+    kineto.write(capture(simulated(job), Capture()), tmp_path)
+    alone = analysed(load(tmp_path, ranks=0).ranks, ASKED)["replay"].engine
+    (transfers,) = savings_of(alone, [Question((Change("comm"),))])
+    assert alone.unmatched_ns > 0
+    assert transfers.low_ns < 0.5 * transfers.likely_ns, "most of it may be waits for rank 1"

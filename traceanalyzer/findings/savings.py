@@ -177,13 +177,11 @@ def _asked(
 def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change, ...]]) -> Saves:
     costs = _without_profiler(engine, question.changes)
     before = engine.steps(costs)
-    full, least = (
-        before.repeat(len(unknown), axis=1) - engine.steps(_asked(engine, changes, unknown))
-        for changes in (question.changes, question.least)
-    )
+    full, least = (_gains(engine, before, changes, unknown) for changes in (question.changes, question.least))
     if question.is_ideal and question.least == question.changes:  # a word such as `alone` has no half
         least = HALF_WAY * least
-    corners = full.mean(axis=0).reshape(len(costs), len(unknown))
+    corners, alone = np.split(full.mean(axis=0), [len(costs) * len(unknown)])
+    corners = corners.reshape(len(costs), len(unknown))
     kept, gone = corners[0, 0], dict(zip(unknown, corners[0], strict=True))
     likely_ns, steps = max(0, round(least[:, 0].mean())), _span(least[:, :1])
     # Beyond all corners what a change saves is as uncertain as two runs of the same work are unlike: calibration.md.
@@ -195,8 +193,9 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
             ("only part of an ideal can be reached", ""): full[:, 0].mean() - least[:, 0].mean(),
             ("profiler overhead is estimated", "Pass --unprofiled-step"): np.ptp(corners[:, 0]),
             ("some start delays have no recorded cause", "Record the CPU side"): gone.get((EXPLAINED,), kept) - kept,
-            ("some ranks of the communication are not in the capture", "Record all ranks"): gone.get((UNMATCHED,), kept)
-            - kept,
+            ("some ranks of the communication are not in the capture", "Record all ranks"): np.ptp(
+                [kept, gone.get((UNMATCHED,), kept), *alone[:1]]
+            ),
             ("steps save unlike amounts", "Record more steps"): steps[1] - steps[0],
             ("the fault was seen in one step", "Record more steps"): high_ns + 1 if question.is_once else 0,
         },
@@ -204,6 +203,22 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     )
     low_ns = 0 if question.is_once else min(low_ns, likely_ns)
     return Saves(before_ns, likely_ns, low_ns, high_ns, costs != ((),), limit, remedy)
+
+
+def _gains(
+    engine: Engine, before: np.ndarray, changes: tuple[Change, ...], unknown: Sequence[tuple[Change, ...]]
+) -> np.ndarray:
+    """What each step (rows) gains at each corner (columns), by overhead, of each by what is unknown.
+
+    Last, by overhead, where waits for unknown partners are none of the job's before the change, either: what a change
+    to transfers saves of such calls may be waits.
+    """
+    after = engine.steps(_asked(engine, changes, unknown))
+    gains = before.repeat(len(unknown), axis=1) - after
+    if (UNMATCHED,) not in unknown:
+        return gains
+    without = engine.steps([(*cost, UNMATCHED) for cost in _without_profiler(engine, changes)])
+    return np.concatenate([gains, without - after[:, unknown.index((UNMATCHED,)) :: len(unknown)]], axis=1)
 
 
 def _span(gains: np.ndarray) -> tuple[int, int]:
