@@ -44,7 +44,6 @@ from traceanalyzer.meaning.vocabulary import (
     named,
     numbered,
     whole,
-    with_article,
 )
 from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
@@ -425,11 +424,11 @@ def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 _BOUND: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "GPU-bound": ("compute takes", (COMPUTE.kind, BETWEEN_KERNELS.key)),
-        "CPU-bound": ("GPUs wait for kernel launches for", (HOST.key, LAUNCH.key, SYNC.key)),
-        "Input-bound": ("GPUs wait for data for", (DATA.key,)),
-        "Communication-bound": ("exposed communication takes", (COMM.kind,)),
-        "Copy-bound": ("exposed copies take", (COPY.kind,)),
+        "GPU-bound": ("compute is", (COMPUTE.kind, BETWEEN_KERNELS.key)),
+        "CPU-bound": ("launching kernels is", (HOST.key, LAUNCH.key, SYNC.key)),
+        "Input-bound": ("waiting for data is", (DATA.key,)),
+        "Communication-bound": ("exposed communication is", (COMM.kind,)),
+        "Copy-bound": ("exposed copies are", (COPY.kind,)),
     }
 )
 """What a step is bound by, in words, and the categories of the critical path without the profiler that say so."""
@@ -445,7 +444,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """`CPU-bound: GPUs wait for kernel launches for 60% of a 157 ms step · GPU compute 15%`."""
+        """`CPU-bound: launching kernels is 60% of the critical path · 157 ms/step · GPU compute 15%`."""
         return f"{self.bound}: {self.figures}"
 
 
@@ -457,11 +456,11 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
     mean_ns, compute_pct = over.of("window_ns")["mean_ns"], over.of("compute_pct")["mean_pct"]
     if mean_ns is None or not over.of("idle_pct")["ranks"]:
         return None
-    whole = with_article(f"{time_text(mean_ns)} {'step' if split.steps else 'trace'}")
     bound, what = _bound_by(report, over)
     overhead = next((item.evidence[0] for item in report.findings if item.kind == "profiler_overhead"), None)
     figures = (
-        f"{what} {whole}",
+        what,
+        f"{time_text(mean_ns)}{'/step' if split.steps else ' recorded'}",
         f"GPU compute {compute_pct:.0f}%" if compute_pct is not None else "",
         f"about {time_text(overhead['likely_ns'])} without the profiler" if overhead else "",
     )
@@ -469,14 +468,14 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
 
 
 def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
-    """The class of the bottleneck, and its words up to the step: by the first finding that saves much, or the path."""
+    """The class of the bottleneck and what shows it: the first finding that saves much, or the critical path."""
     if any(item.is_about_capture and item.severity == HIGH for item in report.findings):
-        return "Inconclusive", "only lengths are known of"
+        return "Inconclusive", "the recording lacks what conclusions need"
     first = next((item for item in report.findings if item.leads and item.severity == HIGH), None)
     if first is not None and "pipeline" in first.kind:
-        return "Pipeline bubble", "stages wait for each other in"
+        return "Pipeline bubble", "stages wait for each other"
     if first is not None and first.ranks:
-        return "Straggler", f"ranks wait for {numbered('rank', first.ranks)} in"
+        return "Straggler", f"ranks wait for {numbered('rank', first.ranks)}"
     table = report.results["bottleneck"].to_frame() if "bottleneck" in report.results else pd.DataFrame()
     share = table.set_index("category")["path_pct"] if len(table) else pd.Series(dtype="float64")
     shares = {bound: float(share.reindex(list(keys)).sum()) for bound, (_, keys) in _BOUND.items()}
@@ -484,8 +483,8 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
     if first is not None and first.kind == "data_loading":
         most = "Input-bound"
     elif shares[most] <= 100 - sum(shares.values()):
-        return "Bottleneck unknown", f"GPUs are idle for {over.of('idle_pct')['mean_pct']:.0f}% of"
-    return most, f"{_BOUND[most][0]} {shares[most]:.0f}% of"
+        return "Bottleneck unknown", f"GPUs are idle {over.of('idle_pct')['mean_pct']:.0f}% of the time"
+    return most, f"{_BOUND[most][0]} {shares[most]:.0f}% of the critical path"
 
 
 def headline_of(report: Report, split: Split | None) -> str:

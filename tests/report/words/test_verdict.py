@@ -37,19 +37,19 @@ def path(**shares):
         (
             {HOST.key: 60.0, "compute": 30.0},
             (),
-            "CPU-bound: GPUs wait for kernel launches for 60% of a 100 µs trace · GPU compute 20%",
+            "CPU-bound: launching kernels is 60% of the critical path · 100 µs recorded · GPU compute 20%",
         ),
-        ({"compute": 70.0}, (), "GPU-bound: compute takes 70% of a 100 µs trace · GPU compute 20%"),
-        ({"compute": 30.0}, (), "Bottleneck unknown: GPUs are idle for 35% of a 100 µs trace · GPU compute 20%"),
+        ({"compute": 70.0}, (), "GPU-bound: compute is 70% of the critical path · 100 µs recorded · GPU compute 20%"),
+        ({"compute": 30.0}, (), "Bottleneck unknown: GPUs are idle 35% of the time · 100 µs recorded · GPU compute 20%"),
         (
             {"comm": 70.0},
             (Finding("Rank 0 computes longer.", ranks=(0,), severity="high", saves=SAVES),),
-            "Straggler: ranks wait for rank 0 in a 100 µs trace · GPU compute 20%",
+            "Straggler: ranks wait for rank 0 · 100 µs recorded · GPU compute 20%",
         ),
         (
             {"comm": 70.0},
             (Finding("Ranks were not recorded together.", severity="high", is_about_capture=True),),
-            "Inconclusive: only lengths are known of a 100 µs trace · GPU compute 20%",
+            "Inconclusive: the recording lacks what conclusions need · 100 µs recorded · GPU compute 20%",
         ),
         (
             {"compute": 70.0},
@@ -59,7 +59,7 @@ def path(**shares):
                     evidence=({"likely_ns": 80_000},),
                 ),
             ),
-            "GPU-bound: compute takes 70% of a 100 µs trace · GPU compute 20% · about 80 µs without the profiler",
+            "GPU-bound: compute is 70% of the critical path · 100 µs recorded · GPU compute 20% · about 80 µs without the profiler",
         ),
     ],
     ids=["CPU", "GPU", "unknown", "straggler", "inconclusive", "without the profiler"],
@@ -79,7 +79,7 @@ def test_the_first_screen_as_text(results):
     )
     report = Report("x", {**results, "bottleneck": path(comm=70.0)}, findings)
     assert sentences(report, split(results)) == [
-        "Communication-bound: exposed communication takes 70% of a 100 µs trace · GPU compute 20%.",
+        "Communication-bound: exposed communication is 70% of the critical path · 100 µs recorded · GPU compute 20%.",
         (
             "Rank 0 is a straggler. It computes longer. Balance it. "
             "Saves about 70 µs/step without the profiler (100 → 30 µs, 70%)."
@@ -94,4 +94,4 @@ def test_a_terminal_shows_the_verdict_first(results):
     console = Console(width=200)
     with console.capture() as held:
         terminal.show(Report("x", {**results, "bottleneck": path(comm=70.0)}), console)
-    assert held.get().splitlines()[1].startswith("Communication-bound: exposed communication takes 70% of")
+    assert held.get().splitlines()[1].startswith("Communication-bound: exposed communication is 70% of")
