@@ -112,7 +112,9 @@ def _what_is_more(work: pd.DataFrame, column: str, steps: tuple[int, ...], longe
 def _cpu_work(host_work: HostWork, host_silences: HostSilences, compilations: Compilations) -> pd.DataFrame:
     """What CPUs do without launching: `rank`, `name`, and `host_ns` and `idle_ns` of a mean step."""
     work = host_work.table
-    work = work[(work["role"] == MAIN) & (work["launches"] == 0) & ~work["name"].astype("str").map(is_data)]
+    work = work[
+        (work["role"] == MAIN) & (work["launches"] == 0) & ~work["name"].astype("str").map(is_data).astype(bool)
+    ]
     work = work[(work["what"] != OPERATOR) | (work["host_ns"] >= LEAST_NS * work["calls"])]
     silent = host_silences.table
     ends = {name: silent[name].map(short_name, na_action="ignore").fillna("…") for name in ("since", "until")}
