@@ -124,7 +124,7 @@ class _Place(click.Path):
         return super().convert(value, param, ctx)
 
 
-UNPROFILED_STEP = click.option(
+UNPROFILED_STEP = rare(
     "--unprofiled-step", type=float, metavar="MS",
     help="Mean step without the profiler in ms, from which its overhead follows (default: as run.json or a framework's "
     "log beside the traces has it).",
