@@ -10,10 +10,10 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.vocabulary import HOST
 
 
-def doing(run: Run, what_ran: WhatRan, rank: int) -> pd.Series:
-    """Idle time of a rank's GPU by what its CPU does before the next launch, longest first, ns per step."""
+def doing(run: Run, what_ran: WhatRan, rank: int, what: str = DOING) -> pd.Series:
+    """Idle time of a rank's GPU by what its CPU does, or its range, before the next launch, ns per step, longest first."""
     table = run.within(what_ran.table)
-    own = table[(table["rank"] == rank) & (table["part"] == HOST.column) & (table["what"] == DOING)]
+    own = table[(table["rank"] == rank) & (table["part"] == HOST.column) & (table["what"] == what)]
     return own.groupby("name", observed=True)["total_ns"].sum().sort_values(ascending=False) / run.count
 
 

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 
 from traceanalyzer.analyses.blame.step_budget import StepNeeds
+from traceanalyzer.analyses.host.cpu_time import HostWork
+from traceanalyzer.analyses.host.host_names import is_data
 from traceanalyzer.analyses.host.idle import GapTable, Idle
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings.cpu_activity import few_steps
@@ -34,7 +36,7 @@ _LOADERS = (
 """Loaders by their ranges and frames: where batches are made, and how to make them sooner."""
 
 
-def data_loading(run: Run, idle: Idle, gaps: GapTable, step_needs: StepNeeds) -> Iterator[Finding]:
+def data_loading(run: Run, idle: Idle, gaps: GapTable, host_work: HostWork, step_needs: StepNeeds) -> Iterator[Finding]:
     """GPUs are idle while the CPU is in the DataLoader or a data range before the next launch.
 
     The change is batches that are ready when the CPU asks for them.
@@ -46,15 +48,16 @@ def data_loading(run: Run, idle: Idle, gaps: GapTable, step_needs: StepNeeds) ->
     own = run.within(gaps.table)
     own = own[(own["rank"] == rank) & (own[DATA.column] > 0)]
     doing = own.groupby("doing", observed=True)[DATA.column].sum().sort_values(ascending=False)
-    frame = str(doing.index[0]) if len(doing) else "a data range"
-    where, fix = next((where, fix) for pattern, where, fix in _LOADERS if re.search(pattern, frame))
+    work = host_work.table[(host_work.table["rank"] == rank) & host_work.table["name"].astype("str").map(is_data)]
+    names = [str(name) for name in (*doing.index, *work["name"])]
+    where, fix = next((where, fix) for pattern, where, fix in _LOADERS if re.search(pattern, " ".join(names)))
     needs = step_needs.table[step_needs.table["rank"] == rank]
     steps = few_steps(run, needs, DATA.column)
     waited_ns = needs.loc[needs["step"].isin(steps), DATA.column].mean() if steps else waits[rank]
     when = f" in {numbered('step', steps)}" if steps else run.each
     yield Finding(
         headline=f"Input-bound: GPUs wait {time_text(round(waited_ns))}{when} for the next batch.",
-        why=f"Rank {rank}'s GPU is idle while its CPU is in {short_name(frame)}{where}.",
+        why=f"Rank {rank}'s GPU is idle while its CPU is in {short_name((*names, 'a data range')[0])}{where}.",
         fix=run.terms.choose(
             {
                 "torch": fix,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
+from traceanalyzer.analyses.blame.step_budget import RANGE, StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.kernels.kernels import Kernels
@@ -69,6 +69,7 @@ def launch_bound(
         named=(rank,) if f"rank {rank}" in f"{headline} {why}".lower() else (),
         evidence=(
             *({"doing": name, "idle_ns": round(ns)} for name, ns in times.head(5).items()),
+            *({"range": name, "idle_ns": round(ns)} for name, ns in doing(run, what_ran, rank, RANGE).head(5).items()),
             {name: None if pd.isna(own[name]) else float(own[name]) for name in _SMALL},
         ),
         table="gaps",
@@ -103,7 +104,7 @@ def _share(run: Run, waits: pd.Series, rank: int) -> str:
 def _takes(needs: pd.Series, rank: int) -> str:
     """What launching a step takes the CPUs."""
     if needs.isna().any():
-        return f"Rank {rank}'s CPU has not launched the next kernel when the GPU is done"
+        return f"The GPU finishes before rank {rank}'s CPU launches more"
     others = needs.drop(rank)
     beside = f" (other ranks: {time_span(others.min(), others.max())})" if len(others) else ""
     return f"Launching a step takes rank {rank}'s CPU {time_text(needs[rank])}{beside}"

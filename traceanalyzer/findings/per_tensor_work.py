@@ -23,12 +23,14 @@ _FIXES = (
 def per_tensor_work(run: Run, launch_loops: LaunchLoops) -> Iterator[Finding]:
     """The CPU launches the same few operators over and over: for one tensor, or sample, after the other.
 
-    Turns with matrix products may be layers, which need each other, and uploads that block are blocking calls. The
-    change is one turn for all of them.
+    Turns with matrix products may be layers, which need each other, and autograd's are no loop of the program but where
+    it checks gradients; uploads that block are blocking calls. The change is one turn for all of them.
     """
     table = launch_loops.table
     waits = table["of_uploads"].astype(bool) & (table["blocking_calls"] >= SHARE * table["turns"])
-    table = table[~(table["has_products"].astype(bool) | waits)]
+    is_layer = table["has_products"].astype(bool)
+    is_layer |= table["of_autograd"].astype(bool) & ~table["loop"].astype("str").str.contains("isnan")
+    table = table[~(is_layer | waits)]
     for place, rows in table.groupby(table["range"].astype("object").fillna("")):
         first = rows.loc[rows["host_ns"].idxmax()]
         rank, turn = int(first["rank"]), str(first["loop"]).removeprefix(f"{place}: ")

@@ -175,9 +175,9 @@ def _first_calls(run: Run, first_calls: FirstCalls) -> Iterator[Finding]:
     if not len(idle) or not run.is_worth(idle.max()):
         return
     rank = int(idle.idxmax())
-    name = table[table["rank"] == rank].groupby("name")["idle_ns"].sum().idxmax()
+    name = table[table["rank"] == rank].groupby("name", observed=True)["idle_ns"].sum().idxmax()
     yield Finding(
-        headline=f"First-call loading: GPUs wait up to {time_text(idle[rank])}{run.each}.",
+        headline=f"First calls block the CPU: GPUs wait up to {time_text(idle[rank])}{run.each}.",
         why=f"{name} takes rank {rank}'s CPU far longer the first time than later.",
         fix="Record after some warm-up steps: torch.profiler.schedule(wait=1, warmup=3, active=3).",
         named=(rank,),

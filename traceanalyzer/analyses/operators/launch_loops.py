@@ -11,7 +11,7 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.cpu_time import looked_at
 from traceanalyzer.analyses.host.idle import blocking
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
-from traceanalyzer.analyses.operators.modules import Scopes
+from traceanalyzer.analyses.operators.modules import Scopes, is_backward
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
@@ -113,6 +113,7 @@ class LaunchLoops(Result):
         ),
         "has_products": Column.flag("A turn multiplies matrices, or convolves, as a layer does."),
         "of_uploads": Column.flag("Most of its launches copy to the GPU."),
+        "of_autograd": Column.flag("Autograd's backward pass launches it, not a loop of the program."),
     }
 
 
@@ -178,7 +179,9 @@ class Loops(Struct, frozen=True):
         return cls(pd.Categorical.from_codes(of_op, categories=pd.Index([*places], dtype="str")), tuple(runs))
 
 
-def per_rank(trace: RankTrace, loops: Loops, scopes: Scopes, category_of_op: pd.Categorical) -> pd.DataFrame:
+def per_rank(
+    trace: RankTrace, loops: Loops, scopes: Scopes, tree: OperatorTree, category_of_op: pd.Categorical
+) -> pd.DataFrame:
     """The rank's counted runs, added up by loop."""
     runs = [run for run in loops.runs if trace.counted[run.rows].all()]
     if not runs:
@@ -192,6 +195,8 @@ def per_rank(trace: RankTrace, loops: Loops, scopes: Scopes, category_of_op: pd.
     begins, ends = looked_at(trace, begins, ends)
     sizes, is_upload = _sizes(trace), mask_of(trace.gpu_ops["direction"].array, "HtoD".__eq__)
     groups = Groups.of_numbers(np.array([run.loop for run in runs]))
+    owner = tree.owner[[run.calls[0] for run in runs]]
+    of_autograd = (owner >= 0) & np.append(is_backward(tree), False)[owner]
     firsts = [runs[row] for row in groups.first]
     ranges = [_name_of_scope(scopes, int(run.calls[0])) or None for run in firsts]
     made = {
@@ -205,6 +210,7 @@ def per_rank(trace: RankTrace, loops: Loops, scopes: Scopes, category_of_op: pd.
         "blocking_calls": groups.sums(_calls_within(blocked[1], begins, ends)),
         "of_sizes": groups.any(np.array([_differ(sizes[run.calls], run.period) for run in runs])),
         "of_uploads": groups.any(np.array([2 * is_upload[run.rows].sum() > len(run.rows) for run in runs])),
+        "of_autograd": groups.any(of_autograd),
         "has_products": groups.any(np.array([bool(is_product[run.rows].any()) for run in runs])),
     }
     return sorted_table(made, "host_ns")
