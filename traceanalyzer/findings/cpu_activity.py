@@ -11,7 +11,7 @@ from traceanalyzer.meaning.vocabulary import HOST
 
 
 def doing(run: Run, what_ran: WhatRan, rank: int, what: str = DOING) -> pd.Series:
-    """Idle time of a rank's GPU by what its CPU does, or its range, before the next launch, ns per step, longest first."""
+    """Idle time of a rank's GPU by what its CPU does, or in which range it is, before launches: ns per step."""
     table = run.within(what_ran.table)
     own = table[(table["rank"] == rank) & (table["part"] == HOST.column) & (table["what"] == what)]
     return own.groupby("name", observed=True)["total_ns"].sum().sort_values(ascending=False) / run.count

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import OperatorLaunches
 from traceanalyzer.analyses.phases.micro_steps import Iterations
 from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.cpu_activity import doing, other_work
 from traceanalyzer.findings.finding import Finding
@@ -89,12 +89,15 @@ _BETWEEN = {
 
 
 def _headline(run: Run, waits: pd.Series, needs: pd.Series, rank: int) -> str:
-    step = "the step" if run.steps else "the trace"
-    if not run.is_worth(waits[rank]):
-        return f"CPU-bound: launching takes CPUs {time_text(needs.max())} of {time_text(run.step_ns)}{run.each}."
+    """CPU-bound where GPUs mostly wait for launches, or launching takes as long as the step; else gaps between them."""
+    idle = waits[rank] / run.window_ns[rank]
+    is_as_long = needs.notna().all() and RATIO * needs.max() >= run.step_ns
+    if is_as_long and idle < SHARE:
+        return f"CPU-bound: launching takes the CPU {time_text(needs.max())} of a {time_text(run.step_ns)} step."
+    bound, step = "CPU-bound" if idle >= SHARE else "Launch gaps", "step" if run.steps else "trace"
     if len(waits) > 1 and waits.min() >= SHARE * waits.max():
-        return f"CPU-bound: the GPUs wait for kernel launches {_share(run, waits, rank)} of {step}."
-    return f"CPU-bound: rank {rank}'s GPU waits for launches {_share(run, waits, rank)} of {step}."
+        return f"{bound}: the GPUs wait for kernel launches {_share(run, waits, rank)} of the {step}."
+    return f"{bound}: rank {rank}'s GPU waits for launches {_share(run, waits, rank)} of the {step}."
 
 
 def _share(run: Run, waits: pd.Series, rank: int) -> str:

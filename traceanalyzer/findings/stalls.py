@@ -80,7 +80,7 @@ def _in_few_steps(run: Run, step_needs: StepNeeds, what_ran: WhatRan) -> list[Fi
         Finding(
             headline=f"{noun} {'stalls' if column == HOST.column else 'takes'} the GPUs {time_text(more.mean())} "
             f"in {when}.",
-            why=f"{short_name(name)} runs in {when} on all ranks, and not in the others.",
+            why=f"{short_name(name)} keeps all ranks longer in {when} than in the other steps.",
             fix=fix,
             changes=(Change(_PARTS[column], factor, steps=frozenset(steps)),) if factor < 1 else (),
             steps=steps,
@@ -165,7 +165,8 @@ def _cause(name: str) -> tuple[str, str]:
     for pattern, noun, fix in _CAUSES:
         if re.search(pattern, name, re.IGNORECASE):
             return noun, fix
-    return "CPU work", f"Do {short_name(name)} in DataLoader workers or another process, less often, or less of it."
+    short = short_name(name)
+    return f"CPU work ({short})", f"Do {short} in DataLoader workers or another process, less often, or less of it."
 
 
 def _first_calls(run: Run, first_calls: FirstCalls) -> Iterator[Finding]:

@@ -57,6 +57,6 @@ HOSTS: tuple[Case, ...] = (
     nobody("every host's hook is long", "launch_bound stalls", gradients.hooked, Fault("hook", 12 * MS, FOUR)),
     nobody("graphs on some ranks only, even", "exposed_communication uneven_work", launches.partly_graphed,
             Fault("eager", 0, (1,))),
-    nobody("an optimizer in a loop", "launch_bound",
+    nobody("an optimizer in a loop", "launch_bound per_tensor_work",
             optimizers.looped_optimizer),
 )  # fmt: skip

@@ -14,7 +14,7 @@ READS: tuple[Case, ...] = (
     case_of("one rank's launches wait for their kernels", gpus.watched, Fault("blocking", 0, (2,)),
             "cudaStreamSynchronize", cause="sync", noise=unlike_hosts(315)),
     case_of("one rank prints its loss", usual.ddp, Fault("item", 3 * MS, (0,)), "print_loss", ranks=4),
-    nobody("all read their loss", "blocking_calls launch_bound", usual.ddp, Fault("item", 5 * MS, FOUR),
+    nobody("all read their loss", "blocking_calls launch_bound stalls", usual.ddp, Fault("item", 5 * MS, FOUR),
             ranks=4, steps=6, layers=6),
     nobody("hosts wait for each collective", "blocking_calls launch_bound exposed_communication", reads.blocking),
     case_of("hosts wait for each collective, one loader", reads.blocking, Fault("data", 5 * MS, (1,)), LOADER),

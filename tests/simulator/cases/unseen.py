@@ -57,7 +57,7 @@ UNSEEN: tuple[Case, ...] = (
     several("a batch of 120 small tensors on one rank", cadences.of_small_tensors, (Fault("packed", 0, (1, 2, 3)),),
             Truth((0,), "host"), left=(Fault("packed", 0, FOUR),), tensors=120, noise=like_hosts(966)),
     # No host's lookups are hidden, and those of ranks 3 and 2 do take longer.
-    nobody("rows from the host, hosts at their own paces", "blocking_calls", cadences.rows_from_host,
+    nobody("rows from the host, hosts at their own paces", "blocking_calls stalls", cadences.rows_from_host,
            others=(2, 3), noise=unlike_hosts(967)),
     case_of("rows from the host, one looks longer", cadences.rows_from_host, Fault("look", 6 * MS, (2,)), "embedding_bag",
             cause="host", noise=like_hosts(968)),

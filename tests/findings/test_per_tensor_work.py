@@ -1,0 +1,26 @@
+"""Work that a loop repeats tensor by tensor."""
+
+from tests.findings.of_job import said
+from tests.simulator import workloads as usual
+from tests.simulator.faults import Fault
+from tests.simulator.jobs import turns
+
+LOOP = Fault("loop", 0, (0, 1))
+
+
+def test_an_average_of_weights():
+    (one,) = said(turns.averaged(faults=(LOOP,)), "per_tensor_work")
+    assert one.headline == "Per-tensor loop: 300 launches per step in update_average."
+    assert one.why == (
+        "aten::mul_, aten::add_ run 150 times, one tensor after the other: 8.08 ms/step of rank 1's CPU."
+    )
+    assert one.fix == "torch._foreach_mul_, torch._foreach_add_ and the like take the list of all tensors in one call."
+
+
+def test_rows_picked_by_a_mask_wait_in_each_turn():
+    (one,) = said(turns.picked(faults=(LOOP,)), "per_tensor_work")
+    assert one.fix == "torch.where or a product with the mask, no boolean indexing."
+
+
+def test_layers_are_no_loop():
+    assert not said(usual.ddp(ranks=2, steps=4), "per_tensor_work")
