@@ -36,8 +36,8 @@ def uneven_experts(
     hot = uneven["hot_rank"].value_counts()
     rank, times = int(hot.index[0]), f"{uneven['load_max_over_mean'].mean():.3g}"
     whom = f"rank {rank} in each" if len(hot) == 1 else f"another rank in turn, most often rank {rank}"
-    longer = run.per_step(exchanges.table[exchanges.table["direction"] == DISPATCH], ["compute_after_ns"])
-    longer = (longer - longer.mean())["compute_after_ns"] * run.count
+    after = run.per_step(exchanges.table[exchanges.table["direction"] == DISPATCH], ["compute_after_ns"])
+    longer = (after - after.mean())["compute_after_ns"] * run.count
     compute = headline.table.set_index("rank")["compute_ns"]
     own = Change("compute", float(1 - longer[rank] / compute[rank]), frozenset({rank}))
     yield Finding(

@@ -184,7 +184,9 @@ def _element(arguments: str) -> str:
     return _ELEMENTS[named[1]] if named else ""
 
 
-_SEVERAL: Mapping[str, str] = MappingProxyType({"peer_copy": "peer copies", MESSAGES: MESSAGES})
+_SEVERAL: Mapping[str, str] = MappingProxyType(
+    {"ep_dispatch": "expert dispatches", "peer_copy": "peer copies", MESSAGES: MESSAGES}
+)
 """Kinds of communication of which several are not called by one more letter."""
 
 _ELEMENTS = {
