@@ -100,8 +100,8 @@ def step_ns(order: Order, lengths: SchedulePlayLengths) -> float | None:
     programs = with_messages(order)
     if programs is None:
         return None
-    clocks = _Clocks(programs, lengths)
-    begins = [clocks.step() for _ in range(3)]  # in the third each rank starts as in a long run
+    pipeline = _Pipeline(programs, lengths)
+    begins = [pipeline.step() for _ in range(3)]  # in the third each rank starts as in a long run
     return begins[-1] - begins[-2]
 
 
@@ -151,8 +151,11 @@ def needs(one: Pass, last: int, present: set[Pass]) -> list[Pass]:
     return [(FORWARD, stage, number), *(each for each in behind if stage < last and each in present)]
 
 
-class _Clocks:
-    """When all ranks' hosts, GPUs and channels are done with what they were given, over several steps."""
+class _Pipeline:
+    """When all ranks' CPUs, GPUs and channels are done with what they were given, over several steps.
+
+    In a step all is launched: GPUs and channels take what comes first in theirs, as soon as it is ready.
+    """
 
     def __init__(self, programs: Mapping[int, list[Item]], lengths: SchedulePlayLengths) -> None:
         self.programs, self.lengths = programs, lengths
@@ -162,83 +165,70 @@ class _Clocks:
 
     def step(self) -> float:
         """Play one; returns when its last rank began its first pass."""
-        step = _Step(self)
-        for place, items in self.programs.items():
-            for item in items:
-                self._issue(step, place, item)
-        step.run()
-        for place in self.programs:
-            self._outside(place, step.sent_until[place])
-        return max(step.begins.values())
-
-    def _issue(self, step: "_Step", place: int, item: Item) -> None:
-        """The host never waits within a step, so that its times are known beforehand."""
-        if isinstance(item, Message):
-            step.channels[step.channel_of(place, item)].append((item, self.host[place]))
-            return
-        cost = self.lengths.of_pass[item[0], item[1]]
-        launched = self.host[place] + cost.before_ns
-        self.host[place] = launched + cost.within_ns
-        step.passes[place].append((item, launched, self.host[place]))
-
-    def _outside(self, place: int, sent_until: float) -> None:
-        outside = self.lengths.outside[place]
-        launched = self.host[place] + outside.cost.before_ns
-        self.gpu[place] = max(self.gpu[place], launched, sent_until) + outside.cost.gpu_ns
-        done = self.gpu[place] if outside.is_blocking else 0.0
-        self.host[place] = max(launched + outside.cost.within_ns, done)
-
-
-class _Step:
-    """One step in which all is launched: GPUs and channels take what comes first in theirs, as soon as it is ready."""
-
-    def __init__(self, clocks: _Clocks) -> None:
-        self.clocks = clocks
-        self.passes: dict[int, deque[tuple[Pass, float, float]]] = {place: deque() for place in clocks.programs}
+        self.passes: dict[int, deque[tuple[Pass, float, float]]] = {place: deque() for place in self.programs}
         self.channels: dict[Channel, deque[tuple[Message, float]]] = defaultdict(deque)
         self.free: dict[Channel, float] = defaultdict(float)
         self.ends: dict[tuple[int, Pass], float] = {}
         self.begins: dict[int, float] = {}
-        self.sent_until = dict.fromkeys(clocks.programs, 0.0)
+        self.sent_until = dict.fromkeys(self.programs, 0.0)
+        for place, items in self.programs.items():
+            for item in items:
+                self._issue(place, item)
+        while self._moves():
+            pass
+        for place in self.programs:
+            outside = self.lengths.outside[place]
+            launched = self.host[place] + outside.cost.before_ns
+            self.gpu[place] = max(self.gpu[place], launched, self.sent_until[place]) + outside.cost.gpu_ns
+            done = self.gpu[place] if outside.is_blocking else 0.0
+            self.host[place] = max(launched + outside.cost.within_ns, done)
+        return max(self.begins.values())
 
-    def channel_of(self, place: int, message: Message) -> "Channel":
-        """What the message follows others in."""
-        return (place, -1, False) if self.clocks.lengths.has_one_channel else (place, message.peer, message.is_send)
+    def _issue(self, place: int, item: Item) -> None:
+        """The CPU never waits within a step, so that its times are known beforehand."""
+        if isinstance(item, Message):
+            self.channels[self._channel_of(place, item.peer, is_send=item.is_send)].append((item, self.host[place]))
+            return
+        cost = self.lengths.of_pass[item[0], item[1]]
+        launched = self.host[place] + cost.before_ns
+        self.host[place] = launched + cost.within_ns
+        self.passes[place].append((item, launched, self.host[place]))
 
-    def run(self) -> None:
-        """Until all is done."""
-        has_moved = True
-        while has_moved:
-            has_moved = False
-            for place, queue in self.passes.items():
-                while queue and self._run(place, *queue[0]):
-                    queue.popleft()
-                    has_moved = True
-            for channel, messages in list(self.channels.items()):
-                while messages and messages[0][0].is_send and self._send(channel, *messages[0]):
-                    has_moved = True
+    def _channel_of(self, place: int, peer: int, *, is_send: bool) -> "Channel":
+        """What a message follows others in."""
+        return (place, -1, False) if self.lengths.has_one_channel else (place, peer, is_send)
+
+    def _moves(self) -> bool:
+        """Run and send all that is ready; whether anything was."""
+        has_moved = False
+        for place, queue in self.passes.items():
+            while queue and self._run(place, *queue[0]):
+                queue.popleft()
+                has_moved = True
+        for channel, messages in list(self.channels.items()):
+            while messages and messages[0][0].is_send and self._send(channel, *messages[0]):
+                has_moved = True
+        return has_moved
 
     def _run(self, place: int, one: Pass, launched: float, launched_all: float) -> bool:
-        needed = [self.ends.get((place, each)) for each in needs(one, self.clocks.last, self.clocks.present)]
+        needed = [self.ends.get((place, each)) for each in needs(one, self.last, self.present)]
         if None in needed:
             return False
-        gpu = self.clocks.gpu
-        begin = max([gpu[place], launched, *(each for each in needed if each is not None)])
+        begin = max([self.gpu[place], launched, *(each for each in needed if each is not None)])
         self.begins.setdefault(place, begin)
-        gpu[place] = max(begin + self.clocks.lengths.of_pass[one[0], one[1]].gpu_ns, launched_all)
-        self.ends[place, one] = gpu[place]
+        end = max(begin + self.lengths.of_pass[one[0], one[1]].gpu_ns, launched_all)
+        self.gpu[place] = self.ends[place, one] = end
         return True
 
     def _send(self, channel: "Channel", message: Message, launched: float) -> bool:
         """A message goes when it is the next one at both ends."""
         place, target = channel[0], message.peer
-        there = self.channel_of(target, Message(message.of, is_send=False, peer=place))
+        there = self._channel_of(target, place, is_send=False)
         waiting = self.channels[there]
         made = self.ends.get((place, message.of))
         if made is None or not waiting or waiting[0][0].of != message.of or waiting[0][0].is_send:
             return False
-        begin = max(self.free[channel], self.free[there], made, launched, waiting[0][1])
-        end = begin + self.clocks.lengths.message_ns
+        end = max(self.free[channel], self.free[there], made, launched, waiting[0][1]) + self.lengths.message_ns
         self.free[channel] = self.free[there] = self.ends[target, message.of] = end
         for one in (place, target):
             self.sent_until[one] = max(self.sent_until[one], end)
@@ -547,9 +537,11 @@ def rescheduled(engine: Engine, tables: Mapping[str, Result], wanted: str, other
     before = engine.job.recorded
     plays = [_Play(engine, passes, ranks, steps, before) for ranks in pipelines]
     first = plays[0]
-    chunks = chunks or _usual_chunks(name, first.stages_per_rank)
+    # Of 1F1B one stage a rank, interleaved at least two, else as recorded.
+    usual = {"1f1b": 1, "interleaved": max(first.stages_per_rank, 2)}
+    chunks = chunks or usual.get(name, first.stages_per_rank)
     orders = [order_of(name, len(play.ranks), play.recorded.microbatches, chunks) for play in plays]
-    own_ns = max(play.own_ns() for play in plays)
+    own_ns = max(play.own_ns for play in plays)
     after_ns = engine.before_ns - own_ns + _played(plays, orders, engine.lengths(*others) if others else before)
     unprofiled = _unprofiled(engine, plays, orders, others)
     gain = Gain(engine.before_ns, round(after_ns), round(abs(engine.before_ns - own_ns)), engine.unmatched_ns,
@@ -573,27 +565,17 @@ class _Play:
             raise InputError("schedule: what the stages compute when is not known, or two ranks compute the same stage")
         self.recorded = self.with_lengths(before)
         self.stages_per_rank, rest = divmod(self.recorded.stages, len(ranks))
-        if rest or self._own() is None:
+        own_ns = step_ns(self.recorded.order, self.recorded.lengths)
+        if rest or own_ns is None:
             raise InputError(
                 "schedule: the recorded passes do not run in the order in which they are numbered: the trace does not "
                 "say which pass is of which stage and microbatch (PyTorch's schedules name them in ranges)"
             )
+        self.own_ns = own_ns  # the step in its recorded order
 
     def with_lengths(self, lengths: Lengths) -> Recorded:
         """As recorded, but for the graph's lengths."""
         return recorded(self.engine.job, lengths, self.passes, self.ranks, self.steps)
-
-    def _own(self) -> float | None:
-        return step_ns(self.recorded.order, self.recorded.lengths)
-
-    def own_ns(self) -> float:
-        """The step in its recorded order."""
-        return self._own() or 0.0
-
-
-def _slowest(play_ns: Sequence[float | None]) -> float:
-    """The step of the slowest pipeline."""
-    return max(each or 0.0 for each in play_ns)
 
 
 def _played(
@@ -608,7 +590,7 @@ def _played(
         slow = play.with_lengths(as_recorded) if as_recorded else None
         stages = max(stage for _, stage, _ in _all(order)) + 1
         found.append(step_ns(order, play.with_lengths(lengths).in_stages(stages, slow)))
-    return _slowest(found)
+    return max(each or 0.0 for each in found)
 
 
 def _unprofiled(
@@ -622,7 +604,7 @@ def _unprofiled(
     found = {}
     for cost, replayed in zip(costs, engine.gains([(each,) for each in costs]), strict=True):
         plain = engine.lengths(cost)
-        own = _slowest([step_ns(now.order, now.lengths) for now in (play.with_lengths(plain) for play in plays)])
+        own = max(step_ns(now.order, now.lengths) or 0.0 for now in (play.with_lengths(plain) for play in plays))
         after = _played(plays, orders, engine.lengths(*others, cost), changed)
         found[str(cost.to)] = (replayed.after_ns, round(replayed.after_ns - own + after))
     return found
@@ -633,11 +615,6 @@ def _pipelines(table: pd.DataFrame) -> list[list[int]]:
         return []
     ordered = table.sort_values(["pipeline", "stage"])
     return [own["rank"].astype(int).tolist() for _, own in ordered.groupby("pipeline")]
-
-
-def _usual_chunks(name: str, recorded_chunks: int) -> int:
-    """Stages a rank, where none are asked for: of 1F1B one, interleaved at least two, else as recorded."""
-    return {"1f1b": 1, "interleaved": max(recorded_chunks, 2)}.get(name, recorded_chunks)
 
 
 def _plan(name: str | None, microbatches: int, order: Order) -> Plan:
