@@ -123,22 +123,21 @@ class _Stretches:
         """Into an instance: nothing; from it to a call's end: the transfer."""
         joins = self.job.joins
         if row < len(joins):
-            return int(joins["rank"].iloc[row]), *_columns([])
+            return int(joins["rank"].iloc[row]), *_NOTHING
         row -= len(joins)
         if row >= len(self.job.waiting):
             return self._meeting(row - len(self.job.waiting))
         row = int(self.job.waiting[row])
-        length, op = int(self.lengths.transfer_ns[row]), int(joins["op"].iloc[row])
-        return int(joins["rank"].iloc[row]), *_columns([(length, COMM.kind, op, NONE)])
+        return int(joins["rank"].iloc[row]), *_row(self.lengths.transfer_ns[row], COMM.kind, joins["op"].iloc[row])
 
     def _meeting(self, row: int) -> Stretch:
         """Into a collective of the CPU: nothing; from it on: what it takes once all hosts have come."""
         meetings = self.job.meetings
         row -= len(meetings.begins)
         if row < 0:
-            return next(iter(self.job.nodes)), *_columns([])
+            return next(iter(self.job.nodes)), *_NOTHING
         length = (meetings.after_ns if self.lengths.met_ns is None else self.lengths.met_ns)[row]
-        return int(meetings.rank[row]), *_columns([(int(length), COMM.kind, NONE, NONE)])
+        return int(meetings.rank[row]), *_row(length, COMM.kind)
 
 
 def _of_rank(nodes: Nodes, timing: Timing, sums: Sums, edge: int, since_ns: int) -> "Columns":
@@ -153,26 +152,29 @@ def _of_rank(nodes: Nodes, timing: Timing, sums: Sums, edge: int, since_ns: int)
         row += int(sums.by_launch_ns[row : last + 1].argmax())
         head = _launch(nodes, timing, row)
     elif kind == RELEASED:
-        head = _columns([(int(known.release_ns[row]) - since_ns, BEFORE.key, NONE, NONE)])
+        head = _row(known.release_ns[row] - since_ns, BEFORE.key)
     elif kind == FOLLOWS:
-        head = _columns([(int(known.turnaround_ns[row]), BETWEEN_KERNELS.key, row, NONE)])
+        head = _row(known.turnaround_ns[row], BETWEEN_KERNELS.key, row)
     else:
         wait = edge - int(np.searchsorted(nodes.kind, WAITS))
         source = int(array_of(nodes.piece.waits, "source")[wait])
         hidden = int(timing.duration_ns[source]) if timing.is_hidden and nodes.is_comm[source] else 0
-        head = _columns([(int(known.wait_ns[wait]) - hidden, BETWEEN_KERNELS.key, row, NONE)])
-    head = _joined(head, _columns([(int(sums.lag_ns[row]), UNKNOWN.key, row, NONE)]))
+        head = _row(known.wait_ns[wait] - hidden, BETWEEN_KERNELS.key, row)
+    head = _joined(head, _row(sums.lag_ns[row], UNKNOWN.key, row))
     return head if nodes.is_single[row] else _joined(head, _operations(nodes, timing, sums, row, last))
 
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _columns(rows: list[tuple[int, str, int, int]]) -> Columns:
-    lengths, names, ops, hosts = zip(*rows, strict=True) if rows else ((), (), (), ())
-    codes = [_CODE[name] for name in names]
-    first, second, third, fourth = (np.array(values, dtype=np.int64) for values in (lengths, codes, ops, hosts))
+def _row(length: int | np.integer, key: str, op: int = NONE) -> Columns:
+    first, second, third, fourth = (np.array([value], dtype=np.int64) for value in (length, _CODE[key], op, NONE))
     return first, second, third, fourth
+
+
+_NO_ROWS = np.empty(0, dtype=np.int64)
+
+_NOTHING: Columns = (_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS)
 
 
 def _joined(*parts: Columns) -> Columns:
@@ -198,7 +200,7 @@ def _operations(nodes: Nodes, timing: Timing, sums: Sums, first: int, last: int)
 def _launch(nodes: Nodes, timing: Timing, op: int) -> Columns:
     """From a segment's begin through the host's work to the launch, and its latency."""
     last = int(array_of(nodes.piece.ops, "launch")[op])
-    latency = _columns([(int(nodes.known.latency_ns[op]), LAUNCH.key, op, NONE)])
+    latency = _row(nodes.known.latency_ns[op], LAUNCH.key, op)
     return _joined(_work(nodes, timing, last), latency)
 
 
@@ -219,15 +221,15 @@ def _of_host(nodes: Nodes, timing: Timing, edge: int, segment: int, since_ns: in
     """Into a segment: the work of the one before and the blocking call, or the return after an operation's end."""
     segments, kind = nodes.piece.segments, int(nodes.kind[edge])
     if kind == ANCHOR:
-        return _columns([(int(segments["begin_ns"].iloc[segment]) - since_ns, BEFORE.key, NONE, NONE)])
+        return _row(segments["begin_ns"].iloc[segment] - since_ns, BEFORE.key)
     returns, lag = nodes.returns
     kept = int(lag[segment]) if timing.has_lag and timing.is_blocking[segment] else 0
-    unknown = _columns([(kept, UNKNOWN.key, NONE, NONE)])
+    unknown = _row(kept, UNKNOWN.key)
     if kind == BLOCKS:
         block = edge - int(np.searchsorted(nodes.kind, BLOCKS))
-        return _joined(_columns([(int(returns[block]), SYNC.key, NONE, NONE)]), unknown)
+        return _joined(_row(returns[block], SYNC.key), unknown)
     own_ns = int(segments["own_ns"].iloc[segment]) if timing.is_called[segment] else 0
-    call = _columns([(own_ns, SYNC.key, NONE, NONE)])
+    call = _row(own_ns, SYNC.key)
     return _joined(_work(nodes, timing, int(nodes.cut_of_segment[segment])), call, unknown)
 
 
@@ -248,7 +250,7 @@ _EDGES_A_BLOCK = 1 << 14
 
 def _under_each_other(parts: Iterator[Stretch]) -> tuple[np.ndarray, ...]:
     """Lengths, categories, rows of operations and of the host, and ranks."""
-    blocks = [(*_columns([]), np.empty(0, dtype=np.int64))]
+    blocks = [(*_NOTHING, _NO_ROWS)]
     while some := [*islice(parts, _EDGES_A_BLOCK)]:
         ranks = np.repeat(np.array([part[0] for part in some]), [len(part[1]) for part in some])
         blocks.append((*_joined(*(part[1:] for part in some)), ranks))
