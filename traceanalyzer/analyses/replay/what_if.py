@@ -40,14 +40,14 @@ def check(engine: Engine, change: Change) -> None:
 
     Raises:
         UsageError: no such rank, step, name or phase, or nobody to compare with.
-        InputError: the captures have no hosts.
+        InputError: the captures have no CPU side.
     """
     ranks = list(engine.job.nodes)
     missing = [] if change.part == "stage" else sorted(set(change.ranks or ()) - set(ranks))
     if missing:
         raise UsageError(f"{change}: there is no rank {missing[0]}; there are {_present_listed(ranks)}")
     if change.part in OF_HOSTS and not engine.has_hosts:
-        raise InputError(f"{change}: the captures have no launches, so nothing can be said about hosts")
+        raise InputError(f"{change}: the traces have no kernel launches, so CPU work cannot be changed")
     if change.part == "stage" and not engine.ranks_of_stages:
         raise UsageError(f"{change}: no ranks of this job send to each other as stages of a pipeline")
     steps = sorted(set(change.steps or ()) - _steps(engine))
@@ -99,7 +99,7 @@ def _check_name(engine: Engine, change: Change, name: str) -> None:
     if is_all or wanted in known or (change.part == "kernel" and any(wanted in own for own in known)):
         _check_phase(engine, change, name)
         return
-    what = "call that blocks a host" if change.part == "sync" else change.part
+    what = "blocking call" if change.part == "sync" else change.part
     if not known:
         raise UsageError(f"{change}: this job has no {what} with a name")
     near = get_close_matches(wanted, known, _MOST_SAID, cutoff=0.5)
@@ -160,7 +160,7 @@ class Answer:
         path_pct_before: percent of the critical path by category, as recorded.
         path_pct_after: the same after the changes.
         schedule: where another order of passes was asked for; then there is no path after the changes.
-        unprofiled_ns: the step without the profiler before and after, by what recording may take the hosts
+        unprofiled_ns: the step without the profiler before and after, by the profiler's overhead
             (`COST_NS`); empty where that is not known.
     """
 
@@ -185,7 +185,7 @@ class Answer:
     def unprofiled_afters_ns(self) -> tuple[int, int] | None:
         """The shortest and the longest step after the changes that a run without the profiler may have.
 
-        By what recording may take the hosts, and by how much runs of one job differ (`RUN_TO_RUN`).
+        By the profiler's overhead, and by how much runs of one job differ (`RUN_TO_RUN`).
         """
         afters = [after for _, after in self.unprofiled_ns.values()]
         return (round(min(afters) * (1 - RUN_TO_RUN)), round(max(afters) * (1 + RUN_TO_RUN))) if afters else None
@@ -249,14 +249,14 @@ class Answer:
             said = f"gain {gain_said(time_text(change_ns), is_bound=is_most)}" if change_ns else "no gain"
         why = []
         if gain.error_ns > PERCENT / 100 * gain.before_ns:
-            why.append(f"{error} ({self.error_pct:.1f} %) are not explained by the graph")
+            why.append(f"{error} ({self.error_pct:.1f} %) have no cause in the graph")
         if gain.is_delayed:
             why.append(f"{time_text(gain.delayed_ns)} of the changed {what} are start delays without a recorded cause")
         if gain.unmatched_ns > PERCENT / 100 * gain.before_ns:
             unmatched = f"{time_text(gain.unmatched_ns)} a rank"
-            why.append(f"waits stay as they are in {unmatched} of communication whose partners are not known")
+            why.append(f"waits stay as they are in {unmatched} of communication whose partners are unknown")
         if gain.lacks_hosts:
-            why.append("hosts that are not in the capture may not launch a shorter one in time")
+            why.append("CPUs that are not in the capture may not launch a shorter one in time")
         return (
             f"{said}, a bound and no forecast: {', and '.join(why)}"
             if why
@@ -273,7 +273,7 @@ class Answer:
         if afters := self.unprofiled_afters_ns:
             line += f"; it may be {time_span(*afters)} after the change"
         if (gains := self.unprofiled_gains_ns) and after < before and gains[0] != gains[1]:
-            line += f" and the gain {time_span(*gains)}, by what recording takes the hosts"
+            line += f" and the gain {time_span(*gains)}, by the profiler's overhead"
         return [line]
 
     def __repr__(self) -> str:
