@@ -101,7 +101,7 @@ def scaled(what, factor):
 
 
 WHOLE = {
-    "hosts take no time": (Change("host"), {"alter": scaled("host", 0), "launch_ns": 0}),
+    "CPU work takes no time": (Change("host"), {"alter": scaled("host", 0), "launch_ns": 0}),
     "kernels twice as fast": (Change("compute", 0.5), {"alter": scaled("compute", 0.5)}),
     "copies are free": (Change("copy"), {"alter": scaled("copy", 0)}),
     "transfers are free": (Change("comm"), {"alter": scaled("comm", 0)}),

@@ -86,14 +86,14 @@ STANDARD: Mapping[Change, str] = MappingProxyType(
         Change("comm"): "transfers take no time",
         Change("comm", HIDDEN): "transfers hidden behind compute",
         Change("copy"): "copies take no time",
-        Change("host"): "hosts take no time",
-        Change("host", FASTEST): "hosts as fast as the fastest",
-        Change("sync"): "no blocking of hosts by the GPU",
-        Change("data"): "data ready",
-        UNRECORDED: "without the profiler (estimate)",
+        Change("host"): "CPU work takes no time",
+        Change("host", FASTEST): "CPUs as fast as the fastest",
+        Change("sync"): "no blocking calls",
+        Change("data"): "batches ready",
+        UNRECORDED: "no profiler overhead (estimate)",
         Change("compute", ALONE): "kernels as fast as without communication beside them",
         Change("compute", EVEN): "compute even over ranks",
-        Change("stage", IDEAL): "pipelines with no more bubble than their schedule's",
+        Change("stage", IDEAL): "balanced pipelines with their schedule's bubble alone",
     }
 )
 """Changes to the whole job that every report answers."""
