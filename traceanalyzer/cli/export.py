@@ -4,8 +4,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from traceanalyzer.cli import one_run
 from traceanalyzer.cli.options import (
     FOLDER,
@@ -15,7 +13,7 @@ from traceanalyzer.cli.options import (
     find_traces,
     input_options,
     load_options,
-    output_option,
+    option,
     print_notes,
     progress,
     say,
@@ -35,11 +33,16 @@ SUFFIX = ".pftrace.gz"
 @command()
 @FOLDER
 @input_options()
-@click.option("--kineto", is_flag=True,
-              help="Write PyTorch profiler traces instead, one per rank, cut to the chosen ranks and steps, without "
-              "environment, host name and folders.")  # fmt: skip
-@output_option(metavar="PLACE", what=f"File to write: compressed if it ends in .gz, JSON if in .json or .json.gz "
-               f"(default: reports/<name>{SUFFIX}); a folder with --select all or --kineto.")  # fmt: skip
+@option(
+    "--kineto",
+    "Write PyTorch profiler traces instead, one per rank, cut to the chosen ranks and steps, without environment, host "
+    "name and folders.",
+)
+@option(
+    "--output -o PLACE",
+    "File to write: compressed if it ends in .gz, JSON if in .json or .json.gz (default: "
+    f"reports/<name>{SUFFIX}); a folder with --select all or --kineto.",
+)
 @FORCE
 @talk_options
 def export(folder: Path | None, **options: Any) -> None:

@@ -17,7 +17,6 @@ from traceanalyzer.cli.options import (
     JSON,
     OPEN,
     PARTIAL,
-    PLACE,
     USAGE_OR_INPUT,
     command,
     console_of,
@@ -27,13 +26,11 @@ from traceanalyzer.cli.options import (
     input_options,
     load_options,
     model_option,
-    output_option,
+    option,
     rare,
     read_thresholds,
     surroundings_options,
     talk_options,
-    threshold_option,
-    top_option,
     wanted_gates,
 )
 from traceanalyzer.cli.snapshots import report_alone, snapshots_in
@@ -51,23 +48,20 @@ _GRAVITY = (DONE, PARTIAL, CANNOT_JUDGE, GATE_FAILED, USAGE_OR_INPUT)
 @command()
 @FOLDER
 @input_options(is_main=True)
-@output_option(what="Where to write (default: reports/<name>; for traces in a/profile/x, a/reports/x).")
+@option("--output -o FOLDER", "Where to write (default: reports/<name>; for traces in a/profile/x, a/reports/x).")
 @format_option(("html", "csv", "json", "parquet", "md", "xlsx"), "html, csv and json")
-@top_option("Also print the N kernels and operators that take most GPU time.")
+@option("--top N", "Also print the N kernels and operators that take most GPU time.")
 @JSON
 @OPEN
 @gate_options
-@rare("--scheduler", metavar="ADDRESS",
-      help="Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")  # fmt: skip
-@rare("--hosts", "hosts_file", type=PLACE, metavar="FILE",
-      help="Host and rack of each rank: CSV of rank,host,rack, or JSON (docs/clusters.md).")  # fmt: skip
-@click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), hidden=True)
-@threshold_option
+@rare("--scheduler ADDRESS", "Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")
+@rare("--hosts hosts_file FILE", "Host and rack of each rank: CSV of rank,host,rack, or JSON (docs/clusters.md).")
+@click.option("--plotlyjs", hidden=True)
+@rare("--threshold limits NAME=VALUE*", "Set a threshold of an analysis, such as silent_pct=5; repeatable.")
 @model_option
 @surroundings_options
 @FORCE
-@rare("--debug", type=PLACE, metavar="FILE",
-      help="Write versions, timings and counts, but nothing from the traces, to attach to an issue.")  # fmt: skip
+@rare("--debug FILE", "Write versions, timings and counts, but nothing from the traces, to attach to an issue.")
 @talk_options
 def report(folder: Path | None, **options: Any) -> int:
     """Analyze a run and write its report (the default command).

@@ -16,9 +16,9 @@ from traceanalyzer.cli.options import (
     find_traces,
     input_options,
     load_options,
+    option,
     print_notes,
     progress,
-    rare,
     talk_options,
 )
 from traceanalyzer.errors import UsageError
@@ -61,16 +61,15 @@ _COMMON = ("rank", "host", "data", "compute", "comm", "operator")
 
 def _changes(function: Any) -> Any:
     for name, (metavar, text) in reversed(list(_PARTS.items())):
-        names = ("--cpu", "--host") if name == "host" else (f"--{name}",)
-        option = click.option if name in _COMMON else rare
-        function = option(*names, f"change_{name}", multiple=True, metavar=metavar, help=text)(function)
+        shown = f"{'--cpu --host' if name == 'host' else f'--{name}'} change_{name} {metavar}*"
+        function = option(shown, text, is_rare=name not in _COMMON)(function)
     return function
 
 
 @command("what-if")
 @FOLDER
 @_changes
-@click.option("--in-steps", metavar="LIST", help="Change only these steps, such as 3,5-7.")
+@option("--in-steps LIST", "Change only these steps, such as 3,5-7.")
 @JSON
 @input_options()
 @talk_options
