@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli import debug
-from traceanalyzer.cli.one_run import Command, refuse_others, report_run
+from traceanalyzer.cli.files import refuse_others
 from traceanalyzer.cli.options import (
     CANNOT_JUDGE,
     DONE,
@@ -38,6 +38,7 @@ from traceanalyzer.errors import InputError
 from traceanalyzer.execution import IS_PROGRAM
 
 if TYPE_CHECKING:
+    from traceanalyzer.cli.one_run import Command
     from traceanalyzer.discovery import Found
     from traceanalyzer.discovery.clustering import Run
 
@@ -69,6 +70,7 @@ def report(folder: Path | None, **options: Any) -> int:
     Writes summary.html, summary.csv, summary.json and tables/<analysis>.csv; with --fail-on also gate.xml (JUnit)
     and gate.md. With --json, prints summary.json.
     """
+    from traceanalyzer.cli.one_run import Command
     from traceanalyzer.scale import set_up_process
 
     if IS_PROGRAM.get():
@@ -111,8 +113,10 @@ def report(folder: Path | None, **options: Any) -> int:
     return max(codes, key=_GRAVITY.index)
 
 
-def _reported(asked: Command, targets: "list[tuple[Run, str, Path]]") -> list[tuple[Path, int]]:
+def _reported(asked: "Command", targets: "list[tuple[Run, str, Path]]") -> list[tuple[Path, int]]:
     """Page and exit code of each run; of the latest one alone, or of the next if that cannot be analyzed."""
+    from traceanalyzer.cli.one_run import report_run
+
     done, is_latest = [], asked.options["select"] == "latest"
     for run, name, target in targets:
         try:

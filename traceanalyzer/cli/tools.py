@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.one_run import of_traces, refuse_others
+from traceanalyzer.cli.files import of_traces, refuse_others
 from traceanalyzer.cli.options import (
     FORCE,
     JSON,

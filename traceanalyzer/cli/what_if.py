@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli import one_run
+from traceanalyzer.cli.files import of_run
 from traceanalyzer.cli.options import (
     FOLDER,
     JSON,
@@ -104,7 +104,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
         summary = summarise(found, run, load, names=names, jobs=options["jobs"], progress=advance)
     given = answer(summary.results, changes)
     doubts = reasons(summary.results).get("replay", ())
-    notes = one_run.of_run(found, run, summary)
+    notes = of_run(found, run, summary)
     if options["as_json"]:
         click.echo(json.dumps({**given.to_dict(), "notes": [*doubts, *notes]}, indent=2))
         return
