@@ -23,7 +23,8 @@ from traceanalyzer.model.tables import (
     lengths_of,
     mask_of,
     rows_named_so,
-    sorted_table,
+    sorted_by,
+    table_of,
     text_array,
     whole,
 )
@@ -207,7 +208,7 @@ def per_rank(trace: RankTrace, loops: Loops, scopes: Scopes, category_of_op: pd.
         "of_uploads": groups.any(np.array([2 * is_upload[run.rows].sum() > len(run.rows) for run in runs])),
         "has_products": groups.any(np.array([bool(is_product[run.rows].any()) for run in runs])),
     }
-    return sorted_table(made, "host_ns")
+    return sorted_by(table_of(made), "host_ns")
 
 
 def _in_order(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:

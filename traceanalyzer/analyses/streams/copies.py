@@ -16,7 +16,7 @@ from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, lengths_of, mask_of, rows_named, sorted_table, texts_of
+from traceanalyzer.model.tables import array_of, lengths_of, mask_of, rows_named, sorted_by, table_of, texts_of
 
 # What each rank copied and set in memory: by direction, how often, how long and how many bytes.
 
@@ -58,7 +58,7 @@ def memory_ops_per_rank(trace: RankTrace) -> pd.DataFrame:
     operation = {"operation": operations(ops)[held]}
     times = spread(lengths_of(ops)[held], operation, "ns")
     sizes = spread(ops["bytes"].array[held], operation, "bytes")
-    return sorted_table(times | sizes, "total_ns")
+    return sorted_by(table_of(times | sizes), "total_ns")
 
 
 def is_copy(ops: pd.DataFrame) -> np.ndarray:
@@ -168,7 +168,7 @@ def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     sums = _sums(every, [rows[own] for own in rows_of_each(groups.of_row)])
     of_hosts = host_times(trace, rows)
     hosts = pd.arrays.IntegerArray(groups.sums(of_hosts), groups.sums(of_hosts == NONE) > 0)
-    return sorted_table({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums, "host_ns": hosts}, "total_ns")
+    return sorted_by(table_of({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums, "host_ns": hosts}), "total_ns")
 
 
 def _directions(ops: pd.DataFrame) -> pd.Categorical:
@@ -260,7 +260,7 @@ def sync_copies_per_rank(trace: RankTrace) -> pd.DataFrame:
         "calls": groups.counts(),
         "total_bytes": groups.total(ops["bytes"].array[held]),
     }
-    return sorted_table({**groups.keys, **sums}, "host_ns")
+    return sorted_by(table_of({**groups.keys, **sums}), "host_ns")
 
 
 def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
