@@ -43,7 +43,7 @@ def test_results_give_their_first_rows_and_those_that_pass(kernels):
     [
         (lambda kernels: kernels.where(rnk=0), "no column 'rnk'"),
         (lambda kernels: kernels.where(3), "3: write COLUMN SIGN VALUE"),
-        (lambda kernels: kernels.where("total_ns>nan"), "'nan' is no number"),
+        (lambda kernels: kernels.where("total_ns>nan"), "'nan' is not a number"),
         (lambda kernels: kernels.where(rank={0: 1}), "rank takes a value or a list of them, not {0: 1}"),
         (lambda kernels: kernels.head("x"), "head takes a whole number of rows, not 'x'"),
     ],
@@ -67,7 +67,7 @@ def test_a_report_is_saved_in_a_folder_alone(report, tmp_path):
         (lambda traces: ta.gaps(traces, idle_shrt_ns=3), "did you mean idle_short_ns"),
         (lambda traces: ta.find(traces, idle_shrt_ns=3), "did you mean idle_short_ns"),
         (lambda traces: ta.report(traces, idle_shrt_ns=3), "did you mean idle_short_ns"),
-        (lambda _: ta.sample("nothing"), "there are pp_1f1b"),
+        (lambda _: ta.sample("nothing"), "available: pp_1f1b"),
         (lambda traces: ta.idle(traces, idle_short_ns="x"), "idle_short_ns takes a whole number from 0 on, not 'x'"),
         (
             lambda traces: ta.report(traces, stream_role_pct=float("nan")),

@@ -145,7 +145,7 @@ def _of_commands(group, words):
         rows = "".join(
             _option(one)
             for one in sorted(options, key=lambda one: isinstance(one, Rare))
-            if not one.opts[0].startswith("--help")
+            if not one.opts[-1].startswith("--help")
         )
         yield f"## {usage}\n\n{about.strip()}{shown}\n" + (f"\n| option | what |\n|---|---|\n{rows}" if rows else "")
         if isinstance(command, click.Group):

@@ -1,4 +1,4 @@
-"""Packages that are called as their main function is: `ta.report(traces)` beside `traceanalyzer.report.WRITERS`."""
+"""Packages that can be called like their main function: `ta.report(traces)` and `traceanalyzer.report.WRITERS`."""
 
 import sys
 from importlib import import_module
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def call_by_name(package: str, module: str) -> None:
-    """Make the package callable: the call is that of the function called as it is, in one of its modules.
+    """Make a call of the package call the function of the same name in one of its modules.
 
-    The module is imported when it is called first.
+    The module is imported at the first call.
     """
 
     class CallablePackage(ModuleType):

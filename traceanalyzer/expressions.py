@@ -1,4 +1,4 @@
-"""Regular expressions that users give: matched in a time that grows with the text only, whatever they ask for."""
+"""Regular expressions from users, matched in time linear in the text (RE2)."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from traceanalyzer.errors import UsageError
 
 
 class Expression(Struct, frozen=True):
-    """One expression, in the syntax of RE2: Python's without looking ahead or behind, and without references back.
+    """One expression in RE2 syntax: Python's without look-around and backreferences.
 
     Attributes:
         pattern: its text.
@@ -16,10 +16,10 @@ class Expression(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str, where: str) -> "Expression":
-        """The expression that `where` (an option and its value) gives.
+        """Parse the expression; `where` names the option and its value.
 
         Raises:
-            UsageError: it is none.
+            UsageError: it is not a regular expression.
         """
         made = cls(text)
         try:
@@ -27,17 +27,17 @@ class Expression(Struct, frozen=True):
         except ValueError as error:
             why = str(error).partition(": ")[2] or str(error)
             raise UsageError(
-                f"{where}: not a regular expression ({why}); look-around and references back are not known"
+                f"{where}: not a regular expression ({why}); look-around and backreferences are not supported"
             ) from error
         return made
 
     @property
     def flags(self) -> int:
-        """None: they are written in the text, as `(?i)`."""
+        """None; flags are written in the pattern, as `(?i)`."""
         return 0
 
     def search(self, text: str) -> bool:
-        """Whether it matches anywhere in a text."""
+        """Whether it matches anywhere in the text."""
         import pyarrow as pa  # noqa: PLC0415 - only where an expression is given
         import pyarrow.compute as pc  # noqa: PLC0415 - the same
 

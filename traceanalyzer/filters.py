@@ -1,4 +1,4 @@
-"""The grammar in which rows are chosen: `rank=0`, `wait_ns>1e6`, `name~nccl`."""
+"""Conditions on rows: `rank=0`, `wait_ns>1e6`, `name~nccl`."""
 
 import math
 import re
@@ -13,12 +13,12 @@ _CONDITION = re.compile(r"(?P<column>\w+)\s*(?P<sign>>=|<=|!=|=|>|<|~)\s*(?P<val
 
 
 def chosen(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
-    """Rows for which every condition holds; a value that is absent matches none.
+    """Rows that meet every condition; an absent value meets none.
 
-    `~` is part of a text, without regard to case; the others compare numbers where the column has numbers.
+    `~` means contains, ignoring case; the others compare numbers if the column has numbers.
 
     Raises:
-        UsageError: a condition is no `COLUMN SIGN VALUE`, or there is no such column.
+        UsageError: a condition is not `COLUMN SIGN VALUE`, or there is no such column.
     """
     for condition in conditions:
         table = table[_mask(table, condition).fillna(value=False).to_numpy(dtype=bool)]
@@ -53,5 +53,5 @@ def _number(text: str, condition: str) -> float:
     except ValueError:
         number = math.nan
     if math.isnan(number):
-        raise UsageError(f"{condition!r}: {text!r} is no number")
+        raise UsageError(f"{condition!r}: {text!r} is not a number")
     return number

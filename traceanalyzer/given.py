@@ -1,4 +1,4 @@
-"""What a caller of the library gave, where a function takes something else: refused with what may be given."""
+"""Checks arguments of the library's functions; errors say what is accepted."""
 
 import math
 import os
@@ -12,20 +12,20 @@ from typing import Any, cast, get_args, get_origin
 from traceanalyzer.errors import UsageError
 
 _MOST = 80
-"""Characters of what was given that are shown."""
+"""Characters of a value shown in an error."""
 
 
 def shown(value: object) -> str:
-    """What was given, as a refusal names it: a line."""
+    """A value on one line, for an error."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _MOST else f"{text[:_MOST]}…"
 
 
 def place_of(value: object, what: str) -> Path:
-    """The path that was given for `what`, such as `save takes a folder`.
+    """The path given for `what`, such as `save takes a folder`.
 
     Raises:
-        UsageError: it is none, or empty.
+        UsageError: it is not a path, or empty.
     """
     if not isinstance(value, str | os.PathLike) or not isinstance(text := os.fspath(value), str):
         raise UsageError(f"{what}: not {shown(value)}")
@@ -35,10 +35,10 @@ def place_of(value: object, what: str) -> Path:
 
 
 def text_of(value: object, name: str) -> str:
-    """The text that was given as `name`.
+    """The text given as `name`.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a text.
     """
     if not isinstance(value, str):
         raise UsageError(f"{name} takes a text, not {shown(value)}")
@@ -46,10 +46,10 @@ def text_of(value: object, name: str) -> str:
 
 
 def formats_of(value: object, known: Collection[str]) -> tuple[str, ...]:
-    """Formats by name, of one name or several.
+    """Formats from one name or several.
 
     Raises:
-        UsageError: there is none, or none of that name.
+        UsageError: no name is given, or one is unknown.
     """
     names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
     for name in names or ("",):
@@ -59,10 +59,10 @@ def formats_of(value: object, known: Collection[str]) -> tuple[str, ...]:
 
 
 def threshold(name: str, value: object, kind: Any) -> Any:
-    """The value of a threshold of this kind (its annotation): whole numbers as `int`, all else as it is.
+    """The value of a threshold with this annotation; whole numbers as `int`.
 
     Raises:
-        UsageError: it is of another kind, negative, or no number.
+        UsageError: it has another type, is negative, or is not a number.
     """
     if kind not in (int, float):
         if not _fits(value, kind):
@@ -75,7 +75,7 @@ def threshold(name: str, value: object, kind: Any) -> Any:
 
 
 def _number(value: object) -> float:
-    """A number of Python's or NumPy's; NaN for all else."""
+    """A Python or NumPy number as `float`; NaN for anything else."""
     return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(cast("float", value))
 
 

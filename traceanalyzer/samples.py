@@ -1,4 +1,4 @@
-"""Real captures that come with the package, to try it without a GPU."""
+"""Sample captures in the package, to try it without a GPU."""
 
 from pathlib import Path
 
@@ -20,5 +20,5 @@ def sample(name: str = SAMPLES[0]) -> Path:
     inside = package / "sample_traces"
     places = inside if inside.is_dir() else package.parent / "sample_traces"
     if name not in SAMPLES or not (places / name).is_dir():
-        raise UsageError(f"no sample is called {name!r}; there are {', '.join(SAMPLES)}")
+        raise UsageError(f"no sample is called {name!r}; available: {', '.join(SAMPLES)}")
     return places / name

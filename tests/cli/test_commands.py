@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.builders import document, kernel, write
+from tests.cli import typed
 from tests.samples import SAMPLES
 from traceanalyzer.agents.verbs import VERBS
 from traceanalyzer.cli import cli, run
@@ -75,11 +76,11 @@ def test_an_old_name_does_the_same_and_says_the_new_one(capsys, old, new, said):
 
 
 def test_json_is_all_that_is_printed(capsys):
-    assert run(["job", "--json", "-o", "out", "--format", "html", "--fail-on", "idle_pct > 200"]) == 0
+    assert typed("job --json -o out --format html --fail-on 'idle_pct > 200'") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["ranks"] == [0]
     assert "PASSED" in said.err
-    assert run(["diff", "job", "job", "--json", "-o", "both", "--format", "csv"]) == 0
+    assert typed("diff job job --json -o both --format csv") == 0
     assert json.loads(capsys.readouterr().out)["base"] == "job"
 
 

@@ -9,39 +9,43 @@ from pathlib import Path
 import pytest
 
 from tests.builders import document, kernel, write
+from tests.cli import job, typed
 from traceanalyzer.cli import run
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
 def broken(*_args, **_named):
     raise KeyError("secret_kernel")
 
 
-def test_a_crash_is_told_too_and_no_file_of_others_is_replaced(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_crash_is_told_too_and_no_file_of_others_is_replaced(monkeypatch, capsys):
     scale = importlib.import_module("traceanalyzer.scale")
     monkeypatch.setattr(scale, "summarise", broken)
-    write(tmp_path / "secret_folder" / "secret_file.json", document([kernel(0, 5)], rank=0, world_size=1))
-    assert run(["secret_folder", "-o", "out", "--debug", "bug.json"]) == 70
-    text = (tmp_path / "bug.json").read_text()
+    job("secret_folder")
+    assert typed("secret_folder -o out --debug bug.json") == 70
+    text = Path("bug.json").read_text()
     assert "secret" not in text
     assert json.loads(text)["crash"]["error"] == "KeyError"
     assert any(place.startswith("cli/report.py:") for place in json.loads(text)["crash"]["at"])
     assert "bug.json" in capsys.readouterr().err
-    assert run(["secret_folder", "-o", "out", "--debug=bug.json"]) == 70  # one of its own gives way
-    (tmp_path / "notes.json").write_text("mine")
-    assert run(["secret_folder", "-o", "out", "--debug", "notes.json"]) == 2
-    assert (tmp_path / "notes.json").read_text() == "mine"
+    assert typed("secret_folder -o out --debug=bug.json") == 70  # one of its own gives way
+    Path("notes.json").write_text("mine")
+    assert typed("secret_folder -o out --debug notes.json") == 2
+    assert Path("notes.json").read_text() == "mine"
 
 
 @pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
 def test_it_has_versions_timings_and_counts_and_no_names(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     html = importlib.import_module("traceanalyzer.report.writers.html")
     monkeypatch.setattr(html.page_sections, "tiles", broken)
     content = document([kernel(0, 5, name="secret_kernel")], rank=0, world_size=1, trace_id="secret_id")
-    write(tmp_path / "secret_folder" / "secret_file.json", content)
-    assert run(["secret_folder", "-o", "out", "--format", "html", "--debug", "bug.json", "-q"]) == 3
-    text = (tmp_path / "bug.json").read_text()
+    write(Path("secret_folder", "secret_file.json"), content)
+    assert typed("secret_folder -o out --format html --debug bug.json -q") == 3
+    text = Path("bug.json").read_text()
     told = json.loads(text)
     assert "secret" not in text
     assert str(tmp_path) not in text
@@ -58,21 +62,20 @@ def texts(content):
     return {content} if isinstance(content, str) else set().union(*map(texts, inside))
 
 
-def test_no_text_of_a_real_capture_is_in_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_no_text_of_a_real_capture_is_in_it():
     place = Path(__file__).parents[2] / "sample_traces" / "pytorch_ddp"
     held = set().union(*(texts(json.loads(gzip.decompress(file.read_bytes()))) for file in place.rglob("*.json.gz")))
     held |= texts(json.loads((place / "run.json").read_text()))
     assert len(held) > 300
     assert run([str(place), "-o", "out", "--format", "json", "--debug", "bug.json", "-q"]) == 0
-    text = (tmp_path / "bug.json").read_text()
+    text = Path("bug.json").read_text()
     told = json.loads(text)
     assert not held & texts(told)
     own = {*told["rows"], *told}  # our tables' names
     assert not [one for one in held if len(one) > 8 and one in text and not any(one in name for name in own)]
 
 
-def test_nothing_asks_the_network(tmp_path, monkeypatch):
+def test_nothing_asks_the_network(monkeypatch):
     """Of Python's own sockets; strace saw none of the libraries'."""
 
     def asked(*_args, **_named):
@@ -81,8 +84,6 @@ def test_nothing_asks_the_network(tmp_path, monkeypatch):
     for name in ("connect", "connect_ex", "sendto", "bind"):
         monkeypatch.setattr(socket.socket, name, asked)
     monkeypatch.setattr(socket, "getaddrinfo", asked)
-    monkeypatch.chdir(tmp_path)
-    for rank in range(2):
-        write(tmp_path / "in" / f"rank{rank}.json", document([kernel(0, 5)], rank=rank, world_size=2))
-    for arguments in (["in", "-q", "-o", "out"], ["export", "in", "-q", "-o", "x.json"], ["query", "summary", "in"]):
-        assert run([*arguments, "--jobs", "1"]) == 0
+    job("in", ranks=2)
+    for line in ("in -q -o out", "export in -q -o x.json", "query summary in"):
+        assert typed(line + " --jobs 1") == 0

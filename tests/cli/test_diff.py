@@ -5,7 +5,6 @@ import csv
 import io
 import json
 import re
-import shlex
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -13,6 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.builders import NAMES, document, host, kernel, write
+from tests.cli import job, summary, typed
 from tests.samples import SAMPLES
 from traceanalyzer.cli import run
 
@@ -25,10 +25,6 @@ DDP, FSDP, STRAGGLER = (str(SAMPLES / name) for name in ("ddp", "fsdp_full", "dd
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def summary(folder):
-    return json.loads((folder / "summary.json").read_text())
 
 
 def steps_of_a_kernel(length=5):
@@ -47,6 +43,10 @@ def steps_of_a_kernel(length=5):
     return document(events, rank=0, world_size=1)
 
 
+def failing_on(*gates):
+    return [word for gate in gates for word in ("--fail-on", gate)]
+
+
 GATES = ("step_ms +3% @ any rank", "overlap_pct? -90pp")
 """Of which the first fails."""
 
@@ -55,9 +55,8 @@ GATES = ("step_ms +3% @ any rank", "overlap_pct? -90pp")
 def compared(tmp_path_factory):
     """The folder of `ddp` against `fsdp_full` in every form, what was printed, and the exit code; made once."""
     place, printed = tmp_path_factory.mktemp("compared"), io.StringIO()
-    gates = [word for gate in GATES for word in ("--fail-on", gate)]
     with contextlib.chdir(place), contextlib.redirect_stdout(printed):
-        code = run(["diff", DDP, FSDP, *gates])
+        code = run(["diff", DDP, FSDP, *failing_on(*GATES)])
     return place / "reports" / "diff_ddp_fsdp_full", printed.getvalue(), code
 
 
@@ -88,23 +87,20 @@ def test_writes_every_form(compared):
     assert float(rows[1]["change"]) == pytest.approx(float(rows[1]["value"]) - float(rows[0]["value"]))
 
 
-def test_a_run_with_itself_differs_in_nothing_and_passes_every_gate(tmp_path, capsys):
-    write(tmp_path / "ddp" / "rank0.json", steps_of_a_kernel())
+def test_a_run_with_itself_differs_in_nothing_and_passes_every_gate(capsys):
+    write(Path("ddp", "rank0.json"), steps_of_a_kernel())
     gates = ["step_ms +0%", "exposed_comm_pct +0pp @ any rank", "kernels.calls +0", "kernels.total_ns +0% @ all ranks"]
-    assert (
-        run(["diff", "ddp", "ddp", *(part for gate in gates for part in ("--fail-on", gate)), "--output", "out", *JSON])
-        == 0
-    )
+    assert typed("diff ddp ddp -o out", *JSON, *failing_on(*gates)) == 0
     assert "No figure differs." in capsys.readouterr().out
-    found = summary(tmp_path / "out")
+    found = summary("out")
     assert {row["status"] for table in found["tables"]["ddp (2)"].values() for row in table} == {"SAME"}
     assert {gate["status"] for gate in found["gates"]} == {"passed"}
 
 
 @pytest.mark.thorough
-def test_order_only_swaps_signs(tmp_path, compared):
+def test_order_only_swaps_signs(compared):
     assert run(["diff", FSDP, DDP, "--output", "two", "--format", "json", "-q"]) == 0
-    one, two = summary(compared[0]), summary(tmp_path / "two")
+    one, two = summary(compared[0]), summary("two")
     changes = [
         {
             row["metric"]: (row["change"], row["change_pct_points"])
@@ -141,83 +137,79 @@ def test_a_failed_gate_is_code_1_with_its_rows_in_three_forms(compared):
 @pytest.mark.parametrize(
     ("gates", "code"), [(("exposed_comm_pct > 5", "idle_pct > 10 @ any rank"), 1), (("exposed_comm_pct > 99",), 0)]
 )
-def test_gates_of_the_main_command(tmp_path, gates, code, capsys):
-    write(tmp_path / "in" / "rank0.json", steps_of_a_kernel())
-    words = [word for gate in gates for word in ("--fail-on", gate)]
-    assert run(["in", *words, "--output", "out", "--format", "json"]) == code
-    assert capsys.readouterr().out.count("FAILED") == (len(gates) if code else 0)
-    failures = int(ET.parse(tmp_path / "out" / "gate.xml").getroot().get("failures"))
-    assert failures == (len(gates) if code else 0)
+def test_gates_of_the_main_command(gates, code, capsys):
+    write(Path("in", "rank0.json"), steps_of_a_kernel())
+    assert typed("in -o out", *JSON, *failing_on(*gates)) == code
+    failed = len(gates) if code else 0
+    assert capsys.readouterr().out.count("FAILED") == failed
+    assert int(ET.parse("out/gate.xml").getroot().get("failures")) == failed
 
 
-def test_a_figure_that_is_not_there_fails_the_gate(tmp_path, capsys):
-    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    assert run(["in", "--fail-on", "overlap_pct < 50", *JSON]) == 5
+def test_a_figure_that_is_not_there_fails_the_gate(capsys):
+    job("in")
+    assert typed("in --fail-on 'overlap_pct < 50'", *JSON) == 5
     assert "CANNOT BE JUDGED · in · must not hold: overlap_pct < 50" in capsys.readouterr().out
-    assert run(["in", "--fail-on", "overlap_pct? < 50", *JSON]) == 0
+    assert typed("in --fail-on 'overlap_pct? < 50'", *JSON) == 0
 
 
-def test_baselines(tmp_path, capsys):
+def test_baselines(capsys):
     for name, length in (("ddp", 5), ("longer", 45)):
-        write(tmp_path / name / "rank0.json", steps_of_a_kernel(length))
-    assert run(["baseline", "save", "main", "ddp"]) == 0
+        write(Path(name, "rank0.json"), steps_of_a_kernel(length))
+    assert typed("baseline save main ddp") == 0
     assert "Baseline: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
-    assert run(["baseline", "save", "main", "ddp"]) == 0
+    assert typed("baseline save main ddp") == 0
     assert "Baseline replaced: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
-    assert run(["baseline", "save", "later", "ddp", "-q"]) == 0
-    assert run(["baseline", "list", "--json"]) == 0
+    assert typed("baseline save later ddp -q") == 0
+    assert typed("baseline list --json") == 0
     first, second = json.loads(capsys.readouterr().out)
     assert (first["name"], first["of"], first["captures"], first["ranks"]) == ("main", "ddp", 1, 1)
     assert first["saved"] <= second["saved"]
     assert first["step_ns"] == second["step_ns"] > 0
-    assert run(["baseline", "trend", "--metric", "step_ns"]) == 0
+    assert typed("baseline trend --metric step_ns") == 0
     assert "later" in capsys.readouterr().out
     rows = json.loads(Path("reports/trend/trend.json").read_text())["rows"]
     assert [(row["baseline"], row["change_pct"]) for row in rows] == [("main", None), ("later", 0.0)]
     assert Path("reports/trend/trend.html").read_text().count('r="4"><title>') == 2
-    assert run(["baseline", "trend", "--metric", "stp_ns"]) == 2
+    assert typed("baseline trend --metric stp_ns") == 2
     Path(".traceanalyzer/baselines/broken.json").write_text("[")
-    assert run(["baseline", "list"]) == 0
+    assert typed("baseline list") == 0
     assert "cannot be read" in capsys.readouterr().out
-    assert run(["baseline", "trend", "main"]) == 2
-    assert run(["diff", "baseline:main", "ddp", "--fail-on", "step_ms +0%", "-o", "out", *JSON]) == 0
-    assert run(["diff", "baseline:main", "longer", "--fail-on", "compute_ns +3%", "-o", "out", *JSON]) == 1
-    assert run(["baseline", "remove", "main"]) == 0
-    assert run(["diff", "baseline:main", "ddp"]) == 2
+    assert typed("baseline trend main") == 2
+    assert typed("diff baseline:main ddp --fail-on 'step_ms +0%' -o out", *JSON) == 0
+    assert typed("diff baseline:main longer --fail-on 'compute_ns +3%' -o out", *JSON) == 1
+    assert typed("baseline remove main") == 0
+    assert typed("diff baseline:main ddp") == 2
     assert "no such baseline" in capsys.readouterr().err
 
 
-def test_unequal_work_is_refused_and_marked_when_forced(tmp_path, capsys):
+def test_unequal_work_is_refused_and_marked_when_forced(capsys):
     for name, tokens in (("small", 1000), ("large", 4000)):
-        write(tmp_path / name / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-        (tmp_path / name / "run.json").write_text(
-            json.dumps({"dtype": str(tokens), "batch": {"tokens_per_step": tokens}})
-        )
-    assert run(["diff", "small", "large", "-o", "out"]) == 2
+        facts = {"dtype": str(tokens), "batch": {"tokens_per_step": tokens}}
+        Path(job(name), "run.json").write_text(json.dumps(facts))
+    assert typed("diff small large -o out") == 2
     error = capsys.readouterr().err
     assert "dtype differs (1000 | 4000)" in error
     assert "--force" in error
-    assert not (tmp_path / "out").exists()
-    assert run(["diff", "small", "large", "-o", "out", "--force"]) == 0
+    assert not Path("out").exists()
+    assert typed("diff small large -o out --force") == 0
     assert "NOT COMPARABLE" in capsys.readouterr().out
-    assert "Not comparable; made with --force." in (tmp_path / "out" / "summary.html").read_text()
-    assert "NOT COMPARABLE" in (tmp_path / "out" / "summary.md").read_text()
-    assert "NOT COMPARABLE" in (tmp_path / "out" / "summary.csv").read_text()
-    assert summary(tmp_path / "out")["is_forced"]
+    assert "Not comparable; made with --force." in Path("out", "summary.html").read_text()
+    assert all("NOT COMPARABLE" in Path("out", f"summary.{name}").read_text() for name in ("md", "csv"))
+    assert summary("out")["is_forced"]
 
 
-def test_the_report_shows_run_json(tmp_path):
-    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    (tmp_path / "in" / "run.json").write_text('{"strategy": "ddp", "batch": {"global_batch": 16}}')
-    assert run(["in", "-o", "out", "-q", *JSON]) == 0
-    found = summary(tmp_path / "out")
+def test_the_report_shows_run_json():
+    info = Path(job("in"), "run.json")
+    info.write_text('{"strategy": "ddp", "batch": {"global_batch": 16}}')
+    assert typed("in -o out -q", *JSON) == 0
+    found = summary("out")
     assert found["run_info"]["strategy"] == "ddp"
     assert {"fact": "batch.global_batch", "value": "16"} in found["results"]["run_info"]
-    assert run(["diff", "out/summary.json", "in", "-o", "both", "-q", *JSON]) == 0
-    assert summary(tmp_path / "both")["facts"][0]["state"] == "not known"
-    (tmp_path / "in" / "run.json").write_text("[")
-    assert run(["in", "-o", "out", "-q", *JSON]) == 0
-    assert "not a run.json" in summary(tmp_path / "out")["notes"][0]
+    assert typed("diff out/summary.json in -o both -q", *JSON) == 0
+    assert summary("both")["facts"][0]["state"] == "not known"
+    info.write_text("[")
+    assert typed("in -o out -q", *JSON) == 0
+    assert "not a run.json" in summary("out")["notes"][0]
 
 
 @pytest.mark.parametrize(
@@ -238,19 +230,17 @@ def test_a_mistake_is_one_clear_line_and_code_2(capsys, arguments, message):
     assert "Traceback" not in error
 
 
-def test_the_documented_gates_and_the_example_for_a_build_server_work(tmp_path, capsys):
+def test_the_documented_gates_and_the_example_for_a_build_server_work(capsys):
     """The commands of the workflow, with samples in place of what the job records."""
     from traceanalyzer.gate import parse
 
     page = (Path(__file__).parents[2] / "docs" / "gates.md").read_text()
-    gates = re.findall(r"--fail-on '([^']+)'", page)
-    assert len([parse(gate) for gate in gates]) >= 7
-    script = re.search(r"(analyze-traces diff baseline:main new=.*?)\n      - name", page, re.DOTALL)[1]
-    arguments = shlex.split(script.replace("\\\n", " "))[1:]
+    assert len([parse(gate) for gate in re.findall(r"--fail-on '([^']+)'", page)]) >= 7
+    script = re.search(r"analyze-traces (diff baseline:main new=.*?)\n      (?:#.*?)?- name", page, re.DOTALL)[1]
     for number in (1, 2, 3):
-        shutil.copytree(SAMPLES / "ddp", tmp_path / "profile" / f"run{number}")
-    assert run(["baseline", "save", "main", "+".join(f"profile/run{number}" for number in (1, 2, 3))]) == 0
-    assert run(arguments) == 1  # rank 0 of the sample idles for 72 %
+        shutil.copytree(DDP, f"profile/run{number}")
+    assert typed("baseline save main profile/run1+profile/run2+profile/run3") == 0
+    assert typed(script.replace("\\\n", " ")) == 1  # rank 0 of the sample idles for 72 %
     printed = capsys.readouterr().out
     assert [line.split()[0] for line in printed.splitlines() if " · new · " in line] == ["PASSED", "PASSED", "FAILED"]
-    assert (tmp_path / "reports" / "performance" / "summary.md").exists()
+    assert Path("reports", "performance", "summary.md").exists()

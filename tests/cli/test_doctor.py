@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+from tests.cli import typed
 from tests.doctor.builders import SYS_TOPOLOGY, log
 from tests.samples import SAMPLES
 from traceanalyzer.cli import run
@@ -25,8 +26,9 @@ def test_prints_what_is_wrong(tmp_path, capsys):
 
 def test_json_and_page(tmp_path, capsys):
     out = tmp_path / "out"
-    assert run(["doctor", "--flight-recorder", str(FOLDER / "rank1_never_came"), "--nccl-log", str(FOLDER / "nccl_plain.log"),
-                "--topo", str(FOLDER / "topo_8xH200_nvswitch.txt"), "--json", "--out", str(out)]) == 0  # fmt: skip
+    named = {"flight-recorder": "rank1_never_came", "nccl-log": "nccl_plain.log", "topo": "topo_8xH200_nvswitch.txt"}
+    inputs = [word for option, name in named.items() for word in (f"--{option}", str(FOLDER / name))]
+    assert typed("doctor --json -o", str(out), *inputs) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["diagnoses"][0]["rule"] == "rank_never_came"
     assert told["tables"]["topology"][0]["GPU1"] == "NV18"
@@ -39,7 +41,7 @@ def test_json_and_page(tmp_path, capsys):
 def test_standard_input(monkeypatch, capsys):
     text = (FOLDER / "topo_2xH200_nvlink.txt").read_bytes()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert run(["doctor", "--topo", "-"]) == 0
+    assert typed("doctor --topo -") == 0
     assert "All 2 GPUs reach each other over NVLink" in " ".join(capsys.readouterr().out.split())
 
 
@@ -48,7 +50,7 @@ def test_run_calls_nvidia_smi(tmp_path, monkeypatch, capsys):
     tool.write_text(f"#!/bin/sh\n[ \"$*\" = 'topo -m' ] && cat {FOLDER / 'topo_2xH200_nvlink.txt'}\n")
     tool.chmod(tool.stat().st_mode | stat.S_IEXEC)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin{os.pathsep}/usr/bin")
-    assert run(["doctor", "--run"]) == 0
+    assert typed("doctor --run") == 0
     assert "NV18" in capsys.readouterr().out
 
 
@@ -61,7 +63,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path, monkeypatch, capsys, given, s
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "garbage").write_bytes(b"\xff\xfenothing of use\n")
-    assert run(["doctor", *given]) == 2
+    assert typed("doctor", *given) == 2
     error = capsys.readouterr().err.strip()
     assert said in error
     assert "\n" not in error

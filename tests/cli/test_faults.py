@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.builders import NAMES, document, host, kernel, write
+from tests.cli import job as small
+from tests.cli import summary, typed
 from tests.cli.killed import kill_once
 from tests.conftest import sampled
 from traceanalyzer.cli import run
@@ -29,13 +31,13 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(writers_write.__file__).parents[3]))
 
 
-def job(place, ranks=2, kernels=4):
+def job(place="job", ranks=2, kernels=4):
     for rank in range(ranks):
         events = [event for number in range(1, kernels + 1) for event in (
             host(number * 30, 2, name="cudaLaunchKernel", cat="cuda_runtime", correlation=number),
             kernel(number * 30 + 5, 20, correlation=number, name=NAMES["comm" if number % 2 else "compute"]),
         )]  # fmt: skip
-        write(place / f"rank{rank}.json", document(events, rank=rank, world_size=ranks))
+        write(Path(place, f"rank{rank}.json"), document(events, rank=rank, world_size=ranks))
     return place
 
 
@@ -61,14 +63,17 @@ def disk_of(most):
         signal.signal(signal.SIGXFSZ, before[0])
 
 
-def test_a_full_disk_is_said_and_the_older_report_stays(tmp_path, capsys):
-    job(tmp_path / "job")
-    assert run(["job", "-o", "out", "--format", "csv", "-q", "--jobs", "1"]) == 0
-    before = {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left(tmp_path / "out")}
+def test_a_full_disk_is_said_and_the_older_report_stays(capsys):
+    def times():
+        return {path: path.stat().st_mtime_ns for path in Path("out").rglob("*")}
+
+    job()
+    assert typed("job -o out --format csv -q --jobs 1") == 0
+    before = times()
     with disk_of(20_000):
-        assert run(["job", "-o", "out", "--format", "html", "--jobs", "1"]) == 2
+        assert typed("job -o out --format html --jobs 1") == 2
     assert "cannot be written (File too large)" in capsys.readouterr().err
-    assert {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left(tmp_path / "out")} == before
+    assert times() == before
 
 
 @pytest.mark.usefixtures("analysed_anew")
@@ -81,7 +86,7 @@ def test_a_full_disk_is_said_of_single_files_too(tmp_path, capsys, arguments, pl
     mm = {"External id": 1, "Input Dims": [[2, 2]] * 2, "Input Strides": [[2, 1]] * 2, "Input type": ["float"] * 2}
     events = [host(0, 50, name="aten::mm", **mm), host(1, 2, name="cudaLaunchKernel", cat="cuda_runtime", correlation=1),
               kernel(5, 20, correlation=1, **{"External id": 1})]  # fmt: skip
-    write(tmp_path / "job" / "rank0.json", document(events, rank=0, world_size=1))
+    write(Path("job") / "rank0.json", document(events, rank=0, world_size=1))
     whole = [*arguments, "job"] if "save" in arguments else [*arguments, "-o", place]
     before = left(tmp_path)
     with disk_of(200):
@@ -112,26 +117,26 @@ def test_no_permission_is_said():
 
 
 def check_permissions(tmp_path):
-    job(tmp_path / "job")
-    assert run(["job", "-o", "out", "--format", "json", "-q", "--jobs", "1"]) == 0  # what is imported, is
+    job()
+    assert typed("job -o out --format json -q --jobs 1") == 0  # what is imported, is
     (tmp_path / "closed").mkdir(mode=0o700)
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    (tmp_path / "job" / "rank1.json").chmod(0o600)
+    (Path("job") / "rank1.json").chmod(0o600)
     arguments = ["job", "--format", "json", "--jobs", "1", "-q"]
     code, said = as_nobody(*arguments, "-o", "closed/out")
     assert (code, "Permission denied" in said) == (2, True), said
     folders = {"rank_1": 0o700, "rank_2": 0o711, "rank_3": 0o744}  # each says nothing of what it holds
     for name, mode in folders.items():
-        (tmp_path / "job" / name).mkdir()
-        (tmp_path / "job" / name).chmod(mode)
+        (Path("job") / name).mkdir()
+        (Path("job") / name).chmod(mode)
     code, said = as_nobody(*arguments, "-o", "open/out")
     assert code == 0, said
     skipped = json.loads((tmp_path / "open" / "out" / "summary.json").read_text())["skipped"]
     assert sorted((one["what"], one["why"]) for one in skipped) == [
         (f"job/{name}", "cannot be read (Permission denied)") for name in ("rank1.json", *folders)
     ]
-    (tmp_path / "job").chmod(0o700)
+    (Path("job")).chmod(0o700)
     code, said = as_nobody("query", "summary", "job", "--jobs", "1")
     assert (code, "job: cannot be read (Permission denied)" in said) == (2, True), said
 
@@ -164,17 +169,17 @@ TERMINATED, INTERRUPTED = (signal.SIGTERM, 143), (signal.SIGINT, 130)
     (WRITTEN, INTERRUPTED), (WRITTEN, TERMINATED), (READS, TERMINATED), (READS, INTERRUPTED),
     (SETTLES, INTERRUPTED), (SETTLES, TERMINATED), (BEGINS, INTERRUPTED),
 ], every=2), ids=lambda when: f"{when[0][1]}-{when[1][1]}")  # fmt: skip
-def test_a_signal_leaves_nothing_half_written(tmp_path, when):
+def test_a_signal_leaves_nothing_half_written(when):
     place, (number, code) = when
     ranks, jobs = (4, "2") if place == READS else (1, "1")  # when it writes, whoever read has ended
-    job(tmp_path / "job", ranks=ranks)
+    job(ranks=ranks)
     words = [*place, str(int(number)), "job", "-o", "out", "--jobs", jobs, "--format", "json"]
     process = subprocess.Popen([sys.executable, "-c", SIGNALLED, *words], stdout=-3, stderr=subprocess.PIPE, text=True)
     _, said = process.communicate(timeout=300)
     assert process.returncode == code, said
     assert "Traceback" not in said
     # Renaming what is written is not interrupted.
-    assert left(tmp_path / "out") == ([writers_write.RECORD, "summary.json"] if place == SETTLES else [])
+    assert left(Path("out")) == ([writers_write.RECORD, "summary.json"] if place == SETTLES else [])
     assert all_ended(process.pid)
 
 
@@ -187,8 +192,8 @@ def all_ended(parent):
 
 
 @pytest.mark.thorough
-def test_processes_end_with_one_that_is_killed(tmp_path):
-    job(tmp_path / "job", ranks=4, kernels=2000)
+def test_processes_end_with_one_that_is_killed():
+    job(ranks=4, kernels=2000)
     process = subprocess.Popen([*COMMAND, "job", "-o", "out", "--jobs", "2"], stdout=-3, stderr=-3)
     began = time.monotonic()
     while not started(process.pid) and time.monotonic() - began < 300 and process.poll() is None:
@@ -216,7 +221,7 @@ def test_a_killed_worker_costs_no_other_file(tmp_path, is_once):
     from traceanalyzer.discovery import discover
     from traceanalyzer.scale import work as scale_work
 
-    captures = discover(job(tmp_path / "job", ranks=3)).runs[0].captures
+    captures = discover(Path(job(ranks=3))).runs[0].captures
     work = partial(kill_once, mark=tmp_path / "mark" if is_once else None)
     done = [*scale_work.each(work, captures, 2, None, lambda capture, why: (capture.path.name, why))]
     assert [done[0], done[2]] == ["rank0.json", "rank2.json"]
@@ -228,10 +233,10 @@ def broken(*_args, **_named):
 
 
 @pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
-def test_a_reader_that_fails_costs_its_file_only(tmp_path, monkeypatch, capsys):
+def test_a_reader_that_fails_costs_its_file_only(monkeypatch, capsys):
     from traceanalyzer.loading import capture as loading_capture
 
-    job(tmp_path / "job")
+    job()
     read = loading_capture.reader_of
 
     def one_broken(path):
@@ -241,116 +246,85 @@ def test_a_reader_that_fails_costs_its_file_only(tmp_path, monkeypatch, capsys):
         return type("Broken", (), {"peek": reader.peek, "read": broken, "ended_ns": reader.ended_ns})
 
     monkeypatch.setattr(loading_capture, "reader_of", one_broken)
-    assert run(["job", "-o", "out", "--jobs", "1", "--format", "json"]) == 3
+    assert typed("job -o out --jobs 1 --format json") == 3
     assert "rank1.json could not be computed: ZeroDivisionError" in capsys.readouterr().err
-    assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["results"]["breakdown"]) == 1
+    assert len(summary("out")["results"]["breakdown"]) == 1
 
 
-def test_too_little_memory_is_no_bug(tmp_path, monkeypatch, capsys):
-    job(tmp_path / "job")
+def test_too_little_memory_is_no_bug(monkeypatch, capsys):
+    job()
 
     def full(*_args, **_named):
         raise MemoryError
 
     monkeypatch.setattr("traceanalyzer.report.build.build", full)
-    assert run(["job", "-o", "out", "--jobs", "1"]) == 2
+    assert typed("job -o out --jobs 1") == 2
     assert "not enough memory" in capsys.readouterr().err
     monkeypatch.setattr("traceanalyzer.scale.work.reduce_rank", full)
-    assert run(["job", "-o", "out", "--jobs", "1"]) == 2
+    assert typed("job -o out --jobs 1") == 2
     assert "needs more memory than there is" in capsys.readouterr().err
-    assert left(tmp_path / "out") == []
+    assert left(Path("out")) == []
 
 
-def test_two_runs_into_one_folder_leave_one_whole_report(tmp_path):
-    job(tmp_path / "one", kernels=4)
-    job(tmp_path / "two", kernels=8)
-    runs = [subprocess.Popen([*COMMAND, name, "-o", "out", "--format", "csv", "--format", "json", "-q"], stderr=-1) for name in ("one", "two")]  # fmt: skip
-    assert [process.wait(300) for process in runs] == [0, 0], [process.stderr.read() for process in runs]
+def test_two_runs_into_one_folder_leave_one_whole_report():
+    for name, kernels in (("one", 4), ("two", 8)):
+        job(name, kernels=kernels)
+    runs = [subprocess.Popen([*COMMAND, name, *["-o", "out", "--format", "csv", "--format", "json", "-q"]], stderr=-1) for name in ("one", "two")]  # fmt: skip
     for process in runs:
-        process.stderr.close()
-    held = json.loads((tmp_path / "out" / writers_write.RECORD).read_text())
-    kernels = {"one": 4, "two": 8}[Path(held["source"]).name]
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert sum(row["calls"] for row in summary["results"]["kernels"]) == 2 * kernels
-    assert not list((tmp_path / "out").glob(".writing-*"))
-    assert sorted(held["files"]) == sorted(name for name in left(tmp_path / "out") if name != writers_write.RECORD and (tmp_path / "out" / name).is_file())  # fmt: skip
-
-
-def test_a_file_that_no_report_wrote_is_not_replaced(tmp_path, capsys):
-    job(tmp_path / "job")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "summary.csv").write_text("mine")
-    arguments = ["job", "-o", "out", "--format", "csv", "-q"]
-    assert run(arguments) == 2
-    assert "summary.csv is there already" in capsys.readouterr().err
-    assert left(tmp_path / "out") == ["summary.csv"]
-    assert (tmp_path / "out" / "summary.csv").read_text() == "mine"
-    assert run([*arguments, "--force"]) == 0
-    assert (tmp_path / "out" / "summary.csv").read_text() != "mine"
-    assert run(arguments) == 0
-
-
-def fill(place, name):
-    with writers_write.whole(place, "s", "c") as draft:
-        (draft.path / name).parent.mkdir(parents=True, exist_ok=True)
-        (draft.path / name).write_text("x")
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+    record = json.loads(Path("out", writers_write.RECORD).read_text())
+    kernels = {"one": 4, "two": 8}[Path(record["source"]).name]
+    assert sum(row["calls"] for row in summary("out")["results"]["kernels"]) == 2 * kernels
+    assert {*record["files"]} == {one for one in left(Path("out")) if Path("out", one).is_file()} - {
+        writers_write.RECORD
+    }
 
 
 def test_a_link_out_of_the_folder_is_not_written_through(tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "tables").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="is a link"):
-        fill(tmp_path / "out", "tables/a.csv")
+    Path("out").mkdir()
+    Path("out", "tables").symlink_to(tmp_path / "elsewhere")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(pytest.raises(UsageError, match="is a link"))
+        draft = stack.enter_context(writers_write.whole(Path("out"), "s", "c"))
+        (draft.path / "tables").mkdir()
+        (draft.path / "tables" / "a.csv").write_text("x")
     assert left(tmp_path / "elsewhere") == []
 
 
-def test_files_that_change_while_they_are_read_are_said(tmp_path, monkeypatch, capsys):
+def test_files_that_change_while_they_are_read_are_said(monkeypatch, capsys):
     from traceanalyzer.report import build
 
-    job(tmp_path / "job")
+    job()
     made = build.build
 
     def slow(*args, **named):
-        with (tmp_path / "job" / "rank0.json").open("a") as file:
+        with (Path("job") / "rank0.json").open("a") as file:
             file.write(" ")
         return made(*args, **named)
 
     monkeypatch.setattr(build, "build", slow)
-    assert run(["job", "-o", "out", "--jobs", "1", "--format", "json"]) == 0
+    assert typed("job -o out --jobs 1 --format json") == 0
     assert "changed while they were read" in capsys.readouterr().out.replace("\n", " ")
 
 
+BARE = {"HOME": "/nowhere", "COLUMNS": "1", "LINES": "1"}
+ASCII = {"TERM": "dumb", "LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
 @pytest.mark.parametrize(
-    "environment",
-    sampled(
-        [
-            {
-                "HOME": "/nowhere",
-                "COLUMNS": "1",
-                "LINES": "1",
-                "TERM": "dumb",
-                "LANG": "C",
-                "LC_ALL": "C",
-                "PYTHONUTF8": "0",
-                "PYTHONCOERCECLOCALE": "0",
-            },
-            {"HOME": "", "COLUMNS": "20", "TERM": "dumb"},
-            {"HOME": "/nowhere", "COLUMNS": "1", "LINES": "1"},
-            {"COLUMNS": "8", "TERM": "dumb"},
-        ],
-        every=4,
-    ),
+    "environment", sampled([BARE | ASCII, {"HOME": "", "COLUMNS": "20"}, BARE, {"COLUMNS": "8"}], every=4)
 )
-def test_odd_surroundings(tmp_path, environment):
-    job(tmp_path / "job")
+def test_odd_surroundings(environment):
+    job()
     found = ended("job", "-o", "out", "--format", "json", env={**os.environ, **environment})
     assert (found.returncode, found.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("closed", sampled(["</dev/null >/dev/full", ">&-", ">&- 2>&-", "| true"], every=4))
-def test_nobody_listens(tmp_path, closed):
-    job(tmp_path / "job")
+def test_nobody_listens(closed):
+    job()
     words = f"{sys.executable} -m traceanalyzer job -o out --format json {closed}; test -f out/summary.json"
     found = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=300, check=False)
     assert "Traceback" not in found.stderr
@@ -358,60 +332,57 @@ def test_nobody_listens(tmp_path, closed):
 
 
 @pytest.mark.usefixtures("analysed_anew")
-def test_links_out_of_a_folder_of_traces_are_followed_on_request_only(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "elsewhere" / "rank1.json", document([kernel(0, 5)], rank=1, world_size=2))
-    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=2))
-    (tmp_path / "in" / "rank1.json").symlink_to(tmp_path / "elsewhere" / "rank1.json")
-    assert run(["in", "-o", "out", "--format", "json"]) == 0
-    content = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert [row["rank"] for row in content["results"]["breakdown"]] == [0]
-    assert any("--follow-links" in one["why"] for one in content["skipped"])
-    assert run(["in", "-o", "all", "--format", "json", "--follow-links"]) == 0
-    content = json.loads((tmp_path / "all" / "summary.json").read_text())
-    assert [row["rank"] for row in content["results"]["breakdown"]] == [0, 1]
-    assert run(["query", "summary", "in", "--json", "--jobs", "1"]) == 0
-    assert "--follow-links" in capsys.readouterr().out
-    assert run(["query", "table", "in", "breakdown", "--json", "--jobs", "1", "--follow-links"]) == 0
-    assert [row["rank"] for row in json.loads(capsys.readouterr().out)["rows"]] == [0, 1]
-    assert run(["query", "compare", "in", "in", "--json", "--jobs", "1", "--follow-links"]) == 0
+def test_links_out_of_a_folder_of_traces_are_followed_on_request_only(capsys):
+    def ranks(line):
+        assert typed(line) == 0
+        return [row["rank"] for row in summary("out")["results"]["breakdown"]]
+
+    small("elsewhere", ranks=2)
+    small("in", ranks=2)
+    Path("in", "rank1.json").unlink()
+    Path("in", "rank1.json").symlink_to(Path("elsewhere", "rank1.json").absolute())
+    assert ranks("in -o out --format json") == [0]
+    assert any("--follow-links" in one["why"] for one in summary("out")["skipped"])
+    assert ranks("in -o out --format json --follow-links") == [0, 1]
     capsys.readouterr()
-    (tmp_path / "in" / "rank0.json").unlink()
-    assert run(["in"]) == 2
-    assert "--follow-links" in capsys.readouterr().err
-    assert run(["query", "compare", "in", "in", "--json", "--jobs", "1"]) == 2
-    assert "--follow-links" in capsys.readouterr().err
-    assert run(["query", "compare", "in", "in", "--json", "--jobs", "1", "--follow-links"]) == 0
+    assert typed("query summary in --json --jobs 1") == 0
+    assert "--follow-links" in capsys.readouterr().out
+    assert typed("query table in breakdown --json --jobs 1 --follow-links") == 0
+    assert [row["rank"] for row in json.loads(capsys.readouterr().out)["rows"]] == [0, 1]
+    Path("in", "rank0.json").unlink()
+    for line in ("in", "query compare in in --json --jobs 1"):
+        assert typed(line) == 2
+        assert "--follow-links" in capsys.readouterr().err
+    assert typed("query compare in in --json --jobs 1 --follow-links") == 0
 
 
-def test_links_to_snapshots_outside_are_followed_on_request_only(tmp_path, monkeypatch, capsys):
+def test_links_to_snapshots_outside_are_followed_on_request_only(capsys):
     from tests.snapshots.builders import write as write_snapshot
     from tests.snapshots.test_snapshots import leak
 
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in").mkdir()
-    write_snapshot(tmp_path / "rank1_snapshot.pickle", leak().snapshot())
-    (tmp_path / "in" / "rank1_snapshot.pickle").symlink_to(tmp_path / "rank1_snapshot.pickle")
-    assert run(["in", "-o", "out"]) == 2
-    assert "Skipped: in/rank1_snapshot.pickle (a link to outside the folder" in capsys.readouterr().err
-    assert run(["in", "-o", "out", "--follow-links"]) == 0
-    assert run(["diff", "in", "./in", "-o", "two"]) == 2
-    assert run(["diff", "in", "./in", "-o", "two", "--follow-links"]) == 0
+    Path("in").mkdir()
+    place = Path("rank1_snapshot.pickle").absolute()
+    write_snapshot(place, leak().snapshot())
+    Path("in", place.name).symlink_to(place)
+    for line, code in (("in -o out", 2), ("in -o out --follow-links", 0), ("diff in ./in -o two", 2),
+                       ("diff in ./in -o two --follow-links", 0)):  # fmt: skip
+        assert typed(line) == code
+        said = "Skipped: in/rank1_snapshot.pickle (a link to outside the folder" in capsys.readouterr().err
+        assert said == (code == 2)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "place"),
-    [(["export", "in", "-o", "x.pftrace.gz"], "x.pftrace.gz"), (["export", "in", "-o", "x.json"], "x.json"),
-     (["export", "in", "--kineto", "-o", "cut"], "cut/rank_0.pt.trace.json.gz")],
+    ("line", "place"),
+    [("export in -o x.pftrace.gz", "x.pftrace.gz"), ("export in -o x.json", "x.json"),
+     ("export in --kineto -o cut", "cut/rank_0.pt.trace.json.gz"), ("in -o out --format csv -q", "out/summary.csv")],
 )  # fmt: skip
-def test_exports_replace_their_own_files_only(tmp_path, monkeypatch, capsys, arguments, place):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    (tmp_path / place).parent.mkdir(exist_ok=True)
-    (tmp_path / place).write_text("mine")
-    assert run(arguments) == 2
+def test_commands_replace_their_own_files_only(capsys, line, place):
+    small("in")
+    Path(place).parent.mkdir(exist_ok=True)
+    Path(place).write_text("mine")
+    assert typed(line) == 2
     assert "--force" in capsys.readouterr().err
-    assert (tmp_path / place).read_text() == "mine"
-    assert run([*arguments, "--force"]) == 0
-    assert run(arguments) == 0  # its own gives way
-    assert (tmp_path / place).read_bytes()[:4] != b"mine"
+    assert Path(place).read_text() == "mine"
+    assert typed(line + " --force") == 0
+    assert typed(line) == 0  # its own gives way
+    assert Path(place).read_bytes()[:4] != b"mine"

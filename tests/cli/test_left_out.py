@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import document, kernel, write
+from tests.cli import typed
 from traceanalyzer.cli import DONE, USAGE_OR_INPUT
 from traceanalyzer.cli import run as command
 
@@ -48,7 +49,7 @@ def test_missing_ranks_and_cut_files_are_said_of_an_export(half, capsys):
 def test_events_without_a_time_are_said_of_an_export(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5), kernel(float("nan"), 5)], rank=0, world_size=1))
-    assert command(["export", "in", "-o", "x.pftrace"]) == DONE
+    assert typed("export in -o x.pftrace") == DONE
     assert (
         "Note: 1 event of rank 0 could not be read, or has a time that cannot be; left out." in capsys.readouterr().out
     )

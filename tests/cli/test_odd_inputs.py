@@ -51,16 +51,7 @@ def levels(allocated, reserved):
         "Device Id": 0,
         "Device Type": 1,
     }
-    return {
-        "ph": "i",
-        "cat": "cpu_instant_event",
-        "name": "[memory]",
-        "ts": 7,
-        "pid": 1,
-        "tid": 1,
-        "s": "t",
-        "args": args,
-    }
+    return {**host(7, 0, name="[memory]", cat="cpu_instant_event"), "ph": "i", "s": "t", "args": args}
 
 
 def lied(folder, size):
@@ -195,3 +186,11 @@ def test_ranks_whose_host_a_list_does_not_name_are_said(tmp_path, capsys, text, 
     printed = " ".join(capsys.readouterr().out.split())
     assert (f"--hosts names no host of {said}." in printed) == bool(said)
     assert ("--hosts names" in printed) == bool(said)
+
+
+@pytest.mark.parametrize("row", [{"rank": 0, "peak_allocated_bytes": []}, {"peak_allocated_bytes": 7}])
+def test_odd_memory_in_run_json_costs_no_part_of_the_page(tmp_path, row):
+    job(tmp_path / "job")
+    memory = [row, {"rank": 1, "peak_allocated_bytes": 5}]
+    (tmp_path / "job" / "run.json").write_text(json.dumps({"strategy": "ddp", "memory": memory}))
+    assert run([str(tmp_path / "job"), "-o", str(tmp_path / "out"), "--quiet", "--format", "html"]) == 0

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
@@ -79,28 +79,10 @@ def _names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(one.name for one in parameters_of(function))
 
 
-class Parameter(NamedTuple):
-    """A function's, as `inspect.Parameter`: to ask for that takes ten times as long, for two hundred functions."""
-
-    name: str
-    default: Any
-    annotation: Any
-    empty: Any = inspect.Parameter.empty
-
-
 @cache
-def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
     """Those after the first."""
-    plain: Any = inspect.unwrap(getattr(function, "__func__", function))
-    code, given = plain.__code__, plain.__defaults__ or ()
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    held = dict(zip(names[code.co_argcount - len(given) : code.co_argcount], given, strict=True))
-    held |= plain.__kwdefaults__ or {}
-    first = 2 if inspect.ismethod(function) else 1  # a class's method has the class first
-    return tuple(
-        Parameter(name, held.get(name, inspect.Parameter.empty), plain.__annotations__.get(name))
-        for name in names[first:]
-    )
+    return tuple(inspect.signature(function).parameters.values())[1:]
 
 
 def with_needed(names: Iterable[str]) -> list[str]:
@@ -312,7 +294,7 @@ def kinds_of_thresholds(names: Iterable[str]) -> dict[str, Any]:
     return {one.name: one.annotation for one in _thresholds(names)}
 
 
-def _thresholds(names: Iterable[str]) -> list[Parameter]:
+def _thresholds(names: Iterable[str]) -> list[inspect.Parameter]:
     functions = [made for name in with_needed(names) for made in (ANALYSES[name].across, ANALYSES[name].per_rank)]
     parameters = [one for function in functions if function is not None for one in parameters_of(function)]
     return [one for one in parameters if one.default is not one.empty]

@@ -111,11 +111,9 @@ class Groups(Struct, frozen=True):
 
     def medians(self, values: np.ndarray) -> np.ndarray:
         """For each group the median of its rows' integers, as floats."""
-        held = np.sort(self._order)
-        ascending = held[np.argsort(values[held])]
-        ordered = values[ascending[stable_order(self.of_row[ascending])]].astype(np.float64)
-        low, high = self._starts + (self._counts - 1) // 2, self._starts + self._counts // 2
-        return (ordered[low] + ordered[high]) / 2
+        held = self.of_row != NONE
+        medians: np.ndarray = pd.Series(values[held]).groupby(self.of_row[held]).median().to_numpy(dtype=np.float64)
+        return medians
 
     def at_largest(self, values: np.ndarray) -> np.ndarray:
         """For each group the first row of those with its largest value."""
@@ -194,12 +192,8 @@ def first_of_each(groups: np.ndarray, most: int | np.ndarray) -> np.ndarray:
 
 def number_in_group(groups: np.ndarray) -> np.ndarray:
     """For each row how many rows of its group come before it."""
-    order = stable_order(groups)
-    ordered = groups[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else ordered
-    number = np.empty(len(groups), dtype=np.int64)
-    number[order] = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
-    return number
+    numbers: np.ndarray = pd.Series(groups).groupby(groups).cumcount().to_numpy()
+    return numbers
 
 
 def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
@@ -213,10 +207,7 @@ def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
 
 def by_letters(names: pd.Categorical) -> pd.Categorical:
     """Names as categories in the order of their letters."""
-    order = np.argsort(names.categories.to_numpy(dtype=object), kind="stable")
-    place = np.full(len(order) + 1, NONE, dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return pd.Categorical.from_codes(place[names.codes], categories=names.categories[order])
+    return names.reorder_categories(sorted(names.categories))
 
 
 def rows_of_each(values: np.ndarray) -> list[np.ndarray]:
@@ -228,19 +219,9 @@ def rows_of_each(values: np.ndarray) -> list[np.ndarray]:
 
 def largest_before(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """For each row the largest of the values of its group's rows before it; -1 for the first of a group."""
-    found = np.full(len(values), NONE, dtype=np.int64)
-    if len(values) < 2:
-        return found
-    order = stable_order(groups)
-    number = np.cumsum(np.append(False, np.diff(groups[order]) != 0))
-    # Places among the sorted values instead of these, so that each group's can lie above those of the one before.
-    ranked = np.argsort(values, kind="stable")
-    place = np.empty(len(values), dtype=np.int64)
-    place[ranked] = np.arange(len(values))
-    reach = np.maximum.accumulate(place[order] + number * len(values)) - number * len(values)
-    is_first = np.append(True, number[1:] != number[:-1])
-    found[order[1:]] = np.where(is_first[1:], NONE, values[ranked[reach[:-1]]])
-    return found
+    largest = pd.Series(values).groupby(groups).cummax()
+    before: np.ndarray = largest.groupby(groups).shift(fill_value=NONE).to_numpy()
+    return before
 
 
 def stable_order(numbers: np.ndarray) -> np.ndarray:

@@ -166,8 +166,6 @@ class HostEvents(Result):
 
 def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) -> pd.DataFrame:
     """The rank's longest events with how deep they lie in others; none without GPU work, which they are drawn under."""
-    if trace.gpu_ops.empty:
-        return pd.DataFrame()
     threads = _threads(trace)
     tables, texts = _recorded(trace)
     least_ns = trace.window.length_ns * WHOLE_PCT / 100
@@ -345,8 +343,6 @@ class Timeline(Result):
 
 def timeline_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:
     """The rank's counted operations with their step, communication call, launch and operator, names categorical."""
-    if trace.gpu_ops.empty:
-        return pd.DataFrame()
     ops, columns = trace.gpu_ops, columns_of(trace.gpu_ops)
     table = table_of(
         {

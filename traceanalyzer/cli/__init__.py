@@ -21,7 +21,7 @@ from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
-from traceanalyzer.cli.one_run import refuse_others
+from traceanalyzer.cli.files import refuse_others
 from traceanalyzer.cli.options import BUG, DONE, HELP_ALL, INTERRUPTED, TERMINATED, USAGE_OR_INPUT, write_options
 from traceanalyzer.cli.output import is_lost, lenient, unfailing
 from traceanalyzer.cli.query import mcp, memory, query

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from traceanalyzer.cli.diff import side_options, source_options
-from traceanalyzer.cli.options import FORCE, JSON, Group, console_of, output_option, say, talk_options
+from traceanalyzer.cli.options import FORCE, JSON, Group, console_of, option, say, talk_options
 from traceanalyzer.errors import InputError
 
 
@@ -58,9 +58,8 @@ def list_(as_json: bool) -> None:
 
 @baseline.command("trend")
 @click.argument("names", nargs=-1)
-@click.option("--metric", "metrics", multiple=True, metavar="NAME",
-              help="Figure to follow, such as step_ns; repeatable (default: the main ones).")  # fmt: skip
-@output_option(Path("reports", "trend"))
+@option("--metric metrics NAME*", "Figure to follow, such as step_ns; repeatable (default: the main ones).")
+@option("--output -o FOLDER", "Where to write.", default=Path("reports", "trend"))
 @FORCE
 @talk_options
 def trend_(names: tuple[str, ...], metrics: tuple[str, ...], output: Path, **options: Any) -> None:

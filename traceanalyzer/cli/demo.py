@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
-from traceanalyzer.cli.options import OPEN, command, output_option
+from traceanalyzer.cli.options import OPEN, command, option
 from traceanalyzer.cli.report import report
 from traceanalyzer.samples import SAMPLES, sample
 
 
 @command()
 @click.argument("name", type=click.Choice(SAMPLES), default=SAMPLES[0])
-@output_option(Path("reports", "demo"))
+@option("--output -o FOLDER", "Where to write.", default=Path("reports", "demo"))
 @OPEN
 def demo(name: str, output: Path, open_page: bool) -> int:
     """Analyze a sample capture; needs no GPU and no traces.

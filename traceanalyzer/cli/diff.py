@@ -19,8 +19,8 @@ from traceanalyzer.cli.options import (
     gate_code,
     gate_options,
     load_options,
+    option,
     options_of,
-    output_option,
     part_options,
     print_written,
     rare,
@@ -51,16 +51,15 @@ side_options = options_of(
 @command()
 @click.argument("base")
 @click.argument("others", nargs=-1, required=True, metavar="OTHER...")
-@output_option(what="Where to write (default: reports/diff_<base>_<other>).")
+@option("--output -o FOLDER", "Where to write (default: reports/diff_<base>_<other>).")
 @format_option(FORMATS, "all")
 @JSON
 @side_options
 @OPEN
 @gate_options
-@rare("--inconclusive", type=click.IntRange(0, 255), default=INCONCLUSIVE, show_default=True, metavar="CODE",
-      help="Exit code if no gate fails but noise could explain the difference; 0 passes.")  # fmt: skip
-@rare("--force", is_flag=True,
-      help="Compare runs even if their work differs; replace files that no report wrote.")  # fmt: skip
+@rare("--inconclusive CODE", "Exit code if no gate fails but noise could explain the difference; 0 passes.",
+      type=click.IntRange(0, 255), default=INCONCLUSIVE)  # fmt: skip
+@rare("--force", "Compare runs even if their work differs; replace files that no report wrote.")
 @talk_options
 def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     """Compare runs per optimizer step: time of each part, new and removed operations.

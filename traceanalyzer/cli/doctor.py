@@ -14,8 +14,8 @@ from traceanalyzer.cli.options import (
     command,
     command_line,
     console_of,
+    option,
     options_of,
-    output_option,
     say,
 )
 from traceanalyzer.errors import InputError, UsageError
@@ -26,22 +26,19 @@ _TIMEOUT_S = 30
 """For `nvidia-smi`."""
 
 _INPUTS = options_of(
-    click.option("--topo", type=PLACE, metavar="FILE", help="Output of `nvidia-smi topo -m`; - for standard input."),
-    click.option("--nccl-log", "nccl_logs", type=PLACE, multiple=True, metavar="FILE",
-                 help="NCCL_DEBUG=INFO log, a folder of them, or output of `ncclras`; repeatable."),
-    click.option("--flight-recorder", type=PLACE, metavar="FOLDER",
-                 help="Dumps of PyTorch's flight recorder (pickle or JSON)."),
-    click.option("--inspector", type=PLACE, metavar="FOLDER", help="JSON files of NCCL Inspector."),
-    click.option("--xpu-timer", type=PLACE, metavar="FILE",
-                 help="Saved metrics of xpu_timer (its port 18889), or a folder of them."),
-    click.option("--run", "is_run", is_flag=True, help="Run `nvidia-smi topo -m` on this machine."),
-)  # fmt: skip
+    option("--topo FILE", "Output of `nvidia-smi topo -m`; - for standard input."),
+    option("--nccl-log nccl_logs FILE*", "NCCL_DEBUG=INFO log, a folder of them, or output of `ncclras`; repeatable."),
+    option("--flight-recorder FOLDER", "Dumps of PyTorch's flight recorder (pickle or JSON)."),
+    option("--inspector FOLDER", "JSON files of NCCL Inspector."),
+    option("--xpu-timer FILE", "Saved metrics of xpu_timer (its port 18889), or a folder of them."),
+    option("--run is_run", "Run `nvidia-smi topo -m` on this machine."),
+)
 
 
 @command()
 @click.argument("place", required=False, type=PLACE, metavar="[FOLDER]")
 @_INPUTS
-@output_option(what="Write doctor.html and doctor.json there.")
+@option("--output -o FOLDER", "Write doctor.html and doctor.json there.")
 @JSON
 @LINKS
 @FORCE

@@ -4,9 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from traceanalyzer.cli import one_run
+from traceanalyzer.cli.files import of_files, of_run, refuse_others
 from traceanalyzer.cli.options import (
     FOLDER,
     FORCE,
@@ -15,7 +13,7 @@ from traceanalyzer.cli.options import (
     find_traces,
     input_options,
     load_options,
-    output_option,
+    option,
     print_notes,
     progress,
     say,
@@ -35,11 +33,16 @@ SUFFIX = ".pftrace.gz"
 @command()
 @FOLDER
 @input_options()
-@click.option("--kineto", is_flag=True,
-              help="Write PyTorch profiler traces instead, one per rank, cut to the chosen ranks and steps, without "
-              "environment, host name and folders.")  # fmt: skip
-@output_option(metavar="PLACE", what=f"File to write: compressed if it ends in .gz, JSON if in .json or .json.gz "
-               f"(default: reports/<name>{SUFFIX}); a folder with --select all or --kineto.")  # fmt: skip
+@option(
+    "--kineto",
+    "Write PyTorch profiler traces instead, one per rank, cut to the chosen ranks and steps, without environment, host "
+    "name and folders.",
+)
+@option(
+    "--output -o PLACE",
+    "File to write: compressed if it ends in .gz, JSON if in .json or .json.gz (default: "
+    f"reports/<name>{SUFFIX}); a folder with --select all or --kineto.",
+)
 @FORCE
 @talk_options
 def export(folder: Path | None, **options: Any) -> None:
@@ -82,14 +85,14 @@ def _cut(
     from traceanalyzer.scale import each_file
 
     for path in sorted(folder.glob("rank_*.pt.trace.json.gz")):
-        one_run.refuse_others(path, MADE_BY, force=options["force"])
+        refuse_others(path, MADE_BY, force=options["force"])
     with whole_files(folder) as drafts:
         cuts = each_file(run, partial(cut, options=load, folder=drafts), jobs=options["jobs"])
         written = [path for paths in cuts for path in paths]
         if not written:
             raise UsageError("--ranks and --steps leave nothing to write")
         size = size_text(sum(path.stat().st_size for path in written))
-    notes = [*(() if options["select"] == "all" else other_runs(found, run)), *one_run.of_files(found.skipped)]
+    notes = [*(() if options["select"] == "all" else other_runs(found, run)), *of_files(found.skipped)]
     return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {size})", notes
 
 
@@ -100,9 +103,9 @@ def _drawn(
     from traceanalyzer.meaning.columns import size_text
     from traceanalyzer.scale import summarise, visit
 
-    one_run.refuse_others(path, perfetto.MADE_BY.encode(), force=options["force"])
+    refuse_others(path, perfetto.MADE_BY.encode(), force=options["force"])
     with progress(console, len(run.captures)) as advance:
         summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=options["jobs"], progress=advance)
     show = partial(visit, run, load, summary.claims, jobs=options["jobs"])
-    notes = one_run.of_run(found, run, summary, is_one_of_all=options["select"] == "all")
+    notes = of_run(found, run, summary, is_one_of_all=options["select"] == "all")
     return f"Perfetto: {path} ({size_text(perfetto.write(summary.results, path, run.label or label, show))})", notes

@@ -1,8 +1,6 @@
 """One run: analyzed, judged by gates, shown and written."""
 
-import gzip
 import os
-import zlib
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -23,12 +21,11 @@ from traceanalyzer.cli.options import (
 )
 from traceanalyzer.cli.snapshots import memory_beside, show_memory
 from traceanalyzer.cli.snapshots import write as write_memory
-from traceanalyzer.errors import UsageError
 from traceanalyzer.execution import later
 from traceanalyzer.files.unnamed import give_back_memory, laid_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from rich.console import Console
 
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
     from traceanalyzer.gate import Outcome
     from traceanalyzer.job.run_info import RunInfo, Wiring
     from traceanalyzer.loading import LoadOptions
-    from traceanalyzer.model import Skipped, TraceSet
     from traceanalyzer.report.contents import Report
     from traceanalyzer.scale import Summary
 
@@ -307,51 +303,3 @@ def _content(command: Command, run: "Run", label: str) -> str:
     beside = [path for path in (run.info, options["hosts_file"]) if path]
     files = [*(one.path for one in run.captures), *beside]
     return fingerprint(__version__, label, command.load, options["limits"], files=files)
-
-
-# What commands without a report say about the files, and files that they may not replace.
-
-
-def of_run(found: "Found", run: "Run", summary: "Summary", *, is_one_of_all: bool = False) -> list[str]:
-    """Notes on a run that was analyzed, and on other runs unless all are analyzed."""
-    from traceanalyzer.loading import other_runs
-
-    return [
-        *(() if is_one_of_all else other_runs(found, run)),
-        *summary.notes,
-        *(f"The file of rank {rank} is cut off." for rank in sorted(summary.results["ranks"].cut_off)),
-        *of_files(summary.skipped),
-    ]
-
-
-def of_traces(traces: "TraceSet") -> list[str]:
-    """Notes on a run whose events were read."""
-    return [*traces.notes, *of_files(traces.skipped)]
-
-
-def of_files(skipped: "Iterable[Skipped]") -> list[str]:
-    """Files that were skipped, and why."""
-    from traceanalyzer.report.words import skipped as listed
-
-    return [f"Skipped {sentence}" for sentence in listed(skipped)]
-
-
-_HEAD_BYTES = 1 << 16
-
-
-def refuse_others(path: Path | None, mark: bytes, *, force: bool) -> None:
-    """Raise `UsageError` if a file is in the way that has no `mark` near its start, as this program's have.
-
-    An empty file, or what is no file, such as /dev/null, may be replaced.
-    """
-    if force or path is None or not path.is_file() or not path.stat().st_size:
-        return
-    try:
-        with path.open("rb") as file:
-            is_packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_packed else path.open("rb") as content:
-            head = content.read(_HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
-        head = b""
-    if mark not in head:
-        raise UsageError(f"{path} exists and was not written by this command: name another, or replace it with --force")

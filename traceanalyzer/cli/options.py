@@ -31,11 +31,48 @@ DONE, GATE_FAILED, USAGE_OR_INPUT, PARTIAL, INCONCLUSIVE, CANNOT_JUDGE, BUG, INT
 # Commands and options: `--help` lists the common ones, `--help-all` all of them.
 
 
+class _Place(click.Path):
+    """A path; an empty one, as an unset variable leaves it, is not the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty (an unset variable?)", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PLACE = _Place(path_type=Path)
+"""The type of options and arguments that name a file or folder."""
+
+_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("FOLDER", "FILE", "PLACE"), PLACE), "N": click.IntRange(min=1),
+    **dict.fromkeys(("RANK", "STEP"), click.IntRange(min=0)),
+}  # fmt: skip
+
+
 class Rare(click.Option):
     """An option that only `--help-all` lists."""
 
 
-rare = partial(click.option, cls=Rare)
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def option(shown: str, what: str, *, is_rare: bool = False, **more: Any) -> Decorator:
+    """An option as help shows it: `-o --output FOLDER`, `--gates gate_files FILE*` (repeatable), `--open` (a flag).
+
+    A word in lower case is the parameter's name; the word for the value decides the type.
+    """
+    names = [word for word in shown.split() if word.startswith("-") or word.islower()]
+    if len(names) < len(shown.split()):
+        value = shown.rsplit(maxsplit=1)[-1]
+        more = {"metavar": value.rstrip("*"), "multiple": value.endswith("*"), **more}
+        more.setdefault("type", _TYPES.get(more["metavar"]))
+    else:
+        more["is_flag"] = True
+    kind = Rare if is_rare else click.Option
+    return click.option(*names, cls=kind, help=what, show_default=more.get("default") is not None, **more)
+
+
+rare = partial(option, is_rare=True)
 
 
 def _list_all(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -107,113 +144,70 @@ def _renamed(word: str, known: set[str]) -> str:
     return f"{new}{sign}{value}"
 
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
 def options_of(*decorators: Decorator) -> Decorator:
     """Several options as one decorator, in the order in which help shows them."""
     return lambda function: reduce(lambda made, decorate: decorate(made), reversed(decorators), function)
 
 
-class _Place(click.Path):
-    """A path; an empty one, as an unset variable leaves it, is not the current folder."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
-            self.fail("it is empty (an unset variable?)", param, ctx)
-        return super().convert(value, param, ctx)
-
-
 UNPROFILED_STEP = rare(
-    "--unprofiled-step", type=float, metavar="MS",
-    help="Mean step without the profiler in ms, from which its overhead follows (default: as run.json or a framework's "
-    "log beside the traces has it).",
-)  # fmt: skip
+    "--unprofiled-step MS",
+    "Mean step without the profiler in ms, from which its overhead follows (default: as run.json or a framework's log "
+    "beside the traces has it).",
+    type=float,
+)
 """The step of the same job without a profiler."""
-
-PLACE = _Place(path_type=Path)
-"""The type of options and arguments that name a file or folder."""
-
-_SEVERAL: Mapping[str, Any] = {"type": PLACE, "multiple": True, "metavar": "FILE"}
 
 FOLDER = click.argument("folder", required=False, type=PLACE)
 
-FORCE = rare("--force", is_flag=True, help="Replace files in the output folder that no report wrote.")
+FORCE = rare("--force", "Replace files in the output folder that no report wrote.")
 
-JOBS = click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one per core).")
+JOBS = option("--jobs N", "Processes (default: one per core).")
 
-LINKS = rare("--follow-links", is_flag=True, help="Also read files outside the folder that links in it point to.")
+LINKS = rare("--follow-links", "Also read files outside the folder that links in it point to.")
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+JSON = option("--json as_json", "Print JSON.")
 
-OPEN = click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+OPEN = option("--open open_page", "Open the report in the browser.")
 
-RANKS = click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,2-3.")
+RANKS = option("--ranks LIST", "Only these ranks, such as 0,2-3.")
 
 STEPS = "all, complete, last (complete step), numbers such as 2 or 2,4, or a range such as 2:4"
 """What `--steps` takes."""
 
 
-def steps_option(what: str, default: str | None) -> Decorator:
+def steps_option(what: str, default: str | None = None) -> Decorator:
     """Which steps."""
-    return click.option(
-        "--steps", default=default, show_default=default is not None, metavar="WHICH", help=f"{what}: {STEPS}."
-    )
-
-
-def top_option(what: str, default: int | None = None) -> Decorator:
-    """How many rows."""
-    return click.option(
-        "--top", type=click.IntRange(min=1), default=default, show_default=default is not None, metavar="N", help=what
-    )
-
-
-def output_option(default: Path | None = None, what: str = "Where to write.", metavar: str = "FOLDER") -> Decorator:
-    """The folder or file to write."""
-    return click.option(
-        "--output", "-o", type=PLACE, default=default, show_default=default is not None, metavar=metavar, help=what
-    )
+    return option("--steps WHICH", f"{what}: {STEPS}.", default=default)
 
 
 def format_option(formats: Sequence[str], default: str) -> Decorator:
     """Which formats."""
-    return click.option(
-        "--format", "formats", multiple=True, type=click.Choice(formats), metavar="NAME",
-        help=f"Formats to write: {', '.join(formats)}; repeatable (default: {default}).",
-    )  # fmt: skip
+    what = f"Formats to write: {', '.join(formats)}; repeatable (default: {default})."
+    return option("--format formats NAME*", what, type=click.Choice(formats))
 
 
 def select_option(of_all: str) -> Decorator:
     """Which runs of a folder; `of_all` says what becomes of all."""
-    return rare(
-        "--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
-        help=f"Which run, if the folder holds several; all {of_all}.",
-    )  # fmt: skip
+    what = f"Which run, if the folder holds several: latest, or all, which {of_all}."
+    return rare("--select WHICH", what, type=click.Choice(["latest", "all"]), default="latest")
 
 
 part_options = options_of(
     RANKS,
     JOBS,
-    rare(
-        "--step-range", metavar="NAME",
-        help="Name or pattern of the ranges that mark steps (default: ProfilerStep#*, else a guess).",
-    ),
-    rare(
-        "--kernel-kind", "kinds", multiple=True, metavar="KIND=REGEX",
-        help="Treat kernels that match as compute, comm or copy, such as comm=my_all_reduce; repeatable.",
-    ),
-    rare("--enable-multiprocessing", is_flag=True, expose_value=False, help="Accepted; it is always on (see --jobs)."),
+    rare("--step-range NAME", "Name or pattern of the ranges that mark steps (default: ProfilerStep#*, else a guess)."),
+    rare("--kernel-kind kinds KIND=REGEX*",
+         "Treat kernels that match as compute, comm or copy, such as comm=my_all_reduce; repeatable."),
+    rare("--enable-multiprocessing", "Accepted; it is always on (see --jobs).", expose_value=False),
     LINKS,
-    rare("--no-cache", is_flag=True, help="Read all traces anew and keep nothing for the next run."),
+    rare("--no-cache", "Read all traces anew and keep nothing for the next run."),
 )  # fmt: skip
 """What of the traces is analyzed."""
 
 gate_options = options_of(
-    click.option(
-        "--fail-on", "gates", multiple=True, metavar="GATE",
-        help="Exit with 1 if this holds, such as 'idle_pct > 10 @ any rank'; repeatable (docs/gates.md).",
-    ),
-    rare("--gates", "gate_files", **_SEVERAL, help="Read gates from a file, one per line; repeatable."),
+    option("--fail-on gates GATE*",
+           "Exit with 1 if this holds, such as 'idle_pct > 10 @ any rank'; repeatable (docs/gates.md)."),
+    rare("--gates gate_files FILE*", "Read gates from a file, one per line; repeatable."),
 )  # fmt: skip
 """Conditions under which the exit code is not 0."""
 
@@ -221,38 +215,27 @@ gate_options = options_of(
 def input_options(*, is_main: bool = False) -> Decorator:
     """Where the traces are, and what of them is analyzed; the main command documents `--trace-dir`."""
     return options_of(
-        click.option("--trace-dir", type=PLACE, metavar="FOLDER", hidden=not is_main,
-                     help="Folder with the traces of a run, the same as FOLDER."),
+        option("--trace-dir FOLDER", "Folder with the traces of a run, the same as FOLDER.", hidden=not is_main),
         steps_option("Which steps to analyze", "all"),
         part_options,
-        rare("--trace-file", "trace_files", **_SEVERAL,
-             help="One trace of the run, instead of a folder; repeat for each rank."),
-        rare("--rank-regex", metavar="REGEX",
-             help="Find the rank in the path of files that do not record it, such as 'gpu(\\d+)'."),
+        rare("--trace-file trace_files FILE*", "One trace of the run, instead of a folder; repeat for each rank."),
+        rare("--rank-regex REGEX",
+             "Find the rank in the path of files that do not record it, such as 'gpu(\\d+)'."),
         select_option("writes each to run_<n>_<timestamp>/"),
     )  # fmt: skip
 
 
 talk_options = options_of(
-    click.option("--quiet", "-q", is_flag=True, help="Print only errors and gates that did not pass."),
-    rare("--verbose", "-v", is_flag=True, help="Print every file written, and the traceback of a bug."),
+    option("--quiet -q", "Print only errors and gates that did not pass."),
+    rare("--verbose -v", "Print every file written, and the traceback of a bug."),
 )
 """How much is printed."""
 
-threshold_option = rare(
-    "--threshold", "limits", multiple=True, metavar="NAME=VALUE",
-    help="Set a threshold of an analysis, such as silent_pct=5; repeatable.",
-)  # fmt: skip
-
 surroundings_options = options_of(
-    rare(
-        "--topo", type=PLACE, metavar="FILE",
-        help="Output of `nvidia-smi topo -m` of the run's machine (default: beside the traces, or in run.json).",
-    ),
-    rare(
-        "--nccl-log", "nccl_logs", **_SEVERAL,
-        help="The run's NCCL_DEBUG=INFO log, or a folder of logs; repeatable (default: beside the traces).",
-    ),
+    rare("--topo FILE",
+         "Output of `nvidia-smi topo -m` of the run's machine (default: beside the traces, or in run.json)."),
+    rare("--nccl-log nccl_logs FILE*",
+         "The run's NCCL_DEBUG=INFO log, or a folder of logs; repeatable (default: beside the traces)."),
 )  # fmt: skip
 """Where the run's topology and NCCL logs are."""
 
@@ -264,10 +247,11 @@ def _entries(_context: Any, _option: Any, text: str | None) -> dict[str, object]
 
 
 model_option = rare(
-    "--model", metavar="NAME=VALUE,…", callback=_entries,
-    help="Facts about the model, to estimate its memory: params=7e9,layers=32,d_model=4096,seq=4096,batch=1,dp=8 "
+    "--model NAME=VALUE,…",
+    "Facts about the model, to estimate its memory: params=7e9,layers=32,d_model=4096,seq=4096,batch=1,dp=8 "
     "(default: from run.json; docs/memory.md).",
-)  # fmt: skip
+    callback=_entries,
+)
 
 
 # What the options ask for.

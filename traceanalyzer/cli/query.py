@@ -20,10 +20,9 @@ from traceanalyzer.cli.options import (
     command,
     console_of,
     model_option,
+    option,
     options_of,
-    output_option,
     steps_option,
-    top_option,
 )
 from traceanalyzer.errors import InputError, UsageError
 
@@ -45,14 +44,13 @@ def query() -> None:
     """  # noqa: D301 - click wants the character itself
 
 
-_TOP = top_option("At most this many rows.")
+_TOP = option("--top N", "At most this many rows.")
 
-_STEPS = steps_option("Only these steps", None)
+_STEPS = steps_option("Only these steps")
 
-_WHERE = click.option("--where", multiple=True, metavar="CONDITION",
-                      help="Only rows such as rank=0, 'wait_ns>1e6' or name~nccl; repeatable.")  # fmt: skip
+_WHERE = option("--where CONDITION*", "Only rows such as rank=0, 'wait_ns>1e6' or name~nccl; repeatable.")
 
-_SORT = click.option("--sort", metavar="COLUMN", help="Sort by this column, largest first.")
+_SORT = option("--sort COLUMN", "Sort by this column, largest first.")
 
 _QUESTIONS: Mapping[str, tuple[str, Sequence[Any]]] = {
     "summary": ("folder", (RANKS,)),
@@ -61,13 +59,13 @@ _QUESTIONS: Mapping[str, tuple[str, Sequence[Any]]] = {
     "table": ("folder name", (RANKS, _STEPS, _WHERE, _SORT, _TOP)),
     "steps": ("folder", (RANKS, _STEPS, _TOP)),
     "why-waiting": ("folder", (RANKS, _STEPS, _TOP)),
-    "inspect": ("folder operation", (RANKS, _STEPS, top_option("At most this many rows.", 20))),
+    "inspect": ("folder operation", (RANKS, _STEPS, option("--top N", "At most this many rows.", default=20))),
     "compare": ("base other", (_TOP,)),
 }
 """Arguments and selectors of each question; those that are not given have the question's own defaults."""
 
 _READING = options_of(
-    click.option("--cursor", type=int, metavar="N", help="Continue from this row, as the previous answer says."),
+    option("--cursor N", "Continue from this row, as the previous answer says.", type=int),
     JSON, JOBS, LINKS,
 )  # fmt: skip
 
@@ -91,7 +89,7 @@ for one in _QUESTIONS:
 @_TOP
 @_READING
 @model_option
-@output_option(what="Also write memory.html and memory.json of memory snapshots there.")
+@option("--output -o FOLDER", "Write memory.html and memory.json of memory snapshots there.")
 @FORCE
 def memory(folder: Path, output: Path | None, model: dict[str, object], force: bool, **given: Any) -> int | None:
     """Show device memory by rank: peaks, who holds them, what grows.
@@ -247,8 +245,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 @command()
-@click.option("--root", "roots", type=PLACE, multiple=True, metavar="FOLDER",
-              help="Folder that may be read; repeatable (default: the current one).")  # fmt: skip
+@option("--root roots FOLDER*", "Folder that may be read; repeatable (default: the current one).")
 @JOBS
 def mcp(roots: tuple[Path, ...], jobs: int | None) -> None:
     """Serve the questions to AI assistants over MCP.

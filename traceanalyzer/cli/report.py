@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli import debug
-from traceanalyzer.cli.one_run import Command, refuse_others, report_run
+from traceanalyzer.cli.files import refuse_others
 from traceanalyzer.cli.options import (
     CANNOT_JUDGE,
     DONE,
@@ -17,7 +17,6 @@ from traceanalyzer.cli.options import (
     JSON,
     OPEN,
     PARTIAL,
-    PLACE,
     UNPROFILED_STEP,
     USAGE_OR_INPUT,
     command,
@@ -28,13 +27,11 @@ from traceanalyzer.cli.options import (
     input_options,
     load_options,
     model_option,
-    output_option,
+    option,
     rare,
     read_thresholds,
     surroundings_options,
     talk_options,
-    threshold_option,
-    top_option,
     wanted_gates,
 )
 from traceanalyzer.cli.snapshots import report_alone, snapshots_in
@@ -42,6 +39,7 @@ from traceanalyzer.errors import InputError
 from traceanalyzer.execution import IS_PROGRAM
 
 if TYPE_CHECKING:
+    from traceanalyzer.cli.one_run import Command
     from traceanalyzer.discovery import Found
     from traceanalyzer.discovery.clustering import Run
 
@@ -52,24 +50,21 @@ _GRAVITY = (DONE, PARTIAL, CANNOT_JUDGE, GATE_FAILED, USAGE_OR_INPUT)
 @command()
 @FOLDER
 @input_options(is_main=True)
-@output_option(what="Where to write (default: reports/<name>; for traces in a/profile/x, a/reports/x).")
+@option("--output -o FOLDER", "Where to write (default: reports/<name>; for traces in a/profile/x, a/reports/x).")
 @format_option(("html", "csv", "json", "parquet", "md", "xlsx"), "html, csv and json")
-@top_option("Also print the N kernels and operators that take most GPU time.")
+@option("--top N", "Also print the N kernels and operators that take most GPU time.")
 @JSON
 @OPEN
 @gate_options
-@rare("--scheduler", metavar="ADDRESS",
-      help="Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")  # fmt: skip
-@rare("--hosts", "hosts_file", type=PLACE, metavar="FILE",
-      help="Host and rack of each rank: CSV of rank,host,rack, or JSON (docs/clusters.md).")  # fmt: skip
-@click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), hidden=True)
-@threshold_option
+@rare("--scheduler ADDRESS", "Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")
+@rare("--hosts hosts_file FILE", "Host and rack of each rank: CSV of rank,host,rack, or JSON (docs/clusters.md).")
+@click.option("--plotlyjs", hidden=True)
+@rare("--threshold limits NAME=VALUE*", "Set a threshold of an analysis, such as silent_pct=5; repeatable.")
 @model_option
 @UNPROFILED_STEP
 @surroundings_options
 @FORCE
-@rare("--debug", type=PLACE, metavar="FILE",
-      help="Write versions, timings and counts, but nothing from the traces, to attach to an issue.")  # fmt: skip
+@rare("--debug FILE", "Write versions, timings and counts, but nothing from the traces, to attach to an issue.")
 @talk_options
 def report(folder: Path | None, **options: Any) -> int:
     """Analyze a run and write its report (the default command).
@@ -77,6 +72,7 @@ def report(folder: Path | None, **options: Any) -> int:
     Writes summary.html, summary.csv, summary.json and tables/<analysis>.csv; with --fail-on also gate.xml (JUnit)
     and gate.md. With --json, prints summary.json.
     """
+    from traceanalyzer.cli.one_run import Command
     from traceanalyzer.scale import set_up_process
 
     if IS_PROGRAM.get():
@@ -119,8 +115,10 @@ def report(folder: Path | None, **options: Any) -> int:
     return max(codes, key=_GRAVITY.index)
 
 
-def _reported(asked: Command, targets: "list[tuple[Run, str, Path]]") -> list[tuple[Path, int]]:
+def _reported(asked: "Command", targets: "list[tuple[Run, str, Path]]") -> list[tuple[Path, int]]:
     """Page and exit code of each run; of the latest one alone, or of the next if that cannot be analyzed."""
+    from traceanalyzer.cli.one_run import report_run
+
     done, is_latest = [], asked.options["select"] == "latest"
     for run, name, target in targets:
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.one_run import of_traces, refuse_others
+from traceanalyzer.cli.files import of_traces, refuse_others
 from traceanalyzer.cli.options import (
     FORCE,
     JSON,
@@ -16,10 +16,9 @@ from traceanalyzer.cli.options import (
     Decorator,
     Group,
     console_of,
-    output_option,
+    option,
     print_notes,
     say,
-    top_option,
 )
 from traceanalyzer.errors import UsageError
 
@@ -45,7 +44,7 @@ _FOLDER = click.argument("folder", type=PLACE)
 
 
 def _one_rank(what: str) -> Decorator:
-    return click.option("--ranks", "rank", type=click.IntRange(min=0), metavar="RANK", help=what)
+    return option("--ranks rank RANK", what)
 
 
 # `tools crosscheck`: our figures beside HolisticTraceAnalysis'.
@@ -118,9 +117,9 @@ _LEAST_PCT, _LEAST_NS = 0.0005, 0.5
 @_FOLDER
 @click.argument("operator")
 @_one_rank("Rank whose calls to use (default: the first).")
-@click.option("--variant", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Which shapes, strides and types: 0 takes most GPU time, 1 the next most.")  # fmt: skip
-@output_option(what="Script to write (default: reproduce_<operator>.py).", metavar="FILE")
+@option("--variant N", "Which shapes, strides and types: 0 takes most GPU time, 1 the next most.",
+        type=click.IntRange(min=0), default=0)  # fmt: skip
+@option("--output -o FILE", "Script to write (default: reproduce_<operator>.py).")
 @FORCE
 def reproduce(folder: Path, operator: str, rank: int | None, variant: int, output: Path | None, *, force: bool) -> None:
     """Write a script that calls OPERATOR (such as aten::mm) with the job's shapes, strides and types, and times it.
@@ -148,9 +147,8 @@ def reproduce(folder: Path, operator: str, rank: int | None, variant: int, outpu
 @click.argument("base", type=PLACE)
 @click.argument("other", type=PLACE)
 @_one_rank("Rank to compare (default: the first of each run).")
-@click.option("--steps", "step", type=click.IntRange(min=0), metavar="STEP",
-              help="Step to compare (default: the first complete one of each run).")  # fmt: skip
-@top_option("Rows to print.", 20)
+@option("--steps step STEP", "Step to compare (default: the first complete one of each run).")
+@option("--top N", "Rows to print.", default=20)
 @JSON
 def tree_diff(base: Path, other: Path, rank: int | None, step: int | None, top: int, as_json: bool) -> None:
     """Show where a step of OTHER calls other operators than BASE, with their GPU and CPU time.

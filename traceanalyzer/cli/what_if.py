@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli import one_run
+from traceanalyzer.cli.files import of_run
 from traceanalyzer.cli.options import (
     FOLDER,
     JSON,
@@ -17,9 +17,9 @@ from traceanalyzer.cli.options import (
     find_traces,
     input_options,
     load_options,
+    option,
     print_notes,
     progress,
-    rare,
     talk_options,
 )
 from traceanalyzer.errors import UsageError
@@ -63,9 +63,8 @@ _COMMON = ("rank", "host", "data", "compute", "comm", "operator")
 
 def _changes(function: Any) -> Any:
     for name, (metavar, text) in reversed(list(_PARTS.items())):
-        names = ("--cpu", "--host") if name == "host" else (f"--{name}",)
-        option = click.option if name in _COMMON else rare
-        function = option(*names, f"change_{name}", multiple=True, metavar=metavar, help=text)(function)
+        shown = f"{'--cpu --host' if name == 'host' else f'--{name}'} change_{name} {metavar}*"
+        function = option(shown, text, is_rare=name not in _COMMON)(function)
     return function
 
 
@@ -73,7 +72,7 @@ def _changes(function: Any) -> Any:
 @FOLDER
 @_changes
 @UNPROFILED_STEP
-@click.option("--in-steps", metavar="LIST", help="Change only these steps, such as 3,5-7.")
+@option("--in-steps LIST", "Change only these steps, such as 3,5-7.")
 @JSON
 @input_options()
 @talk_options
@@ -114,7 +113,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
         summary = summarise(found, run, load, names=names, jobs=options["jobs"], progress=advance, **known)
     given = answer(summary.results, changes)
     doubts = reasons(summary.results).get("replay", ())
-    notes = [*one_run.of_run(found, run, summary), *info_notes, *step_notes, *unused_step(summary.results)]
+    notes = [*of_run(found, run, summary), *info_notes, *step_notes, *unused_step(summary.results)]
     if options["as_json"]:
         click.echo(json.dumps({**given.to_dict(), "notes": [*doubts, *notes]}, indent=2))
         return

@@ -246,7 +246,7 @@ def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     which = ", ".join(others[:_MOST_NAMED]) + more
     here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name(taken)}"
-    said = f"The folder holds {what} ({which}); this is {here}. analyze-traces --select all analyses each."
+    said = f"The folder holds {what} ({which}); this is {here}. analyze-traces --select all analyzes each."
     return (said, *_other_captures(found.runs, taken, name))
 
 

@@ -183,12 +183,6 @@ def single_integer(value: int | None) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(np.array([1 if value is None else value]), np.array([value is None]))
 
 
-def sorted_table(columns: Mapping[str, Any], by: str) -> pd.DataFrame:
-    """The same as `sorted_by(table_of(columns), by)` of arrays, by integers that are all known: one table, not two."""
-    order = np.argsort(-whole(columns[by]), kind="stable")
-    return table_of({name: values.take(order) for name, values in columns.items()})
-
-
 def as_objects(values: np.ndarray) -> Any:
     """Objects as a column of them: of a plain array of objects pandas finds the type, which takes long."""
     return pd.arrays.NumpyExtensionArray(values)

@@ -34,14 +34,7 @@ from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.model import RankTrace, whole_capture
-from traceanalyzer.model.tables import (
-    columns_of,
-    plain_texts,
-    sorted_table,
-    whole,
-    with_columns,
-    without_rows,
-)
+from traceanalyzer.model.tables import columns_of, plain_texts, sorted_by, table_of, whole, with_columns, without_rows
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 
@@ -334,19 +327,21 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         "reduction": groups.told(columns["reduction"], lambda own: ", ".join(sorted(own)) or None),
         "sizes_from": groups.told(columns["arguments"], sizes_from),
     }
-    return sorted_table(
-        {
-            **{name: plain_texts(own) for name, own in groups.keys.items()},
-            **{name: np.array(own, dtype=object) for name, own in texts.items()},
-            "calls": groups.counts(),
-            "calls_of_unknown_size": groups.sums(sizes.isna().astype(np.int64)),
-            "known_size_bytes": groups.total(sizes),
-            "total_ns": groups.sums(ends - starts),
-            "min_ns": groups.smallest(ends - starts),
-            "max_ns": groups.largest(ends - starts),
-            "comm_ns": np.array([own.total_ns for own in busy]),
-            "exposed_comm_ns": np.array([(own - compute).total_ns for own in busy]),
-        },
+    return sorted_by(
+        table_of(
+            {
+                **{name: plain_texts(own) for name, own in groups.keys.items()},
+                **{name: np.array(own, dtype=object) for name, own in texts.items()},
+                "calls": groups.counts(),
+                "calls_of_unknown_size": groups.sums(sizes.isna().astype(np.int64)),
+                "known_size_bytes": groups.total(sizes),
+                "total_ns": groups.sums(ends - starts),
+                "min_ns": groups.smallest(ends - starts),
+                "max_ns": groups.largest(ends - starts),
+                "comm_ns": np.array([own.total_ns for own in busy]),
+                "exposed_comm_ns": np.array([(own - compute).total_ns for own in busy]),
+            }
+        ),
         "total_ns",
     )
 

@@ -14,14 +14,7 @@ from traceanalyzer.analyses.trace import launch_moments, reduced
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import (
-    array_of,
-    lengths_of,
-    picked,
-    sorted_table,
-    table_of,
-    whole_of,
-)
+from traceanalyzer.model.tables import array_of, lengths_of, picked, sorted_by, table_of, whole_of
 
 # Which CUDA API calls each rank's host made, how often and how long they took.
 
@@ -53,7 +46,7 @@ def cuda_api_per_rank(trace: RankTrace) -> pd.DataFrame:
     if not counted.any():
         return pd.DataFrame()
     names = {"name": trace.api_calls["name"].array[counted]}
-    return sorted_table(spread(lengths_of(trace.api_calls)[counted], names, "ns"), "total_ns")
+    return sorted_by(table_of(spread(lengths_of(trace.api_calls)[counted], names, "ns")), "total_ns")
 
 
 # Which synchronising calls make the GPU run dry, and what each one costs.
@@ -213,7 +206,7 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
     host_ns = groups.sums(lengths_of(trace.ranges))
     sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}
     names = {name: values[group].astype(object) for name, values in groups.keys.items()}
-    return sorted_table({**names, **lengths, **{name: own[group] for name, own in sums.items()}}, "total_ns")
+    return sorted_by(table_of({**names, **lengths, **{name: own[group] for name, own in sums.items()}}), "total_ns")
 
 
 # What a GPU idles for calls that take long only when they are first made.

@@ -196,8 +196,6 @@ class HostWork(Result):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's top-level ranges, collectives and operators of its complete steps, else of the whole capture."""
-    if trace.ranges.empty and trace.host_ops.empty:
-        return pd.DataFrame()
     steps = steps_of_hosts(trace)
     events = _inside(_top_level(trace), steps)
     if events.empty:

@@ -351,8 +351,6 @@ def idle_per_rank(
     idle_launch_ns: int = LAUNCH_NS,
 ) -> pd.DataFrame:
     """The gaps of each window, clipped to it and cut by cause; checked against the breakdown's idle time."""
-    if trace.gpu_ops.empty:
-        return pd.DataFrame()
     facts, row, begin, end = _windows(trace, breakdown, steps)
     gaps = find(trace)
     window, gap = overlapping(begin, end, Intervals(gaps.starts, gaps.ends))

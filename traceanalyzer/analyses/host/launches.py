@@ -159,8 +159,6 @@ _MAYBE = ("delay_median_ns", "delay_p95_ns", "delay_max_ns", "queue_median", "qu
 
 def launches_per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's counted operations; the queue over its window."""
-    if trace.gpu_ops.empty:
-        return pd.DataFrame()
     names = ("start_ns", "end_ns", "launch", "activity", "graph_node")
     ops = picked(trace.gpu_ops, trace.counted, names)
     row: dict[str, Any] = {

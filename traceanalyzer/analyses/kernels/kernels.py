@@ -20,7 +20,6 @@ from traceanalyzer.model.tables import (
     rows_named,
     rows_named_so,
     sorted_by,
-    sorted_table,
     table_of,
     text_array,
     without_rows,
@@ -78,7 +77,7 @@ def kernels_per_rank(trace: RankTrace) -> pd.DataFrame:
         "max_ns": groups.largest(durations),
         "streams": text_array(streams),
     }
-    return sorted_table(columns, "total_ns")
+    return sorted_by(table_of(columns), "total_ns")
 
 
 # Kernels and copies by name, all ranks in one row: the mean, and who has least and most of it.
@@ -189,7 +188,7 @@ def fusions_per_rank(trace: RankTrace) -> pd.DataFrame:
         "fusion": text_array([kind for kind, _ in found]),
         "operators": text_array([", ".join(operators) for _, operators in found]),
     }
-    return sorted_table(columns, "gpu_ns")
+    return sorted_by(table_of(columns), "gpu_ns")
 
 
 # CUDA graphs: each kind of graph launch as a unit, with the kernels that ran inside it.

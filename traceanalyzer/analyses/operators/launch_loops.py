@@ -23,7 +23,8 @@ from traceanalyzer.model.tables import (
     lengths_of,
     mask_of,
     rows_named_so,
-    sorted_table,
+    sorted_by,
+    table_of,
     text_array,
     whole,
 )
@@ -213,7 +214,7 @@ def per_rank(
         "of_autograd": groups.any(of_autograd),
         "has_products": groups.any(np.array([bool(is_product[run.rows].any()) for run in runs])),
     }
-    return sorted_table(made, "host_ns")
+    return sorted_by(table_of(made), "host_ns")
 
 
 def _in_order(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:

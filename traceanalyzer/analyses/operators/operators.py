@@ -28,7 +28,6 @@ from traceanalyzer.model.tables import (
     rows_named_so,
     rows_where,
     sorted_by,
-    sorted_table,
     table_of,
     text_array,
     texts_of,
@@ -89,8 +88,6 @@ def operator_shapes_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFra
 
     The operator of a GPU operation is the innermost one around its launch, on the launch's thread.
     """
-    if trace.gpu_ops.empty and trace.host_ops.empty:
-        return pd.DataFrame()
     table = columns_of(_operator_shapes_operators(trace, tree))
     durations = np.where(trace.counted, lengths_of(trace.gpu_ops), 0)
     others = _without_operator(durations, trace.counted, tree)
@@ -319,8 +316,6 @@ def operator_kernels_per_rank(
     trace: RankTrace, tree: OperatorTree, scopes: Scopes, category_of_op: pd.Categorical
 ) -> pd.DataFrame:
     """Add up the rank's counted GPU operations; each belongs to the innermost operator around its launch."""
-    if trace.gpu_ops.empty:
-        return pd.DataFrame()
     rows = np.flatnonzero(trace.counted)
     columns = {name: values.take(rows) for name, values in _columns(trace, tree, scopes, category_of_op).items()}
     by_source = Groups.of(columns, [*columns], by_appearance=True, with_absent=True)
@@ -330,7 +325,7 @@ def operator_kernels_per_rank(
     groups = Groups.of(columns, _OPERATOR_KERNELS_KEYS, by_appearance=True, with_absent=True)
     sums = {"gpu_ops": groups.sums(gpu_ops[order]), "gpu_ns": groups.sums(gpu_ns[order])}
     longest = {name: columns[name].take(groups.first) for name in ("category", "source")}
-    return sorted_table({**groups.keys, **sums, **longest}, "gpu_ns")
+    return sorted_by(table_of({**groups.keys, **sums, **longest}), "gpu_ns")
 
 
 def _columns(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Categorical) -> dict[str, Any]:
@@ -526,7 +521,7 @@ def categories_per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.
     for column, answer in (("tensor_core_ns", True), ("no_tensor_core_ns", False)):
         told = sums_at(of_op, np.where(uses == answer, gpu_ns, 0), count)
         columns[column] = pd.arrays.IntegerArray(told[held], is_other[held])
-    return sorted_table({**columns, "gpu_ops": gpu_ops[held]}, "gpu_ns")
+    return sorted_by(table_of({**columns, "gpu_ops": gpu_ops[held]}), "gpu_ns")
 
 
 _NAMES = pd.CategoricalDtype(list(CATEGORIES))

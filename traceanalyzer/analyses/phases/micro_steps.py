@@ -17,15 +17,7 @@ from traceanalyzer.analyses.time.intervals import Intervals, busy, unions
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES
-from traceanalyzer.model.tables import (
-    array_of,
-    rows_named,
-    rows_named_so,
-    sorted_table,
-    table_of,
-    texts_of,
-    whole_of,
-)
+from traceanalyzer.model.tables import array_of, rows_named, rows_named_so, sorted_by, table_of, texts_of, whole_of
 from traceanalyzer.selection import step_at
 
 # How many micro-steps each optimizer step has, and in how many of them gradients were exchanged.
@@ -365,7 +357,7 @@ def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: 
         "calls_beside_comm": groups.sums(is_beside.astype(np.int64)),
         "gpu_beside_comm_ns": groups.sums(np.where(is_beside, gpu_ns, 0)),
     }
-    return sorted_table(summed, "gpu_ns")
+    return sorted_by(table_of(summed), "gpu_ns")
 
 
 def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -335,8 +335,6 @@ def phases_per_rank(
 
     Phases that hold no time and no operation are left out.
     """
-    if trace.gpu_ops.empty:
-        return pd.DataFrame()
     windows, number = _windows(breakdown, steps)
     columns = _parts(trace, windows, phase_of_op, shares)
     asked = np.repeat(np.arange(len(number)), len(NAMES))

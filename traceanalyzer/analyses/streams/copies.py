@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, lengths_of, mask_of, rows_named, sorted_table, texts_of
+from traceanalyzer.model.tables import array_of, lengths_of, mask_of, rows_named, sorted_by, table_of, texts_of
 
 # What each rank copied and set in memory: by direction, how often, how long and how many bytes.
 
@@ -56,7 +56,7 @@ def memory_ops_per_rank(trace: RankTrace) -> pd.DataFrame:
     operation = {"operation": operations(ops)[held]}
     times = spread(lengths_of(ops)[held], operation, "ns")
     sizes = spread(ops["bytes"].array[held], operation, "bytes")
-    return sorted_table(times | sizes, "total_ns")
+    return sorted_by(table_of(times | sizes), "total_ns")
 
 
 def is_copy(ops: pd.DataFrame) -> np.ndarray:
@@ -128,7 +128,7 @@ def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     every = _Every(unions(trace), ops, directions.codes, rows_named(ops, "activity", "memcpy"))
     texts = {name: texts_of(groups.keys[name]) for name in _KEYS[:-1]}
     sums = _sums(every, [rows[own] for own in rows_of_each(groups.of_row)])
-    return sorted_table({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums}, "total_ns")
+    return sorted_by(table_of({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums}), "total_ns")
 
 
 def _directions(ops: pd.DataFrame) -> pd.Categorical:
@@ -220,7 +220,7 @@ def sync_copies_per_rank(trace: RankTrace) -> pd.DataFrame:
         "calls": groups.counts(),
         "total_bytes": groups.total(ops["bytes"].array[held]),
     }
-    return sorted_table({**groups.keys, **sums}, "host_ns")
+    return sorted_by(table_of({**groups.keys, **sums}), "host_ns")
 
 
 def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:

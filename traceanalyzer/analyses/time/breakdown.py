@@ -80,8 +80,6 @@ class Breakdown(Result):
 
 def breakdown_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Split the rank's window; no row without GPU operations."""
-    if trace.gpu_ops.empty:
-        return pd.DataFrame()
     parts = split(trace, trace.window.starts, trace.window.ends)
     return table_of({name: [int(times.sum())] for name, times in parts.items()})
 
@@ -194,8 +192,6 @@ class Overlap(Result):
 
 def overlap_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Intersections of the unions of kinds, clipped to the window."""
-    if trace.gpu_ops.empty:
-        return pd.DataFrame()
     compute, comm, copy, unknown = (union(trace, kind) for kind in KINDS)
     row = {
         "comm_ns": comm.total_ns,
