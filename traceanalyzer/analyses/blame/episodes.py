@@ -12,9 +12,9 @@ from traceanalyzer.analyses.blame.excess import (
     awaited_in,
     cells,
     launches_more,
-    named,
     with_excess,
 )
+from traceanalyzer.analyses.blame.longer_work import named
 from traceanalyzer.analyses.blame.rank_sets import Places, set_of, with_roles, with_slower_ns, without_own_collectives
 from traceanalyzer.analyses.blame.slow_transfers import (
     TRANSFER,
@@ -134,14 +134,13 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "peers_ns": peers_ns,
         "cost_ns": cost_ns,
         "waiting_ranks": others["rank"].nunique(),
-        **_most_waiting(others, waited, late, sorted({*seen.values()}), complete),
+        "most_waiting_rank": int(waited.groupby(others["rank"]).sum().idxmax()),
         "collective": _met_in(others, waited) or _collective(calls, sorted({*seen.values()}), set(others["rank"])),
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
         "own_host_ns": _of_hosts(own, "min", complete),
         "peers_host_ns": _of_hosts(others, "max", complete),
         "apart_host_ns": _of_hosts(others, _apart(late, is_late), complete),
         "total_ns": cost_ns * len(numbers),
-        **_worst(own, group, part),
     }
 
 
@@ -172,17 +171,6 @@ def _waits_of(others: pd.DataFrame, late: pd.DataFrame, seen: Mapping[int, int])
     return pd.Series(waited.to_numpy(), index=others.index)
 
 
-def _most_waiting(
-    others: pd.DataFrame, waited: pd.Series, late: pd.DataFrame, numbers: Sequence[int], complete: Sequence[int]
-) -> dict[str, Any]:
-    """Who waits most, and what that one waits in these steps, for whomever: absent where transfers cannot be told."""
-    rank = int(waited.groupby(others["rank"]).sum().idxmax())
-    held = rows_where(late, (late["rank"] == rank) & late["step"].isin(numbers))
-    is_told = len(held) > 0 and not held["exposed_unmatched_ns"].fillna(0).any()
-    wait_ns = _mean_step(held["exposed_wait_ns"], held["step"], complete) if is_told else pd.NA
-    return {"most_waiting_rank": rank, "wait_ns": wait_ns}
-
-
 def _ranks_and_steps(table: pd.DataFrame) -> pd.MultiIndex:
     return pd.MultiIndex.from_frame(only(table, ["rank", "step"]))
 
@@ -202,16 +190,6 @@ def _loading_left(own: pd.DataFrame, peers: pd.DataFrame) -> float:
     """What the peers' hosts take to load a step's data, as a part of what these take; 0 where it is not known."""
     each = [rows["loading_ns"].astype("float64").median() for rows in (peers, own)]
     return 0.0 if any(pd.isna(ns) for ns in each) or not each[1] else float(each[0] / each[1])
-
-
-def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, object]:
-    """The rank that needs most more, and its time, where the others of the episode need clearly less than it."""
-    excess = group.groupby("rank")["excess_ns"].sum().sort_values()
-    is_one = len(excess) > 1 and not group["is_in_turn"].iloc[0] and excess.iloc[-1] >= RATIO * excess.iloc[:-1].max()
-    if not is_one:
-        return {"worst_rank": pd.NA, "worst_ns": pd.NA}
-    rank = int(excess.index[-1])
-    return {"worst_rank": rank, "worst_ns": round(float(own.loc[own["rank"] == rank, part].astype("float64").mean()))}
 
 
 def _times(group: pd.DataFrame) -> Any:
@@ -485,20 +463,12 @@ class Episodes(Result):
             "is slower what it would take as fast as others run the same kernels.",
             adds=Adds.DERIVED,
         ),
-        "worst_rank": Column.ident(
-            "Of several that are late together the one that needs most more, clearly; absent where they need alike."
-        ),
-        "worst_ns": Column.time("Its time in that part.", adds=Adds.DERIVED),
         "cost_ns": Column.time(
             "What the ranks that wait do wait for it, a step of the episode: never more than they wait.",
             adds=Adds.DERIVED,
         ),
         "waiting_ranks": Column.count("Ranks that wait.", adds=Adds.NONE),
         "most_waiting_rank": Column.ident("The one that waits most in those steps."),
-        "wait_ns": Column.time(
-            "What that one waits in those steps, for whomever; absent where waits cannot be told from transfers.",
-            adds=Adds.DERIVED,
-        ),
         "collective": Column.text(
             "The collective in which they wait most in those steps while no compute runs; where waits cannot be told "
             "from transfers, all of its time counts.",

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.excess import named
+from traceanalyzer.analyses.blame.longer_work import named
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.host_names import is_framework_range
 from traceanalyzer.analyses.operators.operators import SameCalls, same_calls

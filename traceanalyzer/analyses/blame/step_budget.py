@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result, all_known, is_any, stack, typed
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, is_own
@@ -23,7 +22,6 @@ from traceanalyzer.analyses.host.launches import into_full_queue
 from traceanalyzer.analyses.kernels.time_slices import taken_of
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
-from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.breakdown import side_by_side
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.meaning.columns import Adds, Column, Written
@@ -35,7 +33,6 @@ from traceanalyzer.model.tables import (
     column_of,
     columns_as_they_are,
     columns_of,
-    floats,
     known_of,
     picked,
     rows_where,
@@ -818,162 +815,5 @@ def _summed(
     }
 
 
-# Sizes of operators' inputs in their names: some ranks' captures have them (`record_shapes`), others may not.
-
-
-Named = tuple[str | None, str | None]
-
-Ran = frozenset[tuple[str, float]]
-"""Names of operators with sizes, and how often each ran."""
-
 SIZES = " of ["
 """What stands between an operator's name and the sizes of its inputs."""
-
-
-def ranks_with_sizes(work: pd.DataFrame) -> frozenset[int]:
-    """The ranks any of whose operators have sizes."""
-    own = work[(work["what"] == OPERATOR) & work["name"].astype("str").str.contains(SIZES, regex=False)]
-    return frozenset(int(rank) for rank in own["rank"].unique())
-
-
-def recorded_alike(others: np.ndarray, rank: int, sized: frozenset[int]) -> tuple[np.ndarray, bool]:
-    """Of the other ranks those whose operators have sizes as the rank's have, or have none as its have none.
-
-    All of them, and false, where there are none such: operators cannot be held against each other then.
-    """
-    alike = others[[(int(other) in sized) == (rank in sized) for other in others]]
-    return (alike, True) if len(alike) or not len(others) else (others, False)
-
-
-def of_the_same_sizes(others: np.ndarray, rank: int, ran: Mapping[int, Ran]) -> np.ndarray:
-    """Of the other ranks those that `ran` the same operators of the same sizes as often, where most hardly ran any.
-
-    Where every replica has sequences of its own lengths the ranks of a tensor group share them: these tell what such
-    work takes. All others where there are none.
-    """
-    own = ran.get(rank, frozenset())
-    beside = [ran.get(int(other), frozenset()) for other in others]
-    common = sum(2 * sum(each in other for other in beside) > len(beside) for each in own)
-    alike = others[[other == own for other in beside]]
-    return alike if 2 * common < len(own) and len(alike) else others
-
-
-def without_operators(work: pd.DataFrame) -> pd.DataFrame:
-    """The table, row by row, with operators as nothing that a name is told of: kernels tell then."""
-    return work.assign(what=work["what"].astype("object").where(work["what"] != OPERATOR, ""))
-
-
-def of_all_sizes(chosen: Mapping[int, Named]) -> dict[int, Named]:
-    """The operator without its sizes where cells name it with different ones: lengths differ from step to step."""
-    stems = {row: name.partition(SIZES)[0] for row, (what, name) in chosen.items() if what == OPERATOR and name}
-    sizes = {stem: {chosen[row][1] for row, own in stems.items() if own == stem} for stem in stems.values()}
-    return {row: (OPERATOR, stem) for row, stem in stems.items() if len(sizes[stem]) > 1}
-
-
-# What ranks ran in a step and part, by name, as arrays: one rank's own beside what the others take for it.
-
-
-_UNKNOWN = np.full(3, np.nan)
-
-
-class NamedWork(Struct, frozen=True):
-    """What ran, on arrays: there are many cells, and few names in each."""
-
-    rank: np.ndarray
-    what: np.ndarray
-    name: np.ndarray
-    sums: np.ndarray
-    """Time, calls and the number of the work of each row as floats; 0 where they are not known."""
-
-    @classmethod
-    def of(cls, work: pd.DataFrame) -> "NamedWork":
-        """The rows of `what_ran`."""
-        sums = [floats(work[name]) for name in ("total_ns", "calls", "work")]
-        what, name = (work[column].to_numpy(dtype=object) for column in ("what", "name"))
-        return cls(array_of(work, "rank"), what, name, np.nan_to_num(np.stack(sums, axis=1)))
-
-    def at(self, rows: np.ndarray) -> "NamedWork":
-        """These rows."""
-        return NamedWork(self.rank[rows], self.what[rows], self.name[rows], self.sums[rows])
-
-    def of_kind(self, what: str) -> "NamedWork":
-        """The rows of `what`: of operators, say."""
-        return self.at(np.flatnonzero(self.what == what))
-
-
-class Beside:
-    """What some ranks ran in one step and part: medians over them by name; who has none of it has 0."""
-
-    def __init__(self, names: NamedWork, others: np.ndarray) -> None:
-        self.names = names
-        self.others = np.sort(others)
-        self._known: dict[str, dict[str, np.ndarray]] = {}
-
-    def medians(self, what: str, names: np.ndarray) -> np.ndarray:
-        """Of time, calls and work, a row for each of the names; NaN where none of the ranks has it."""
-        if what not in self._known:
-            own = self.names.of_kind(what)
-            place = {name: number for number, name in enumerate(dict.fromkeys(own.name))}
-            sums = np.zeros((len(self.others), len(place), 3))
-            row, column = (
-                np.searchsorted(self.others, own.rank),
-                np.array([place[name] for name in own.name], dtype=int),
-            )
-            np.add.at(sums, (row, column), own.sums)
-            self._known[what] = dict(zip(place, np.median(sums, axis=0), strict=True)) if place else {}
-        known = self._known[what]
-        return np.array([known.get(name, _UNKNOWN) for name in names]).reshape(len(names), 3)
-
-    def of_other_sizes(self, stem: str, shared: frozenset[str]) -> float:
-        """The median over the ranks of the time in an operator of sizes that are not among the `shared` names."""
-        own = self.names.of_kind(OPERATOR)
-        is_other = np.array([name.startswith(stem + SIZES) and name not in shared for name in own.name], dtype=bool)
-        total = np.zeros(len(self.others))
-        np.add.at(total, np.searchsorted(self.others, own.rank[is_other]), own.sums[is_other, 0])
-        return float(np.median(total))
-
-
-class Alike(Struct, frozen=True):
-    """Names under which the rank and its peers do the same work, and the time in each: its own, and theirs."""
-
-    name: np.ndarray
-    own_ns: np.ndarray
-    peers_ns: np.ndarray
-
-    @property
-    def sums(self) -> tuple[float, float]:
-        """Time in all of them: its own, and theirs."""
-        return float(self.own_ns.sum()), float(self.peers_ns.sum())
-
-    @property
-    def excess_ns(self) -> float:
-        """By how much its own is more."""
-        own_ns, peers_ns = self.sums
-        return own_ns - peers_ns
-
-    def of(self, pattern: re.Pattern[str]) -> "Alike":
-        """Those whose name begins with the pattern."""
-        return self.at(np.array([pattern.match(name) is not None for name in self.name], dtype=bool))
-
-    def at(self, held: np.ndarray) -> "Alike":
-        """Those of a mask."""
-        return Alike(self.name[held], self.own_ns[held], self.peers_ns[held])
-
-    def are_slower(self) -> np.ndarray:
-        """Mask of those that are slower, by half of what all together are."""
-        own_ns, peers_ns = self.sums
-        mask: np.ndarray = (self.own_ns - self.peers_ns) * peers_ns >= SHARE * (own_ns - peers_ns) * self.peers_ns
-        return mask
-
-    def are_slower_throughout(self) -> bool:
-        """Whether most of the time is in those that are slower."""
-        return bool(self.peers_ns[self.are_slower()].sum() >= SHARE * self.peers_ns.sum())
-
-
-def alike(own: NamedWork, beside: Beside, what: str) -> Alike:
-    """What of the rank's names may be the same work; names of what depends on the data are none of it."""
-    held = own.of_kind(what)
-    typical = beside.medians(what, held.name)
-    same = (held.sums[:, 1:] == typical[:, 1:]).all(axis=1)
-    same &= np.array([OF_DATA.search(name) is None for name in held.name], dtype=bool)
-    return Alike(held.name[same], held.sums[same, 0], typical[same, 0])

@@ -29,7 +29,6 @@ from traceanalyzer.model.tables import (
     with_columns,
     without_rows,
 )
-from traceanalyzer.selection import steps_text
 
 # For whom each moment of a wait is: the ranks that others wait for, followed through their own waits.
 
@@ -148,10 +147,6 @@ class Stragglers(Result):
     is_of_one_run: ClassVar[bool] = True
     columns: ClassVar[Mapping[str, Column]] = {
         "rank": Column.ident("Global rank that is waited for."),
-        "basis": Column.text(
-            "What the row is of: complete steps that all ranks share, or the whole capture.", is_secondary=True
-        ),
-        "steps": Column.count("Number of those steps; absent for a whole capture.", adds=Adds.NONE),
         "window_ns": Column.time(
             "Mean length of a step's GPU window over ranks and steps, or of the capture's.", better=Better.LESS
         ),
@@ -163,14 +158,7 @@ class Stragglers(Result):
         "cost_pct": Column.share("100 · largest cost / window."),
         "waiting_ranks": Column.count("Ranks that wait for it.", is_compared=False),
         "total_wait_ns": Column.time("Sum over ranks and steps of the exposed wait for it."),
-        "direct_wait_ns": Column.time("The same where it came last to the call that waits, roots not followed."),
-        "instances": Column.count("Collectives or exchanges in which others wait for it.", is_compared=False),
         "collective": Column.text("The collective in which they wait most.", written=Written.COLLECTIVE),
-        "first_step": Column.ident("First step in which it costs at least 1 % of the step."),
-        "steps_affected": Column.count("Number of such steps.", is_compared=False),
-        "affected_wait_ns": Column.time(
-            "Mean over such steps of the exposed wait for it of the rank that waits most.", adds=Adds.DERIVED
-        ),
         "episode": Column.ident(
             "The costliest episode (see episodes) that the rank is part of; absent when it is in none: it needs no "
             "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does."
@@ -199,7 +187,6 @@ def across(
     episodes: Episodes,
     steps: Steps,
     ranks: Ranks,
-    straggler_step_pct: float = 1.0,
 ) -> Stragglers:
     """Follow every exposed wait of the shared complete steps, moment by moment, to the rank that is waited for."""
     if waits.table.empty:
@@ -207,9 +194,8 @@ def across(
     windows = _windows(steps, ranks)
     pieces = _clipped(awaited(waits.table, parts, call_waits.table, clocks.offsets_ns()), windows)
     pieces = pieces.assign(collective=_collective(pieces, members.table))
-    costs = _costs(pieces[pieces["root_rank"] != NONE], windows, straggler_step_pct)
-    table = costs.join(pieces.groupby("waits_for")["wait_ns"].sum().rename("direct_wait_ns"))
-    table = table.fillna({"direct_wait_ns": 0}).join(_of_episodes(episodes.table)).reset_index(names="rank")
+    costs = _costs(pieces[pieces["root_rank"] != NONE], windows)
+    table = costs.join(_of_episodes(episodes.table)).reset_index(names="rank")
     return Stragglers(table.sort_values("cost_max_ns", ascending=False, kind="stable", ignore_index=True))
 
 
@@ -257,48 +243,19 @@ def _collective(pieces: pd.DataFrame, members: pd.DataFrame) -> np.ndarray:
     return found
 
 
-def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.DataFrame:
+def _costs(pieces: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     """Columns of the cost, indexed by the rank at the root."""
-    steps = sorted(windows["step"].unique())
-    count = len(steps)
-    window_ns = round(windows.groupby(["rank", "step"])["window_ns"].sum().mean())
-    waited = pieces.groupby(["root_rank", "rank"])["wait_ns"].sum() / count
+    waited = pieces.groupby(["root_rank", "rank"])["wait_ns"].sum() / windows["step"].nunique()
     by_root = waited.groupby("root_rank")
-    totals = pieces.groupby("root_rank")
-    by_step = pieces.groupby(["root_rank", "step", "rank"])["wait_ns"].sum()
-    longest = by_step.groupby(["root_rank", "step"]).transform("max")
-    in_affected = by_step[longest >= window_ns * least_pct / 100].reset_index()
-    affected = in_affected.groupby("root_rank")["step"]
     most = pieces.groupby(["root_rank", "collective"])["wait_ns"].sum().reset_index("collective")
-    has_steps = steps != [NONE]
-    table = table_of(
+    return table_of(
         {
+            "window_ns": round(windows.groupby(["rank", "step"])["window_ns"].sum().mean()),
             "cost_mean_ns": by_root.mean().round().astype("int64"),
             "cost_max_ns": by_root.max().round().astype("int64"),
             "cost_max_rank": by_root.idxmax().map(lambda pair: pair[1]).astype("int64"),
             "waiting_ranks": by_root.size(),
-            "total_wait_ns": totals["wait_ns"].sum(),
-            "instances": totals["instance"].nunique(),
+            "total_wait_ns": pieces.groupby("root_rank")["wait_ns"].sum(),
             "collective": most.sort_values("wait_ns").groupby("root_rank")["collective"].last(),
         }
     )
-    return table.assign(
-        basis=steps_text(steps) if has_steps else "whole capture",
-        steps=pd.array([count if has_steps else pd.NA] * len(table), dtype="Int64"),
-        window_ns=window_ns,
-        first_step=_of_steps(affected.min().reindex(table.index), has_steps=has_steps),
-        steps_affected=_of_steps(affected.nunique().reindex(table.index, fill_value=0), has_steps=has_steps),
-        affected_wait_ns=_of_steps(_of_most_waiting(in_affected, table["cost_max_rank"]), has_steps=has_steps),
-    )
-
-
-def _of_most_waiting(in_affected: pd.DataFrame, most: pd.Series) -> pd.Series:
-    """Mean over the affected steps of what the rank that waits most waits; 0 in those in which it does not."""
-    own = in_affected[in_affected["rank"] == in_affected["root_rank"].map(most)]
-    steps = in_affected.groupby("root_rank")["step"].nunique()
-    return (own.groupby("root_rank")["wait_ns"].sum() / steps).reindex(most.index).round()
-
-
-def _of_steps(values: pd.Series, *, has_steps: bool) -> pd.Series:
-    """The values; absent where there are no steps to speak of."""
-    return values.astype("Int64").where(pd.Series(has_steps, index=values.index))
