@@ -22,7 +22,7 @@ from traceanalyzer.analyses.blame.slow_transfers import (
     groups_of_slow_links,
     transfers,
 )
-from traceanalyzer.analyses.blame.slower_hardware import told_apart, without_names_of_pace
+from traceanalyzer.analyses.blame.slower_hardware import told_apart
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
@@ -526,7 +526,7 @@ def across(
         if own["rank"].nunique() < 2:  # nobody else waits for it
             continue
         needs = without_own_collectives(with_roles(own, replay, ranks, call_waits, operators), slower_calls.table)
-        table = _of_job(needs, work, calls, steps.table, operators.table, places, replay, linked, met)
+        table = _of_job(needs, work, calls, steps.table, places, replay, linked, met)
         if len(table):
             tables.append(table.assign(job=number))
     if not tables:
@@ -542,7 +542,6 @@ def _of_job(
     work: pd.DataFrame,
     calls: pd.DataFrame,
     steps: pd.DataFrame,
-    operators: pd.DataFrame,
     places: Places,
     replay: Replay,
     linked: Mapping[frozenset[int], tuple[frozenset[int], ...]],
@@ -557,7 +556,7 @@ def _of_job(
         return pd.DataFrame()
     late = with_excess(with_slower_ns(needs, work))
     own = awaited(cells(late), late, calls)
-    found = without_names_of_pace(named(own, late, work), late, operators)
+    found = named(own, late, work)
     found = told_apart(found, late, work)
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in grouped(found)]

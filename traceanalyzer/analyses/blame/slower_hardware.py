@@ -4,12 +4,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.longer_work import named
-from traceanalyzer.analyses.host.activity import NOTHING
-from traceanalyzer.analyses.host.host_names import is_framework_range
-from traceanalyzer.analyses.operators.operators import SameCalls, same_calls
-from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE
+from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.meaning.vocabulary import DATA, HOST
-from traceanalyzer.model.tables import array_of, column_of, only
+from traceanalyzer.model.tables import column_of, only
 
 # A GPU that is slower and a host that is late are two causes: neither is a small part of the other.
 
@@ -64,46 +61,3 @@ def _of_part(excess: pd.DataFrame, cells: pd.DataFrame, part: str) -> pd.Series:
     """What each cell's rank needs more of the part in the step."""
     values = excess[f"{part}_excess"].reindex(pd.MultiIndex.from_frame(only(cells, ["rank", "step"])))
     return pd.Series(values.clip(lower=0).round().astype("int64").to_numpy(), index=cells.index)
-
-
-# Hosts that are slower at everything: by how much, and what is then no name for why they are late.
-
-
-def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
-    """The cells; of hosts that are late by their pace without names of what every host does.
-
-    Those are PyTorch's own ranges, operators that all call as often, and time in which nothing is recorded: a GPU idles
-    in them for a host that is slow throughout, while GPUs that wait for it do not idle there, whose hosts do the same.
-    An operator that takes this host hardly longer than the others is no name either, whatever its pace.
-    """
-    of_hosts = cells["part"] == HOST.column
-    is_named = of_hosts & cells["name"].notna()
-    if not is_named.any() or operators.empty:
-        return cells
-    needed = late.set_index(["rank", "step"])["needed_host_ns"].astype("float64")
-    is_of_pace = pd.Series(data=False, index=cells.index)
-    for rank, rows in cells[is_named].groupby("rank"):
-        same = same_calls(operators, int(rank), late["rank"].unique())
-        # A pace is there in all steps; stalls now and then make the same calls longer, too.
-        if same is None or same.covered < SHARE or len(rows) < SHARE * late["step"].nunique():
-            continue
-        own = needed.reindex(pd.MultiIndex.from_frame(rows[["rank", "step"]])).to_numpy()
-        explained = own * (1 - 1 / (same.pace or 1.0)) >= SHARE * array_of(rows, "excess_ns")
-        of_pace = explained & np.array([_all_do(name, same, same.pace or 1.0) for name in rows["name"]])
-        is_of_pace[rows.index] = of_pace | rows["name"].isin(_hardly_longer(rows, same)).to_numpy()
-    return cells.assign(**{name: cells[name].mask(is_of_pace, None) for name in ("what", "name")})
-
-
-def _hardly_longer(rows: pd.DataFrame, same: SameCalls) -> set[str]:
-    """Operators that all call as often and that take this host longer by less than half of what it is late in them."""
-    excess_ns = rows.groupby("name")["excess_ns"].sum()
-    names = same.own_ns.index.intersection(excess_ns.index)
-    longer_ns = same.own_ns[names] - same.others_ns.loc[names].median(axis=1)
-    return set(names[longer_ns < SHARE * excess_ns[names]])
-
-
-def _all_do(name: str, same: SameCalls, pace: float) -> bool:
-    """Whether every host does it, and this one only at its pace."""
-    if name not in same.own_ns:
-        return name.startswith(NOTHING) or is_framework_range(name)
-    return bool(same.own_ns[name] < RATIO * pace * same.others_ns.loc[name].median())
