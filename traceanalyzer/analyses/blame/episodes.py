@@ -22,7 +22,6 @@ from traceanalyzer.analyses.blame.slow_transfers import (
     groups_of_slow_links,
     transfers,
 )
-from traceanalyzer.analyses.blame.slower_hardware import told_apart
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
@@ -276,13 +275,11 @@ def _with_own_kernels(
     row: Mapping[str, Any], changes: tuple[Change, ...], found: pd.DataFrame, engine: Engine
 ) -> tuple[Change, ...]:
     """The changes with compute scaled as a whole, where peers' kernels of other names have no times to give."""
-    own = tuple(change for change in changes if change.part == "compute" and change.to == PEERS)
-    if not own or row["part"] != COMPUTE.column:
+    if not changes or row["part"] != COMPUTE.column or changes[0].to != PEERS:
         return changes
-    shortened_ns = engine.shortened([own]).sum()
-    if shortened_ns >= SHARE * cells_of(row, found)["excess_ns"].sum():
+    if engine.shortened([changes]).sum() >= SHARE * cells_of(row, found)["excess_ns"].sum():
         return changes
-    return (_as_long_as_peers(row), *(change for change in changes if change not in own))
+    return (_as_long_as_peers(row),)
 
 
 def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
@@ -299,20 +296,12 @@ def _in_steps(row: Mapping[str, Any]) -> frozenset[int] | None:
 
 
 def _changes(row: Mapping[str, Any], found: pd.DataFrame, replay: Replay) -> tuple[Change, ...]:
-    """What was longer as on the peers: the part itself, and what was longer beside it in the same steps."""
-    own = cells_of(row, found)
-    names = {row["part"], *(part for parts in own["beside"] for part in parts)}
-    if row["part"] not in _PART_OF_REPLAY:
+    """What was longer as on the peers."""
+    part = _PART_OF_REPLAY.get(row["part"])
+    if part is None or (replay.engine is not None and not replay.engine.has_hosts and part in OF_HOSTS):
         return ()
-    parts = sorted({_PART_OF_REPLAY[name] for name in names if name in _PART_OF_REPLAY})
-    parts = [part for part in parts if part != "data" or "host" not in parts]  # which is a part of it
-    if replay.engine is not None and not replay.engine.has_hosts:
-        parts = [part for part in parts if part not in OF_HOSTS]
-    return tuple(
-        Change(part, _left(row, part, replay), ranks, steps)
-        for part in parts
-        for ranks, steps in _where(row, own, part)
-    )
+    to = _left(row, part, replay)
+    return tuple(Change(part, to, ranks, steps) for ranks, steps in _where(row, cells_of(row, found), part))
 
 
 def _left(row: Mapping[str, Any], part: Changeable, replay: Replay) -> float | str:
@@ -344,9 +333,7 @@ def _data_left(row: Mapping[str, Any]) -> float:
     No less than what loading takes these: of as long a loading longer queues hide more.
     """
     own, peers = row["own_ns"], 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
-    if not own or row["part"] != DATA.column:
-        return 0.0
-    return min(1.0, round(max(float(peers / own), row["loading_left"]), 2))
+    return 0.0 if not own else min(1.0, round(max(float(peers / own), row["loading_left"]), 2))
 
 
 def _where(
@@ -557,7 +544,6 @@ def _of_job(
     late = with_excess(with_slower_ns(needs, work))
     own = awaited(cells(late), late, calls)
     found = named(own, late, work)
-    found = told_apart(found, late, work)
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in grouped(found)]
     table = pd.DataFrame([row for row in rows if not is_of_every_host(row)])

@@ -191,40 +191,33 @@ def _up_to(host: np.ndarray, more: np.ndarray, rank: np.ndarray) -> np.ndarray:
 
 
 def cells(late: pd.DataFrame) -> pd.DataFrame:
-    """A row for each rank, step and part that makes the others wait: `rank`, `step`, `part`, `excess_ns`, `beside`.
+    """A row for each rank, step and part that makes the others wait: `rank`, `step`, `part`, `excess_ns`.
 
     A rank is late in a step when what it needs more is at least `PERCENT` of the step, far beyond the jitter of the
-    ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion; `beside` are
-    the parts that are longer by too little to be told apart, and `in_part_ns` is the excess without them.
+    ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion, without those
+    that are longer by less than half of the longest.
     """
     if late.empty:
-        return without_rows(["rank", "step", "part", "excess_ns", "in_part_ns", "beside"])
+        return without_rows(["rank", "step", "part", "excess_ns"])
     columns = columns_of(late)
     is_late = _are_late(columns)
     rank, excess_ns = columns["rank"][is_late], columns["excess_ns"][is_late]
-    of_rank = np.unique(rank, return_inverse=True)[1]
-    signed = np.column_stack([columns[f"{part}_excess"][is_late] for part in PARTS])
-    parts = np.maximum(signed, 0.0)
+    parts = np.maximum(np.column_stack([columns[f"{part}_excess"][is_late] for part in PARTS]), 0.0)
     share = _shares(parts)
     large = _shares(np.where(share >= SHARE * share.max(axis=1, keepdims=True), share, 0))
     names = np.array(PARTS, dtype=object)
-    # What is longer in one step and shorter in the next, as on lengths that are drawn, is mended with nothing.
-    is_net = _sums(of_rank, signed) >= PERCENT / 100 * _sums(of_rank, parts).sum(axis=1, keepdims=True)
-    beside = [tuple(names[own]) for own in (share >= PERCENT / 100) & is_net & (large == 0)]
     # Idle time without a reason is lateness only where others are seen to wait, not just to communicate.
     is_seen = waited(columns, ["exposed_wait_ns"])[is_late] >= SHARE * excess_ns
     large[:, names == UNKNOWN.column] *= is_seen[:, None]
     large[:, names == COMPUTE.column] *= ~_is_usual(columns, is_late)[is_late, None]
     row, column = np.nonzero(large)
-    own_ns = np.round(excess_ns[row] * large[row, column]).astype(np.int64)
+    own_ns = np.minimum(excess_ns[row] * large[row, column], parts[row, column])
     return table_of(
         {
             "rank": rank[row],
             "step": columns["step"][is_late][row],
             "part": names[column],
-            "excess_ns": own_ns,
-            "in_part_ns": np.minimum(own_ns, np.round(parts[row, column]).astype(np.int64)),
-            "beside": [beside[number] for number in row],
+            "excess_ns": np.round(own_ns).astype(np.int64),
         }
     )
 
@@ -246,13 +239,6 @@ def _shares(parts: np.ndarray) -> np.ndarray:
     total = parts.sum(axis=1, keepdims=True)
     shares: np.ndarray = np.divide(parts, total, out=np.zeros_like(parts), where=total > 0)
     return shares
-
-
-def _sums(group: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """For each row its group's sums of the columns."""
-    sums = np.zeros((group.max(initial=-1) + 1, values.shape[1]))
-    np.add.at(sums, group, values)
-    return sums[group]
 
 
 def launches_more(late: pd.DataFrame) -> pd.Series:

@@ -96,9 +96,7 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
 
     `same_ns` and `peers_same_ns`: what the rank and its peers take for the kernels that all of them run, where these
     make at least half of the excess; NaN elsewhere. Where only some are slower, of these, which are then the name.
-    Where cells tell what their part alone takes longer (`in_part_ns`), that is what names are held against.
     """
-    longer = cells["in_part_ns"] if "in_part_ns" in cells else cells["excess_ns"]
     found: list[Longer] = [({}, np.nan, np.nan)] * len(cells)
     has_sizes = (work["what"] == OPERATOR) & work["name"].astype("str").str.contains(SIZES, regex=False)
     sized = work.loc[has_sizes, "rank"].unique()
@@ -118,7 +116,7 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
             # A transfer is named by its group, of which peers may be members.
             is_peer = np.ones(len(ranks), dtype=bool) if part == TRANSFER else of_rank == of_rank[at]
             side = _side(every, at, is_peer, is_late, np.isin(ranks, sized), known, by_sizes=part == COMPUTE.column)
-            found[place] = _told(side, float(longer.iloc[place]))
+            found[place] = _told(side, float(cells["excess_ns"].iloc[place]))
     chosen = _agreed(cells, [fits for fits, _, _ in found])
     columns = ("what", "name", "same_ns", "peers_same_ns")
     values = zip(*((*pair, own, theirs) for pair, (_, own, theirs) in zip(chosen, found, strict=True)), strict=True)
