@@ -47,15 +47,15 @@ def stragglers(*faults, ranks=4, steps=5, **options):
         (
             Fault("gc", 5 * MS, (1,)),
             "host",
-            "Straggler: rank 1 stays on its CPU 5.01 ms/step longer than its peers.",
-            "CPU time before launches (5.03 ms, peers 4.90 µs), mostly gc.collect; 3 ranks wait 5.01 ms/step in all-reduce.",
+            "Straggler: rank 1 stays on its CPU 5.00 ms/step longer than its peers.",
+            "CPU time before launches (5.03 ms, peers 4.90 µs), mostly gc.collect; 3 ranks wait 5.00 ms/step in all-reduce.",
             "gc.disable() after warm-up, and gc.collect() in the same step on all ranks.",
         ),
         (
             Fault("data", 6 * MS, (3,)),
             "data",
-            "Straggler: rank 3 waits for data 6.00 ms/step longer than its peers.",
-            "Waiting for data (6.02 ms, peers 20.0 µs), mostly enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__; 3 ranks wait 6.00 ms/step in all-reduce.",
+            "Straggler: rank 3 waits for data 5.99 ms/step longer than its peers.",
+            "Waiting for data (6.02 ms, peers 20.0 µs), mostly enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__; 3 ranks wait 5.99 ms/step in all-reduce.",
             "On rank 3: more num_workers and prefetch_factor, persistent_workers=True; look for slow storage.",
         ),
         (

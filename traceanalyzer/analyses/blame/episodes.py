@@ -19,6 +19,7 @@ from traceanalyzer.analyses.blame.rank_sets import Places, set_of, with_roles, w
 from traceanalyzer.analyses.blame.slow_transfers import (
     TRANSFER,
     SlowerCalls,
+    groups_by_name,
     groups_of_slow_links,
     transfers,
 )
@@ -473,7 +474,7 @@ class Episodes(Result):
         ),
         "peers_host_ns": Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
     }
-    stored: ClassVar[tuple[str, ...]] = ("changes",)
+    stored: ClassVar[tuple[str, ...]] = ("changes", "among")
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         texts = {name: table[name].map(_text) for name in ("ranks", "numbers")}
@@ -501,7 +502,7 @@ def across(
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
-    linked = groups_of_slow_links(slower_calls.table)
+    linked, in_group = groups_of_slow_links(slower_calls.table), groups_by_name(slower_calls.table)
     meeting = replay.engine.job.meetings.together() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
     met = met_ranks(members.table, meeting)
@@ -513,7 +514,7 @@ def across(
         if own["rank"].nunique() < 2:  # nobody else waits for it
             continue
         needs = without_own_collectives(with_roles(own, replay, ranks, call_waits, operators), slower_calls.table)
-        table = _of_job(needs, work, calls, steps.table, places, replay, linked, met)
+        table = _of_job(needs, work, calls, steps.table, places, replay, linked, in_group, met)
         if len(table):
             tables.append(table.assign(job=number))
     if not tables:
@@ -532,6 +533,7 @@ def _of_job(
     places: Places,
     replay: Replay,
     linked: Mapping[frozenset[int], tuple[frozenset[int], ...]],
+    in_group: Mapping[str, tuple[int, ...]],
     met: frozenset[int],
 ) -> pd.DataFrame:
     """The episodes of ranks that communicate with each other: nobody else waits for them.
@@ -546,7 +548,7 @@ def _of_job(
     found = named(own, late, work)
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in grouped(found)]
-    table = pd.DataFrame([row for row in rows if not is_of_every_host(row)])
+    table = pd.DataFrame([_with_group(row, in_group) for row in rows if not is_of_every_host(row)])
     if table.empty:
         return table
     every = sorted(late["rank"].unique())
@@ -554,6 +556,13 @@ def _of_job(
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(groups=_linked(table, linked))
     return table.assign(changes=pd.Series(changes_of(table, found, complete, replay), dtype=object))
+
+
+def _with_group(row: Mapping[str, Any], in_group: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """The episode with the group whose transfers it is; all of that group's ranks where most are found late."""
+    among = in_group.get(str(row["name"]), ())
+    ranks = among if len(row["ranks"]) > SHARE * len(among) > 0 else row["ranks"]
+    return {**row, "among": among, "ranks": ranks}
 
 
 def _linked(

@@ -168,6 +168,12 @@ def groups_of_slow_links(slower: pd.DataFrame) -> Mapping[frozenset[int], tuple[
     return {frozenset(numbers(whose)): tuple(frozenset(numbers(text)) for text in sorted(own)) for whose, own in pairs}
 
 
+def groups_by_name(slower: pd.DataFrame) -> Mapping[str, tuple[int, ...]]:
+    """The ranks of each group whose transfers `transfers` names by them: slow links are all of theirs."""
+    own = slower[slower["whose"].isna()]
+    return {name: numbers(text) for name, text in zip(_names(own), own["among"], strict=True)}
+
+
 def _names(slower: pd.DataFrame) -> list[str]:
     """`all-gather among ranks 4 to 7`; `messages among ranks 1 and 2`: one's send is the other's receive.
 
