@@ -7,11 +7,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.step_budget import WhatRan
 from traceanalyzer.analyses.host.api_calls import SyncCalls
-from traceanalyzer.analyses.host.host_names import FOR_EVENT, waits_for
+from traceanalyzer.analyses.host.host_names import FOR_ALL, FOR_EVENT, waits_for
 from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.streams.copies import SyncCopies
+from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.cpu_activity import doing, few_steps, other_work
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
@@ -26,9 +27,13 @@ _FIXES = (
 )
 """What to do about the operator that waits."""
 
+_ONE_PROCESS = (
+    "One process per GPU (torchrun, DistributedDataParallel): one CPU that waits for a GPU leaves others idle."
+)
+
 
 def blocking_calls(
-    run: Run, sync_calls: SyncCalls, sync_copies: SyncCopies, what_ran: WhatRan, launch_loops: LaunchLoops
+    run: Run, sync_calls: SyncCalls, sync_copies: SyncCopies, what_ran: WhatRan, launch_loops: LaunchLoops, ranks: Ranks
 ) -> Iterator[Finding]:
     """Calls in a step block the CPU until its GPU is done: `.item()`, pageable copies, synchronization.
 
@@ -52,12 +57,12 @@ def blocking_calls(
     if steps and not few_steps(run, mine, "calls"):
         return
     count = int(own["calls"].sum())
-    often = f"{digits(count / run.count)} times {run.per}" if count > run.count else f"{count} times in all"
+    often = f"{digits(count / run.count)} times {run.per}" if round(count / run.count) > 1 else f"once {run.per}"
     names = sorted(map(str, calls["name"].unique()))
     yield Finding(
         headline=f"Blocking calls: the CPU waits for the GPU {often}.",
         why=f"{_where(own)} drains rank {rank}'s launch queue: its GPU is idle {time_text(idle_ns[rank])}{run.each}.",
-        fix=_fix(run, own, sync_copies, rank),
+        fix=_ONE_PROCESS if ranks.is_one_process else _fix(run, own, sync_copies, rank),
         changes=tuple(Change("sync", steps=frozenset(steps) or None, name=name) for name in names),
         named=(rank,),
         steps=steps or None,
@@ -89,6 +94,8 @@ def _where(own: pd.DataFrame) -> str:
 def _fix(run: Run, own: pd.DataFrame, sync_copies: SyncCopies, rank: int) -> str:
     is_pageable = _is_pageable(own, sync_copies, rank)
     torch = "DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True)." if is_pageable else None
+    if waits_for(str(own["name"].iloc[0])) == FOR_ALL:
+        torch = torch or "No torch.cuda.synchronize() in the step: time with CUDA events, or every N steps."
     torch = torch or next((fix for pattern, fix in _FIXES if re.match(pattern, str(own["operator"].iloc[0]))), None)
     return run.terms.choose(
         {

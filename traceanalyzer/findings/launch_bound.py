@@ -148,7 +148,7 @@ def _fix(run: Run, launches: Launches, kernels: Kernels, ranks: Ranks) -> str:
         less = f"{graphs} around the repeated part (torch.cuda.make_graphed_callables)"
     return run.terms.choose(
         {
-            "torch": f"{less}; larger micro-batches.",
+            "torch": f"{'One process per GPU (torchrun); ' if ranks.is_one_process else ''}{less}; larger micro-batches.",
             "jax": "jax.jit around the whole step, jax.lax.scan over layers and steps; no host callbacks.",
             "vLLM": f"Leave --enforce-eager off ({graphs}); --async-scheduling; larger batches.",
             "SGLang": f"Leave --disable-cuda-graph off ({graphs}); larger batches.",
