@@ -18,6 +18,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import numbered
 
 _PLACE = ["name", "operator", "range"]
 
@@ -58,6 +59,7 @@ def blocking_calls(
         return
     count = int(own["calls"].sum())
     often = f"{digits(count / run.count)} times {run.per}" if round(count / run.count) > 1 else f"once {run.per}"
+    often = f"{count} times in {numbered('step', steps)}" if steps else often
     names = sorted(map(str, calls["name"].unique()))
     yield Finding(
         headline=f"Blocking calls: the CPU waits for the GPU {often}.",

@@ -19,7 +19,7 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_span, time_text
 from traceanalyzer.meaning.gpus import has_triton
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.meaning.vocabulary import HOST, with_article
 
 _INDUCTOR = "^triton_.*_fused"
 """Kernels that torch.compile makes."""
@@ -93,7 +93,7 @@ def _headline(run: Run, waits: pd.Series, needs: pd.Series, rank: int) -> str:
     idle = waits[rank] / run.window_ns[rank]
     is_as_long = needs.notna().all() and RATIO * needs.max() >= run.step_ns
     if is_as_long and idle < SHARE:
-        return f"CPU-bound: launching takes the CPU {time_text(needs.max())} of a {time_text(run.step_ns)} step."
+        return f"CPU-bound: launching takes the CPU {time_text(needs.max())} of {with_article(time_text(run.step_ns))} step."
     bound, step = "CPU-bound" if idle >= SHARE else "Launch gaps", "step" if run.steps else "trace"
     if len(waits) > 1 and waits.min() >= SHARE * waits.max():
         return f"{bound}: the GPUs wait for kernel launches {_share(run, waits, rank)} of the {step}."
@@ -146,9 +146,10 @@ def _fix(run: Run, launches: Launches, kernels: Kernels, ranks: Ranks) -> str:
         less = f'torch.compile(model, mode="reduce-overhead"), or {graphs} around the repeated part'
     else:
         less = f"{graphs} around the repeated part (torch.cuda.make_graphed_callables)"
+    first = "One process per GPU (torchrun); " if ranks.is_one_process else ""
     return run.terms.choose(
         {
-            "torch": f"{'One process per GPU (torchrun); ' if ranks.is_one_process else ''}{less}; larger micro-batches.",
+            "torch": f"{first}{less}; larger micro-batches.",
             "jax": "jax.jit around the whole step, jax.lax.scan over layers and steps; no host callbacks.",
             "vLLM": f"Leave --enforce-eager off ({graphs}); --async-scheduling; larger batches.",
             "SGLang": f"Leave --disable-cuda-graph off ({graphs}); larger batches.",
