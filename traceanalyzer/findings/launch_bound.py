@@ -93,7 +93,8 @@ def _headline(run: Run, waits: pd.Series, needs: pd.Series, rank: int) -> str:
     idle = waits[rank] / run.window_ns[rank]
     is_as_long = needs.notna().all() and RATIO * needs.max() >= run.step_ns
     if is_as_long and idle < SHARE:
-        return f"CPU-bound: launching takes the CPU {time_text(needs.max())} of {with_article(time_text(run.step_ns))} step."
+        takes, step = time_text(needs.max()), with_article(time_text(run.step_ns))
+        return f"CPU-bound: launching takes the CPU {takes} of {step} step."
     bound, step = "CPU-bound" if idle >= SHARE else "Launch gaps", "step" if run.steps else "trace"
     if len(waits) > 1 and waits.min() >= SHARE * waits.max():
         return f"{bound}: the GPUs wait for kernel launches {_share(run, waits, rank)} of the {step}."
