@@ -271,7 +271,6 @@ def analyse(
     block_bound_pct: float = 80,
     most_host_events: int = 16000,
     counter_bins: int = 300,
-    straggler_step_pct: float = 1.0,
     most_replayed: int = 8000000,
     least_times: float = 1.2,
 ) -> _Results: ...
@@ -302,7 +301,6 @@ def find(
     block_bound_pct: float = 80,
     most_host_events: int = 16000,
     counter_bins: int = 300,
-    straggler_step_pct: float = 1.0,
     most_replayed: int = 8000000,
     least_times: float = 1.2,
 ) -> Findings: ...
@@ -333,7 +331,6 @@ def report(
     block_bound_pct: float = 80,
     most_host_events: int = 16000,
     counter_bins: int = 300,
-    straggler_step_pct: float = 1.0,
     most_replayed: int = 8000000,
     least_times: float = 1.2,
 ) -> _NotebookReport: ...
@@ -625,7 +622,6 @@ def step_needs(
 def stragglers(
     traces: TraceSet,
     *,
-    straggler_step_pct: float = 1.0,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
     least_times: float = 1.2,
