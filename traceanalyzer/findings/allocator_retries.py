@@ -7,13 +7,13 @@ from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
-from traceanalyzer.meaning.vocabulary import named
+from traceanalyzer.meaning.vocabulary import HOST, named
 
 
 def allocator_retries(run: Run, memory_calls: MemoryCalls) -> Iterator[Finding]:
     """CPUs call cudaMalloc or cudaFree in steps: the caching allocator holds no block that fits.
 
-    The change is steps without these calls.
+    The change is steps without these calls. One rank that makes them alone is a straggler.
     """
     own = run.within(memory_calls.table)
     by_rank = own.groupby("rank")["host_ns"].sum() / run.count
@@ -31,8 +31,9 @@ def allocator_retries(run: Run, memory_calls: MemoryCalls) -> Iterator[Finding]:
         fix=f"Drop torch.cuda.empty_cache() from the step, and set {run.terms.allocator}."
         if any("Free" in str(name) for name in counts.index)
         else f"Pad to few lengths or run the largest batch first, and set {run.terms.allocator}.",
-        changes=(Change("memory", 0.0, steps=frozenset(few) if few else None),),
-        named=(rank,) if is_one else (),
+        changes=(Change("memory", 0.0, frozenset({rank}) if is_one else None, frozenset(few) if few else None),),
+        ranks=(rank,) if is_one else (),
+        cause=HOST.key if is_one else None,
         steps=few,
         evidence=tuple({"call": name, "calls": int(calls)} for name, calls in counts.items()),
         table="memory_calls",

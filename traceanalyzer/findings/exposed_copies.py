@@ -42,7 +42,7 @@ def exposed_copies(run: Run, headline: Headline, steps: Steps, copies: Copies, r
     own = own[own["direction"] == way]
     first = own.iloc[0]
     is_pageable = "pageable" in (first["source_memory"], first["target_memory"])
-    gpu = gpu_of(ranks.table.set_index("rank")["device_name"].get(first["rank"]))
+    gpu = gpu_of(ranks.table.set_index("rank")["device_name"].dropna().get(first["rank"]))
     link = f"; the link carries {gpu.pcie_gbps:g}" if gpu and gpu.pcie_gbps else ""
     what = (
         f" ({size_text(own['size_bytes'].sum() / run.recorded)}{run.each} at {digits(first['rate_gbps'])} GB/s{link})"

@@ -17,33 +17,24 @@ def memory_headroom(_run: Run, memory: Memory, memory_fit: MemoryFit) -> Iterato
         return
     left, peaks = known["headroom_pct"].astype("float64"), known["peak_allocated_bytes"].astype("float64")
     rank, fullest = int(peaks.idxmax()), int(left.idxmin())
-    full = known.loc[fullest]
-    shown = {"evidence": tuple(known[["peak_allocated_bytes", "headroom_bytes"]].reset_index().to_dict("records")),
-             "table": "memory"}  # fmt: skip
+    device = size_text(known.loc[fullest, "device_bytes"])
+    named: tuple[int, ...] = (fullest,)
     if left[fullest] < 100 - SAFE_PCT:
-        yield Finding(
-            headline=f"GPU memory is {100 - left[fullest]:.0f}% full at the peak of rank {fullest}.",
-            why=f"The allocator holds {size_text(full['peak_reserved_bytes'])} of {size_text(full['device_bytes'])} on "
-            f"rank {fullest}.",
-            fix=f"Checkpoint activations, accumulate smaller micro-batches, or shard more.{_enough(memory_fit)}",
-            named=(fullest,),
-            **shown,
-        )
-    elif len(peaks) > 1 and peaks.max() > RATIO * peaks.mean() and left[fullest] < 100 * SHARE:
-        yield Finding(
-            headline=f"GPU memory is uneven: rank {rank} needs {size_text(peaks.max())}.",
-            why=f"The mean of the ranks is {size_text(peaks.mean())}, so rank {rank} limits the batch.",
-            fix="Move layers between pipeline stages, split the loss over the vocabulary, or bound tokens per expert.",
-            named=(rank,),
-            **shown,
-        )
+        headline = f"GPU memory is {100 - left[fullest]:.0f}% full at the peak of rank {fullest}."
+        why = f"The allocator holds {size_text(known.loc[fullest, 'peak_reserved_bytes'])} of {device}."
+        fix = f"Checkpoint activations, accumulate smaller micro-batches, or shard more.{_enough(memory_fit)}"
     elif left[fullest] > 100 * SHARE:
-        yield Finding(
-            headline=f"GPU memory is {left[fullest]:.0f}% free at the peak.",
-            why=f"At most {size_text(peaks.max())} of {size_text(full['device_bytes'])} are in use.",
-            fix="A larger micro-batch, less activation checkpointing or less sharding fits.",
-            **shown,
-        )
+        headline, named = f"GPU memory is {left[fullest]:.0f}% free at the peak.", ()
+        why = f"At most {size_text(peaks.max())} of {device} are in use."
+        fix = "A larger micro-batch, less activation checkpointing or less sharding fits."
+    elif peaks.max() > RATIO * peaks.mean():
+        headline, named = f"GPU memory is uneven: rank {rank} needs {size_text(peaks.max())}.", (rank,)
+        why = f"The mean of the ranks is {size_text(peaks.mean())}, so rank {rank} limits the batch."
+        fix = "Move layers between pipeline stages, split the loss over the vocabulary, or bound tokens per expert."
+    else:
+        return
+    rows = known[["peak_allocated_bytes", "headroom_bytes"]].reset_index()
+    yield Finding(headline, why, fix, named=named, evidence=tuple(rows.to_dict("records")), table="memory")
 
 
 def _enough(memory_fit: MemoryFit) -> str:

@@ -90,7 +90,7 @@ def _chains(efficiency: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
     """Operators of chains by rank, pass and shape: `kind`, `gpu_ns` and `spared_ns`, what a fused one leaves out."""
     known = efficiency[efficiency["shapes"].notna()]
     shapes = {text: inputs_of(str(text)) for text in known["shapes"].unique()}
-    products = {
+    products: set[tuple[int, ...]] = {
         (a[0], a[1], b[2])
         for text in known.loc[known["operator"].isin(["aten::bmm", "aten::baddbmm"]), "shapes"].unique()
         if [len(shape) for shape in shapes[text].tensors[-2:]] == [3, 3]
@@ -98,7 +98,8 @@ def _chains(efficiency: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
     }
     own = known[known["family"].isin(_FAMILIES)]
     own = own.assign(shape=[shapes[text].first for text in own["shapes"]]).dropna(subset="shape")
-    lists = operators[[bool(_OF_LISTS.match(str(name))) for name in operators["operator"]]]
+    is_fused = operators["operator"].astype("str").str.startswith("aten::_fused_adam").any()
+    lists = operators[[not is_fused and bool(_OF_LISTS.match(str(name))) for name in operators["operator"]]]
     lists = lists.assign(shape=[()] * len(lists), gpu_ns=lists["gpu_own_ns"])
     keys = ["rank", "autograd", "shape", "operator"]
     table = pd.concat([part[[*keys, "gpu_ns"]].astype({"autograd": "object"}) for part in (own, lists)])
