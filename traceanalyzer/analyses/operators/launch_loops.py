@@ -197,7 +197,7 @@ def per_rank(
     sizes, is_upload = _sizes(trace), mask_of(trace.gpu_ops["direction"].array, "HtoD".__eq__)
     groups = Groups.of_numbers(np.array([run.loop for run in runs]))
     owner = tree.owner[[run.calls[0] for run in runs]]
-    of_autograd = (owner >= 0) & np.append(is_backward(tree), False)[owner]
+    of_autograd = np.append(is_backward(tree), False)[np.where(owner >= 0, owner, NONE)]
     firsts = [runs[row] for row in groups.first]
     ranges = [_name_of_scope(scopes, int(run.calls[0])) or None for run in firsts]
     made = {

@@ -249,7 +249,8 @@ class Engine:
 
     def shortened(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
         """By how much each set of changes (columns) shortens each edge of the graph (rows) in ns; never negative."""
-        before, *after = self._weights([(), *map(self.of_ranks, scenarios)]).T
+        # What is cut has a weight of never: it counts by the length that it had.
+        before, *after = np.maximum(self._weights([(), *map(self.of_ranks, scenarios)]), 0).T
         return np.maximum(before[:, None] - np.stack(after, axis=1), 0)
 
     def _with_contention(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
