@@ -70,6 +70,7 @@ def blocking_calls(
         steps=steps or None,
         evidence=tuple(own.head(5).astype("object").where(own.notna(), None).to_dict("records")),
         table="sync_calls",
+        is_ideal=True,  # some waits stay: the last of a step, or the value that decides the next one
     )
 
 
