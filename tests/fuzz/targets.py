@@ -236,8 +236,8 @@ def _snapshot(rng: random.Random, folder: Path) -> Look:
     return look
 
 
-def _snapshot_in_pieces(rng: random.Random, folder: Path) -> Look:
-    """The same of a longer history by the reader of large files, held against that of small ones."""
+def _snapshot_of_repeats(rng: random.Random, folder: Path) -> Look:
+    """The same of a longer history, whose lists of frames repeat, held against all of it as it stands."""
     from unittest.mock import patch
 
     from traceanalyzer.errors import InputError
@@ -248,20 +248,19 @@ def _snapshot_in_pieces(rng: random.Random, folder: Path) -> Look:
         data = bytearray(bytes_mutated(rng, bytes(data)))
     path = folder / "snapshot.pickle"
     path.write_bytes(data)
-    piece = rng.choice((20_000, 90_000))
 
     def look() -> bool:
-        with patch.object(reading, "LARGE_BYTES", 1), patch.object(reading, "PIECE_BYTES", piece):
-            cut = reading.read_snapshot(path)
+        short = reading.read_snapshot(path)
         try:
-            whole = reading.read_snapshot(path)
+            with patch.object(reading, "without_repeats", lambda content: content):
+                whole = reading.read_snapshot(path)
         except InputError as error:
             if "plain data is read" in str(error):
-                raise WrongError(f"pieces: read in pieces, and refused as a whole: {error}") from error
+                raise WrongError(f"repeats: read without them, and refused with them: {error}") from error
             return False  # lengths of frames, and of what repeats, are looked at as a whole only
-        stacks = [[one.stacks[number] for number in one.history["stack"]] for one in (cut, whole)]
-        if stacks[0] != stacks[1] or not cut.history.drop(columns="stack").equals(whole.history.drop(columns="stack")):
-            raise WrongError("pieces: another history than as a whole")
+        stacks = [[one.stacks[number] for number in one.history["stack"]] for one in (short, whole)]
+        if stacks[0] != stacks[1] or not short.history.drop(columns="stack").equals(whole.history.drop(columns="stack")):
+            raise WrongError("repeats: another history than as a whole")
         return False
 
     return look
@@ -520,7 +519,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType({
     "flight_recorder": Target("flight-recorder dumps (pickle and JSON), through the doctor", _flight_recorder),
     "inspector": Target("NCCL Inspector's records, through the doctor", _inspector),
     "snapshots": Target("memory snapshots, through their examination", _snapshot),
-    "snapshots_in_pieces": Target("memory snapshots by the reader of large ones, held against the other", _snapshot_in_pieces),
+    "snapshots_of_repeats": Target("memory snapshots without what repeats, held against the same as a whole", _snapshot_of_repeats),
     "pickles": Target("the restricted unpickler", _pickles),
     "grammars": Target("gates, filters, changes, ranks, steps, kinds", _grammars),
     "analyses": Target("Kineto ranks with run.json through all analyses, rules and words", _analyses),

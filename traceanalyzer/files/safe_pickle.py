@@ -44,13 +44,13 @@ class PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it refers to something outside itself ({type(pid).__name__})")
 
 
-def loads(content: bytes, name: str) -> Any:
+def loads(content: bytes, name: str, most_depth: int | None = MOST_DEPTH) -> Any:
     """The plain data of a pickle, of any protocol, packed with gzip or not.
 
     Raises:
         InputError: it is no pickle, is cut, is too large or too deep, or holds more than plain data.
     """
-    return load(io.BytesIO(content), name)
+    return load(io.BytesIO(content), name, most_depth)
 
 
 def read(path: Path) -> Any:
