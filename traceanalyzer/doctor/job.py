@@ -5,40 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from traceanalyzer.doctor.case import Case, Diagnosis, of
+from traceanalyzer.doctor.known_errors import KNOWLEDGE
 from traceanalyzer.doctor.nccl_log import Member, NcclLog
 from traceanalyzer.meaning.columns import size_text
 from traceanalyzer.meaning.vocabulary import numbered
 
 T = TypeVar("T")
 
-SETTINGS = {
-    "NCCL_P2P_DISABLE": "no direct access between GPUs",
-    "NCCL_P2P_LEVEL": "how far apart GPUs may be for direct access",
-    "NCCL_P2P_DIRECT_DISABLE": "no direct access within a process",
-    "NCCL_SHM_DISABLE": "no shared memory between ranks of a node",
-    "NCCL_IB_DISABLE": "no InfiniBand or RoCE",
-    "NCCL_IB_HCA": "which cards are used",
-    "NCCL_IB_GID_INDEX": "which row of the GID table RoCE uses",
-    "NCCL_SOCKET_IFNAME": "which interfaces are used",
-    "NCCL_NET": "which network plugin is used",
-    "NCCL_NET_GDR_LEVEL": "how far a card may be for GPUDirect RDMA",
-    "NCCL_NVLS_ENABLE": "NVLink SHARP on or off",
-    "NCCL_CUMEM_ENABLE": "CUDA's virtual-memory interface for buffers on or off",
-    "NCCL_ALGO": "which algorithms may be chosen",
-    "NCCL_PROTO": "which protocols may be chosen",
-    "NCCL_MAX_NCHANNELS": "most channels",
-    "NCCL_MIN_NCHANNELS": "fewest channels",
-    "NCCL_MAX_CTAS": "most thread blocks",
-    "NCCL_MIN_CTAS": "fewest thread blocks",
-    "NCCL_NTHREADS": "threads of a block",
-    "NCCL_BUFFSIZE": "size of a channel's buffer",
-    "NCCL_CROSS_NIC": "whether rings may change cards between nodes",
-    "NCCL_TOPO_FILE": "a topology read from a file",
-    "NCCL_GRAPH_FILE": "channels read from a file",
-    "NCCL_LAUNCH_MODE": "how kernels are launched",
-    "NCCL_BLOCKING_WAIT": "waits block",
-    "NCCL_TIMEOUT": "time until a wait gives up",
-}
+SETTINGS = KNOWLEDGE.settings
 """Variables that change what NCCL does, and what each changes."""
 
 

@@ -4,7 +4,7 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import chain, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ _REPEATS_FRAME = rb"\}\x94\((?:" + _REFERENCE + rb"|K.|M..|J.{4}|" + _TEXT + rb"
 _LIST = re.compile(rb"\]\x94\((?:" + _REPEATS_FRAME + rb"|" + _REFERENCE + rb")++e", re.DOTALL)
 _OPCODES = re.compile(rb"[](}]\x94?|[ue]|" + _REFERENCE + rb"|K.|M..|J.{4}|" + _TEXT, re.DOTALL)
 _NUMBERED = b"]}\x8c"
+_KEY = b"\x8c\rdevice_traces\x94"
 _BEGIN, _END = b"]\x94(", b"eu"
 """Start of a list; end of a list, and of the event that it is the last field of."""
 _FRAME, _FRAME_BYTES = 0x95, 9
@@ -48,8 +49,8 @@ def without_repeats(content: bytes) -> bytes:
         return content
     known: dict[bytes, bytes] = {}
     parts: list[bytes] = []
-    done = at = 0
-    while (start := plain.find(_BEGIN, at)) >= 0:
+    done, at = 0, plain.find(_KEY)  # blocks before it share texts with events
+    while at >= 0 and (start := plain.find(_BEGIN, at)) >= 0:
         at = plain.find(_END, start) + 1
         short = known.get(plain[start:at])
         if short is None:  # new, or a number inside looks like its end
@@ -97,7 +98,7 @@ def with_repeats(told: Any) -> Any:
     if not isinstance(told, dict):
         return told
     blocks = (segment["blocks"] for segment in told["segments"])
-    holders = [one for many in (*blocks, *(told.get("device_traces") or ())) for one in many]
+    holders = list(chain.from_iterable((*blocks, *(told.get("device_traces") or ()))))
     lists = dict(frames for one in holders if type(frames := one.get("frames")) is tuple)
     for one in holders:
         frames = one.get("frames")
