@@ -19,7 +19,7 @@ class Diagnosis:
     """One thing that the inputs tell.
 
     Attributes:
-        rule: the name of the function that gives it; `diagnose` says it.
+        rule: the name of the function that gives it; `diagnose` adds it, and what `knowledge.toml` has of the rule.
         severity: one of SEVERITIES; `info` is healthy, or harmless.
         diagnosis: what it means, in one or two sentences.
         signal: what in the input says so.
@@ -29,12 +29,12 @@ class Diagnosis:
     """
 
     rule: str = field(default="", kw_only=True)
-    severity: Severity
+    severity: Severity = field(default="info", kw_only=True)
     diagnosis: str
-    signal: str
+    signal: str = ""
     recommendation: str | None = None
     caveat: str | None = None
-    ranks: tuple[int, ...] = field(default=())
+    ranks: tuple[int, ...] = ()
 
     @property
     def legible(self) -> "Diagnosis":

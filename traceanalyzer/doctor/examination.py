@@ -156,7 +156,12 @@ RULES: tuple[Callable[[Case], Iterable[Diagnosis]], ...] = (
 
 def diagnose(case: Case) -> tuple[Diagnosis, ...]:
     """All that the rules say, the most severe first."""
-    said = [replace(diagnosis, rule=rule.__name__) for rule in RULES for diagnosis in rule(case)]
+    said = []
+    for rule in RULES:
+        always = known_errors.KNOWLEDGE.rules.get(rule.__name__, {})
+        for one in rule(case):
+            told = {name: text for name, text in always.items() if name == "severity" or not getattr(one, name)}
+            said.append(replace(one, rule=rule.__name__, **told))  # type: ignore[arg-type]
     return tuple(sorted(said, key=lambda one: SEVERITIES.index(one.severity)))
 
 

@@ -241,14 +241,11 @@ def _never_came(one: Absence) -> Diagnosis:
     waiting, verb = numbered("rank", one.came), "waits" if len(one.came) == 1 else "wait"
     called = f"{_named(one.operation)} number {one.seq}"
     return Diagnosis(
-        severity="high",
         diagnosis=f"{first_upper(who)} never came to {called} of {one.group.label}{since}: {waiting} {verb} there."
         f"{where}",
         signal=f"{called}{size} is not complete on {waiting}{limit}; {last}.{there}",
         recommendation=f"Look at what {who} did after that call: an exception, an early end of its data, a branch that "
         "skips the collective, a slow save or load. py-spy dump on that process shows it while it hangs.",
-        caveat="Recorded is the call on the host. A rank whose kernel hangs on the GPU has made the call and is not "
-        "missing here.",
         ranks=one.missing,
     )
 
@@ -274,12 +271,9 @@ def _called_differently(one: Mismatch) -> Diagnosis:
     what = {"operation": "another operation", "sizes": "other sizes", "dtypes": "other dtypes"}[one.what]
     who = numbered("rank", ranks)
     return Diagnosis(
-        severity="high",
         diagnosis=f"{first_upper(who)} came to collective number {one.seq} of {one.group.label} with {what} than the "
         f"others: {shown}, where {usual}.{where}",
         signal=f"Under number {one.seq} the dumps have {usual}; {shown}.",
-        recommendation="Look for a branch that only some ranks take, for uneven batches or expert counts, and for "
-        "collectives called in another order.",
         caveat=caveat + " Numbers count calls of each rank: after one call too many or too few all later ones differ.",
         ranks=ranks,
     )
@@ -307,8 +301,7 @@ def no_entries(case: Case) -> Iterator[Diagnosis]:
             signal=(f"{first_upper('; '.join(told))}. " if told else "")
             + "The recorder was off (TORCH_FR_BUFFER_SIZE=0), or no collective ran before the dump. "
             "A truncated file is of a process that ended while it wrote.",
-            recommendation="Set TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and "
-            "TORCH_NCCL_DUMP_ON_TIMEOUT=1 on all ranks, and reproduce the hang.",
+
             ranks=tuple(sorted(behind)),
     )  # fmt: skip
 
@@ -342,7 +335,6 @@ def open_send_recv(case: Case) -> Iterator[Diagnosis]:
     frames = tuple(recorder.frames_of(row.rank, row.entry))
     where = f" It is called at {_user_frame(frames)}." if frames else ""
     yield Diagnosis(
-        severity="high",
         diagnosis=f"Rank {row.rank} waits in a {kind} rank {peer} of {recorder.groups[group].label}{since}: "
         f"{why}.{where}",
         signal=f"Sends or receives that are not complete on {numbered('rank', [one[1].rank for one in ordered])}; of "
@@ -351,8 +343,6 @@ def open_send_recv(case: Case) -> Iterator[Diagnosis]:
         + ".",
         recommendation=f"Look at rank {peer} first: what it does instead, and whether both sides agree on "
         "the order of sends and receives (a schedule's microbatches, a send that needs its receive posted).",
-        caveat="Stages further down wait for what these hold up: the first in time is where to look, and it is by "
-        "the ranks' own clocks.",
         ranks=(row.rank, peer),
     )
 
@@ -380,7 +370,6 @@ def ranks_without_dump(case: Case) -> Iterator[Diagnosis]:
         diagnosis=f"{died}{first}",
         signal=f"{len(case.recorder.dumps)} dumps for {len(expected)} ranks of the process groups.",
         recommendation=f"Look at the output of {who}: a crash, an out-of-memory kill, a lost node.",
-        caveat="The file may also be on another node's disk, or not have been copied.",
         ranks=absent,
     )
 
@@ -403,13 +392,9 @@ def open_everywhere(case: Case) -> Iterator[Diagnosis]:
     called = f"{_named(str(first['operation']))} number {first['seq']} of {group.label}"
     states = ", ".join(f"{count} × {state}" for state, count in own["state"].value_counts().items())
     yield Diagnosis(
-        severity="high",
         diagnosis=f"All ranks called {called} alike, and on {numbered('rank', own['rank'].tolist())} it is not "
         "complete: the program is in step, the transfer is not.",
         signal=f"Every rank of the group has the call; states: {states}.",
-        recommendation="Look at the link, not at the program: the NCCL log's warnings (--nccl-log), the topology "
-        "(--topo), network and GPU errors (dmesg for Xid, ibstat, nvidia-smi -q).",
-        caveat="A kernel queued before it on the same stream, or a dump taken in passing, looks the same.",
     )
 
 
@@ -436,9 +421,7 @@ def recorder_in_words(case: Case) -> Iterator[Diagnosis]:
     if case.recorder is None or (case.recorder.entries["state"] != "completed").any() or case.recorder.entries.empty:
         return
     yield Diagnosis(
-        severity="info",
         diagnosis=f"The flight recorder of {len(case.recorder.dumps)} ranks has {len(case.recorder.entries):,} "
         f"calls, and "
         "all are complete: nothing hung when it was written.",
-        signal="Every entry's state is 'completed'.",
     )

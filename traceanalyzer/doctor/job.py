@@ -43,11 +43,9 @@ def _by_version(versions: Mapping[T, str]) -> dict[str, list[T]]:
 
 def _mixed(versions: Iterable[str], signal: str, ranks: Sequence[int], whose: str) -> Diagnosis:
     return Diagnosis(
-        severity="high",
         diagnosis=f"Ranks run different versions of NCCL{whose}: {', '.join(sorted(versions))}. "
         "They may hang, crash or silently disagree.",
         signal=signal,
-        recommendation="Use one image on all nodes; torch.cuda.nccl.version() tells what a process loads.",
         ranks=tuple(ranks),
     )
 
@@ -81,7 +79,6 @@ def _incomplete(
         else ""
     )
     return Diagnosis(
-        severity="high",
         diagnosis=f"Init of a communicator of {size} ranks never ends{of(log, case)} on {stuck}.{never}",
         signal=f"Init START without Init COMPLETE in communicator {communicator} on {stuck}"
         + (f"; no line of {numbered('rank', absent)}" if absent else "")
@@ -105,10 +102,7 @@ def wrong_values(case: Case) -> list[Diagnosis]:
     """Results that nccl-tests found wrong."""
     return [
         Diagnosis(
-            severity="high",
             diagnosis=f"nccl-tests found {log.wrong_values} wrong values{of(log, case)}: data is corrupted.",
-            signal="'Out of bounds values' in its last lines.",
-            recommendation="Run it on pairs of GPUs to find the link; check ECC, Xid, the IOMMU and GPUDirect RDMA.",
         )
         for log in case.logs
         if log.wrong_values
@@ -129,9 +123,7 @@ def settings(case: Case) -> Iterator[Diagnosis]:
             + ", ".join(f"{name}={value} ({SETTINGS[name]})" for name, value in told)
             + (f". Not the same on all ranks: {', '.join(uneven)}" if uneven else "")
             + ".",
-            signal="'set by environment' lines in the log.",
             recommendation="Give all ranks the same settings." if uneven else None,
-            caveat="NCCL prints a variable when it first uses it: the log may not have all that are set.",
         )
 
 
@@ -173,7 +165,6 @@ def log_in_words(case: Case) -> Iterator[Diagnosis]:
         is_fine = bool(complete) and len(complete) == len(world) and not log.warnings and len(versions) == 1
         closed = any(member.is_closed == "Destroy" for member in world)
         yield Diagnosis(
-            severity="info",
             diagnosis=f"The log{of(log, case)}: "
             + "; ".join(part for part in parts if part)
             + (". No warning; every rank that it has finished init" if is_fine else "")

@@ -33,6 +33,7 @@ class Knowledge(msgspec.Struct, frozen=True):
     messages: tuple[Known, ...]
     ib_status: dict[str, str]
     settings: dict[str, str]
+    rules: dict[str, dict[str, str]]
 
 
 KNOWLEDGE = msgspec.toml.decode(files("traceanalyzer.doctor").joinpath("knowledge.toml").read_bytes(), type=Knowledge)
@@ -68,7 +69,6 @@ def warnings(case: Case) -> list[Diagnosis]:
                     severity="medium",
                     diagnosis=f"NCCL warns{of(log, case)}: {first[:200]}",
                     signal=f"{sum(map(len, rest.values()))} warnings of {len(rest)} kinds: {_shown(rest.items())}.",
-                    recommendation="Read the first warning of the rank that fails first: later ones follow from it.",
                     ranks=tuple(log.ranks_of(process for who in rest.values() for process in who)),
                 )
             )

@@ -364,13 +364,11 @@ def often_last(case: Case) -> list[Diagnosis]:
     found = late[(late["last_pct"] >= 50) & (late["calls"] >= 20) & (share >= 5)]
     return [
         Diagnosis(
-            severity="medium",
             diagnosis=f"Rank {rank} of communicator {communicator} comes last to {pct:.0f} % of its collectives: the "
             f"others "
             f"wait {time_text(caused / calls)} for it in each. Profile this rank next, beside one of the others.",
             signal=f"{last:,} of {calls:,} collectives; the rank with the shortest duration is the one that came last.",
             recommendation=f"Record a trace of rank {rank} and of one other rank, and give both to analyze-traces.",
-            caveat="Durations include queueing on the GPU where the Inspector's timing source is the host.",
             ranks=(int(rank),),
         )
         for communicator, rank, calls, last, caused, _, pct in found.itertuples(index=False)
@@ -386,13 +384,12 @@ def bandwidth_drops(case: Case) -> list[Diagnosis]:
     found = big[big["low_gb_per_s"] < 0.5 * big["median_gb_per_s"]]
     return [
         Diagnosis(
-            severity="low",
+
             diagnosis=f"{collective} of {size_text(size)} in communicator {communicator} reaches {median:.1f} GB/s "
             f"as a rule (median), but at most {low:.1f} GB/s in a tenth of its calls.",
             signal=f"{calls:,} calls; bus bandwidth of the fastest rank of each, so that waiting does not count.",
-            recommendation="See whether the slow ones fall together in time (congestion, a neighbour's job) or "
-            "follow a rank.",
-            caveat="All ranks late alike, as after an evaluation, does not show as a drop; overlapping compute does.",
+
+
         )
         for communicator, collective, size, calls, median, low in zip(
             found["communicator"], found["collective"], found["size_bytes"], found["calls"], found["median_gb_per_s"],
@@ -426,11 +423,6 @@ def ras_troubles(case: Case) -> list[Diagnosis]:
                 severity="medium" if trouble.status == "MISMATCH" else "high",
                 diagnosis=told,
                 signal="; ".join(trouble.details[:6]) or trouble.status,
-                recommendation="Query again after a minute: counts that differ and do not move are a hang, counts "
-                "that move "
-                "are ranks ahead of others. Then dump the ranks that lag (py-spy dump, flight recorder).",
-                caveat="RAS counts launches, not ends, and lists the smaller set of ranks, which need not be the "
-                "late one.",
                 ranks=trouble.ranks,
             )
         )
@@ -444,13 +436,8 @@ def reported_hang(case: Case) -> list[Diagnosis]:
         return []
     return [
         Diagnosis(
-            severity="high",
             diagnosis=f"xpu_timer reports a hang on {numbered('rank', ranks)}: a product or a collective did not end "
             "within its limit (300 s unless set otherwise).",
-            signal="XPU_TIMER_COMMON_HANG is not 0.",
-            recommendation="Look at the stacks that it dumped then, and give PyTorch's flight recorder to this command "
-            "(--flight-recorder): it names the collective and the rank that never came.",
-            caveat="Ranks that wait inside a collective report it too: those that report none, or first, are suspects.",
             ranks=tuple(ranks),
         )
     ]
@@ -463,13 +450,10 @@ def waited_for(case: Case) -> list[Diagnosis]:
     shares = against_others(series(case.xpu_timer, "collective"), "avg_us")
     return [
         Diagnosis(
-            severity="medium",
             diagnosis=f"Rank {rank}'s collectives take {100 * share:.0f} % of the other ranks' time: a collective "
             "spins until its last rank arrives, so the others wait for it. Profile this rank next, beside one "
             "of the others.",
-            signal="Median over its series of the mean latency, against the other ranks' median of the same series.",
             recommendation=f"Record a trace of rank {rank} and of one other rank, and give both to analyze-traces.",
-            caveat="Series are classes of throughput, not of size: a rank that waits long may be in another class.",
             ranks=(int(rank),),
         )
         for rank, share in shares[shares <= 0.7].sort_values().items()
@@ -483,13 +467,8 @@ def slow_products(case: Case) -> list[Diagnosis]:
     shares = against_others(series(case.xpu_timer, "product"), "tflops")
     return [
         Diagnosis(
-            severity="medium",
             diagnosis=f"Rank {rank}'s matrix products reach {100 * share:.0f} % of the other ranks' speed: its GPU is "
             "slower.",
-            signal="Median over its series of TFLOPS, against the other ranks' median of the same series.",
-            recommendation="Look at its clocks, power and temperature (nvidia-smi -q -d PERFORMANCE), and at what else "
-            "runs on it.",
-            caveat="Ranks that compute other shapes (a pipeline's stages) differ by their work, not by their GPU.",
             ranks=(int(rank),),
         )
         for rank, share in shares[shares <= 0.9].sort_values().items()

@@ -197,7 +197,6 @@ def topology_in_words(case: Case) -> Iterator[Diagnosis]:
     )
     bonds = [topology.name_of(nic) for nic in topology.nics if "bond" in topology.name_of(nic)]
     yield Diagnosis(
-        severity="info",
         diagnosis=told + (f" Nearest network cards: {cards}." if cards else " It lists no network cards."),
         signal=f"The matrix of {len(topology.devices)} devices.",
         caveat=f"{', '.join(bonds)} is a bond: which ports it joins the matrix does not tell." if bonds else None,
@@ -216,11 +215,9 @@ def unread_rows(case: Case) -> Iterator[Diagnosis]:
     told = [f"no path of {', '.join(gpus)} was read" for gpus in [topology.unread] if gpus]
     told += [f"cells of {', '.join(gpus)} run together and were separated" for gpus in [topology.separated] if gpus]
     yield Diagnosis(
-        severity="low",
         diagnosis=f"The topology is damaged: {'; '.join(told)}.",
         signal=f"{len(topology.gpu_pairs())} of {len(topology.gpus) * (len(topology.gpus) - 1) // 2} pairs of GPUs "
         "are read; rows have fewer cells than the header has columns.",
-        recommendation="Save `nvidia-smi topo -m > topo.txt` itself; copies from a terminal lose separators.",
     )
 
 
@@ -232,11 +229,8 @@ def no_p2p(case: Case) -> Iterator[Diagnosis]:
         return
     why = ", ".join(f"{cell}: {_P2P[cell]}" for cell in dict.fromkeys(bad.values()))
     yield Diagnosis(
-        severity="medium",
         diagnosis=f"P2P does not work between {len(bad)} of {len(topology.p2p) // 2} pairs of GPUs ({why}).",
         signal=f"`nvidia-smi topo -p2p`: {', '.join('–'.join(pair) for pair in list(bad)[:8])}.",
-        recommendation="NCCL then goes through shared memory. Check the IOMMU and ACS, virtual machines that hide "
-        "the topology, and whether the GPUs have P2P at all (GeForce has none).",
     )
 
 
@@ -248,15 +242,11 @@ def sys_paths(case: Case) -> Iterator[Diagnosis]:
     if not far:
         return
     yield Diagnosis(
-        severity="low",
         diagnosis=f"{len(far)} pairs of GPUs reach each other only across CPU sockets (SYS)."
         if len(far) > 1
         else f"{far[0]} reach each other only across CPU sockets (SYS).",
         signal=f"{', '.join(far[:8])}{' and more' if len(far) > 8 else ''}: traffic crosses PCIe and the "
         "sockets' interconnect, at most 32 GB/s a direction on PCIe 4.0 x16 and 64 GB/s on 5.0, shared.",
-        recommendation="Keep tensor-parallel groups inside a socket. If a job hangs in its first collective, run "
-        "it once with NCCL_P2P_DISABLE=1: P2P over SYS hangs where the IOMMU or ACS redirects peer traffic.",
-        caveat="NCCL uses P2P over SYS on AMD CPUs; on Intel and Arm shared memory, unless NCCL_P2P_LEVEL=SYS.",
     )
 
 
@@ -329,10 +319,4 @@ def far_nic(case: Case) -> Iterator[Diagnosis]:
         diagnosis=f"{', '.join(far)} {'has' if len(far) == 1 else 'have'} no network card near: traffic to other "
         "nodes crosses the link between NUMA nodes.",
         signal=f"Nearest cards: {told}.",
-        recommendation="Give such ranks a GPU that has a card near, or move the card; NCCL picks the nearest of "
-        "the "
-        "cards that NCCL_IB_HCA leaves.",
-        caveat="It matters for traffic between nodes only. GPUs joined by NVLink can send through a neighbour's "
-        "card "
-        "(PXN).",
     )

@@ -96,8 +96,6 @@ def p2p_off(case: Case) -> Iterator[Diagnosis]:
             signal=f"{setting} in the log; connections on one node: {_counted(within)}"
             + (f"; {count} channels for collectives" if (count := log.coll_channels()) is not None else "")
             + ".",
-            recommendation="Remove the setting where P2P works (nvidia-smi topo -p2p r says so for each pair).",
-            caveat="Someone may have set it because P2P hung: then fix that first (ACS, IOMMU).",
         )
 
 
@@ -113,9 +111,6 @@ def p2p_refused(case: Case) -> Iterator[Diagnosis]:
             diagnosis=f"P2P is disabled between connected GPUs{of(log, case)}: NCCL uses "
             f"{_counted(within) if within else 'another path'}.",
             signal=f"The driver refuses it: GPUs {', '.join(pairs[:8])}. {_instead(within, log)}",
-            recommendation="Check `nvidia-smi topo -p2p r` and `nvidia-smi topo -m`. Usual reasons: a virtual "
-            "machine or container without P2P, the IOMMU or ACS, GeForce GPUs without P2P in the driver, MIG.",
-            caveat="It costs bandwidth, not correctness. NCCL_IGNORE_DISABLED_P2P=1 only hides the message.",
         )
 
 
@@ -135,7 +130,6 @@ def slow_links(case: Case) -> Iterator[Diagnosis]:
                     severity="low" if kind == "PCI" else "high",
                     diagnosis=f"{name} of {len(slow)} of {len(rates)} GPUs is narrower"
                     f"{f' on {host}' if host else ''}: {shown} GB/s, where others have {best:g}.",
-                    signal="The widths in NCCL's own topology (`+ NVL[240.0] - …`), summed over a GPU's links.",
                     recommendation="Check `nvidia-smi nvlink -s` and `-e` for links that are down."
                     if kind != "PCI"
                     else "Check `nvidia-smi -q | grep -A9 'GPU Link Info'` for width and generation, and the slot.",
@@ -199,7 +193,6 @@ def shm_off(case: Case) -> Iterator[Diagnosis]:
             recommendation="Set it on all ranks, or remove it; a log of two runs shows both."
             if within["SHM"]
             else "Remove NCCL_SHM_DISABLE; in containers give /dev/shm room (--shm-size, --ipc=host).",
-            caveat="It costs nothing where all GPUs of the node reach each other by P2P.",
         )
 
 
@@ -226,16 +219,10 @@ def nvlink_unused(case: Case) -> Iterator[Diagnosis]:
         pairs = sorted({f"{min(pair)}-{max(pair)}" for link, pair in joined if link.kind not in {"P2P", "NVLS"}})
         said = f" NCCL itself says: {next(iter(log.p2p_disabled_pairs))}" if log.p2p_disabled_pairs else ""
         yield Diagnosis(
-            severity="high",
             diagnosis=f"NVLink is there but not used{of(log, case)}: NCCL joins GPUs that NVLink joins by "
             f"{' and '.join(other)}.{said}",
             signal=f"{', '.join(pairs[:8])}{' and more' if len(pairs) > 8 else ''} have NVLinks in the topology; "
             f"{_counted(other)} between them in the log.",
-            recommendation="See whether each process sees the other GPUs (containers that hide devices, MIG), "
-            "whether "
-            "nvidia-smi nvlink -s shows links as active, and, with NVSwitch, whether the fabric manager runs "
-            "(systemctl status nvidia-fabricmanager).",
-            caveat="The topology must be of the machine and the GPUs of the job.",
         )
 
 
@@ -250,7 +237,6 @@ def few_channels(case: Case) -> Iterator[Diagnosis]:
             continue
         limit = ", ".join(f"{name}={value}" for name, value in limits.items())
         yield Diagnosis(
-            severity="medium",
             diagnosis=f"NCCL uses {channels} channels over {links} NVLinks{of(log, case)}: too few to fill them"
             + (f", as {limit} asks." if limit else "."),
             signal=f"{channels} channels for collectives; {links} NVLinks between two GPUs.",
@@ -258,7 +244,6 @@ def few_channels(case: Case) -> Iterator[Diagnosis]:
             if limits
             else "See whether NCCL_MAX_NCHANNELS, "
             "NCCL_MAX_CTAS or the communicator's configuration (max_ctas) limits them.",
-            caveat="Fewer channels leave more SMs to compute: a job that overlaps well may want that.",
         )
 
 
@@ -301,7 +286,6 @@ def sockets_across_nodes(case: Case) -> Iterator[Diagnosis]:
             + "Look first which cards and ports are up (ibv_devinfo, ibstat) and whether the container has them "
             "(/dev/infiniband, ulimit -l unlimited). Then name them with NCCL_IB_HCA. On RoCE look at the table of "
             "GIDs (show_gids) before setting NCCL_IB_GID_INDEX: the right row is RoCE v2 with the port's address.",
-            caveat="Card names in a topology do not prove that their ports are up.",
         )
 
 
@@ -323,15 +307,10 @@ def no_gpudirect(case: Case) -> Iterator[Diagnosis]:
             continue
         level = log.set_to("NCCL_NET_GDR_LEVEL")
         yield Diagnosis(
-            severity="medium",
             diagnosis=f"Traffic between nodes is staged through host memory{of(log, case)}: no GPUDirect RDMA on "
             f"{len(staged)} of {len(remote)} connections.",
             signal=f"{_counted(Counter(link.transport for link in staged))}; with GPUDirect they end in /GDRDMA"
             + (f"; NCCL_NET_GDR_LEVEL={level}." if level else "."),
-            recommendation="Load nvidia-peermem (or use a kernel and driver with DMA-BUF), and see that the card "
-            "is "
-            "near enough: NCCL_NET_GDR_LEVEL says how far it may be.",
-            caveat="For a card on another NUMA node staging can be the faster way.",
         )
 
 

@@ -303,8 +303,8 @@ def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Pr
         headline += ", while RAS reports RUNNING"
     limits = {one.timeout_ms for one in own.values() if one.timeout_ms}
     return Diagnosis(
-        severity="high",
-        diagnosis=f"{headline}{of(log, case)}.",
+
+        severity="high", diagnosis=f"{headline}{of(log, case)}.",
         signal=" ".join(filter(None, (
             f"{first_upper(numbered('rank', waiting))} waited {max(limits) / 1000:g} s." if limits else "",
             _numbers(own),
@@ -350,11 +350,8 @@ def stuck_watchdog(case: Case) -> list[Diagnosis]:
     """Watchdog threads without a heartbeat: a CUDA or NCCL call that does not return, or the GIL."""
     return [
         Diagnosis(
-            severity="high",
             diagnosis=f"A CUDA or NCCL call blocks {numbered('rank', dog.stuck_s)}"
             f"{f' for {longest} s' if (longest := max(dog.stuck_s.values())) else ''}{of(log, case)}.",
-            signal="The watchdog thread itself made no progress: a CUDA call does not return, another thread holds the "
-            "GIL inside one, or the GPU hangs. No collective is named.",
             recommendation=f"On {numbered('rank', dog.stuck_s)} collect `py-spy dump --native --pid PID`, "
             "`dmesg | grep Xid` and `nvidia-smi`; set TORCH_NCCL_DUMP_ON_TIMEOUT=1 and TORCH_FR_BUFFER_SIZE=2000. "
             "A longer TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC helps only when the call is slow, not stuck.",
