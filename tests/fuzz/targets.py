@@ -259,7 +259,9 @@ def _snapshot_of_repeats(rng: random.Random, folder: Path) -> Look:
                 raise WrongError(f"repeats: read without them, and refused with them: {error}") from error
             return False  # lengths of frames, and of what repeats, are looked at as a whole only
         stacks = [[one.stacks[number] for number in one.history["stack"]] for one in (short, whole)]
-        if stacks[0] != stacks[1] or not short.history.drop(columns="stack").equals(whole.history.drop(columns="stack")):
+        if stacks[0] != stacks[1] or not short.history.drop(columns="stack").equals(
+            whole.history.drop(columns="stack")
+        ):
             raise WrongError("repeats: another history than as a whole")
         return False
 
