@@ -43,11 +43,12 @@ def test_no_room_hides_an_analysis():
 
 
 def test_every_place_and_template_of_the_page_belongs_to_a_result():
-    placed = [name for names in PLACES.values() for name in names]
+    placed = [one.name for own in PLACES.values() for one in own]
     assert set(placed) <= RESULTS
     assert len(placed) == len(set(placed))
     assert set(PLACES) <= set(PARTS)
-    assert {path.stem for path in (assets.templates() / "sections").iterdir()} <= {*RESULTS, "default"}
+    used = {one.template for own in PLACES.values() for one in own}
+    assert {path.stem for path in (assets.templates() / "sections").iterdir()} == used
     assert set(FIGURES) <= set(ANALYSES)
 
 

@@ -177,7 +177,7 @@ interface Timeline {
   few: number;
   shifts: number[];
   zero: string;
-  opening: Pair | null;
+  opening: number | null;
   hasWaits: boolean;
   end: number;
   rankOf: Map<number, Rank>;

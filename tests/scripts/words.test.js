@@ -65,7 +65,7 @@ test("hover texts as the figure asks for them", () => {
   const trace = { name: "rank 1", hovertemplate: "%{x:.1f} ms<br>%{y:.1%}, %{text}, %{fullData.name}<extra></extra>", x: [12.34], y: [0.5], text: ["a"] }; // prettier-ignore
   assert.equal(
     hover({ ...trace, hovertemplate: "%{x:.1f} ms<br>%{y:.1%}, %{text}<extra></extra>" }, 0),
-    "12.3 ms · 50.0 %, a",
+    "12.3 ms · 50.0%, a",
   );
 });
 

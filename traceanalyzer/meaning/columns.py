@@ -315,11 +315,12 @@ def scale(unit: Unit, sizes: Iterable[float]) -> Scale:
 
 
 def text(value: Any, unit: Unit) -> str:
-    """One value with its own unit: `66.8 ms`, `23.9 %`, `n/a`."""
+    """One value with its own unit: `66.8 ms`, `23.9%`, `n/a`."""
     if not is_known(value):
         return ABSENT
     own = scale(unit, [abs(value)])
-    return f"{own.text(value)}\u202f{own.symbol}" if own.symbol else own.text(value)
+    between = "" if own.symbol in ("", Unit.PCT) else "\u202f"
+    return f"{own.text(value)}{between}{own.symbol}"
 
 
 def in_a_line(value: Any, unit: Unit) -> str:

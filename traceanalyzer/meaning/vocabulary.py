@@ -144,17 +144,17 @@ class Cause(Struct, frozen=True):
 
 
 SYNC = Cause(
-    "sync", "synchronising call", "host in a synchronising call",
-    "The host was inside a synchronising call, or one that blocks at its first call alone, before it launched the next "
-    "operation.",
+    "sync", "blocking call", "CPU in a blocking call",
+    "The CPU was inside a call that waits for the GPU, or one that blocks at its first call alone, before it launched "
+    "the next operation.",
 )  # fmt: skip
 DATA = Cause(
-    "data", "data loader", "host in the data loader",
-    "The host was in the data loader or a data range before it launched the next operation.",
+    "data", "data loading", "CPU in the data loader",
+    "The CPU was in the data loader or a data range before it launched the next operation.",
 )  # fmt: skip
 HOST = Cause(
-    "host", "host", "host busy",
-    "The host was in anything else before it launched the next operation: Python, operators, API calls.",
+    "host", "CPU launch", "CPU busy",
+    "The CPU was in anything else before it launched the next operation: Python, operators, API calls.",
 )  # fmt: skip
 SHORT_NS = 5_000
 """Shorter gaps are `between kernels`: the GPU's own turnaround."""
@@ -197,10 +197,10 @@ ON_PATH = (
     OnPath(COMPUTE.kind, "compute", "compute kernels"),
     OnPath(COMM.kind, "transfers", "a transfer: waiting is on no critical path"),
     OnPath(COPY.kind, "copies", "copies and memsets"),
-    OnPath(HOST.key, "hosts' work", "the host's work"),
-    OnPath(DATA.key, "loading of data", "the part of that in the data loader"),
+    OnPath(HOST.key, "CPU launches", "CPU work"),
+    OnPath(DATA.key, "data loading", "the part of that in the data loader"),
     OnPath(LAUNCH.key, "launch latency", "latency"),
-    OnPath(SYNC.key, "calls that block hosts", "a blocking call's own time and return"),
+    OnPath(SYNC.key, "blocking calls", "a blocking call's own time and return"),
     OnPath(BETWEEN_KERNELS.key, "turnaround between kernels", "the GPU's turnaround"),
     OnPath(UNKNOWN.key, "what no recorded dependency explains", "what no dependency explains"),
     BEFORE,

@@ -230,18 +230,9 @@ def rank_groups(results: Results, kept: Sequence[int]) -> list[dict[str, Any]]:
     return [{"name": name, "ranks": ranks} for name, ranks in named]
 
 
-def opening(results: Results, clock: Clock, kept: Sequence[int]) -> list[int] | None:
-    """Begin and end of the complete steps that all ranks have, on the page's clock; `None` without any."""
-    steps = headline_steps(results) if "headline" in results else []
-    if not steps:
-        return None
-    frame = results["steps"].to_frame()
-    frame = frame[frame["step"].isin(steps) & frame["rank"].isin(kept) & frame["start_ns"].notna()]
-    if frame.empty:
-        return None
-    shifts = frame["rank"].map(clock.shift_ns) + clock.zero_ns
-    starts = frame["start_ns"].astype("int64") - shifts
-    return [int(starts.min()), int((starts + frame["window_ns"].astype("int64")).max())]
+def opening(results: Results) -> int | None:
+    """The first complete step that all ranks have; `None` without any."""
+    return min(headline_steps(results), default=None) if "headline" in results else None
 
 
 # The threads of the host, as far as they fit: the longest events of the ranks that matter most.
@@ -564,7 +555,7 @@ def timeline_data(
         "groups": rank_groups(results, kept),
         "few": FEW_RANKS,
         "shifts": [clock.place(rank, table_zero) for rank in kept],
-        "opening": opening(results, clock, kept),
+        "opening": opening(results),
     }
     first = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
     give_back_grown()

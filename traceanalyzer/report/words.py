@@ -578,7 +578,9 @@ def without_gpu_work(report: Report) -> list[str]:
 # What a page calls the columns and values that files and code call by names with underscores.
 
 
-_WORDS: Mapping[str, str] = MappingProxyType({"gpu": "GPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P"})
+_WORDS: Mapping[str, str] = MappingProxyType(
+    {"gpu": "GPU", "host": "CPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P"}
+)
 
 _VERSIONS: Mapping[str, str] = MappingProxyType(
     {"cuda_driver": "CUDA driver", "cuda_runtime": "CUDA runtime", "nccl": "NCCL", "torch": "PyTorch"}
@@ -593,8 +595,8 @@ _FIGURE = re.compile(r"(\d) (%|[nµm]?s|[kMGT]?B|[kMGT]?B/s|[MGT]FLOP(?:/s)?)(?!
 
 def label(name: str, column: Column) -> str:
     """A column in words, without its unit: `is_complete` is `complete`, `gpu_own_ns` `GPU own`."""
-    if column.label:
-        return column.label
+    if column.label or name == "host":
+        return column.label or name  # of a machine
     words = stem(name).removeprefix("is_").split("_")
     return " ".join(_WORDS.get(word, re.sub(r"^(\d+)us$", "\\1\u202fµs", word)) for word in words)
 

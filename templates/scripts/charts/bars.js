@@ -1,5 +1,5 @@
 // Bars: ms or per cent, sorted by rank or by any part.
-import { html, menu, one, svg } from "../page/dom.js";
+import { html, menu, one } from "../page/dom.js";
 
 /** @param {Element} row */
 const groupsOf = (row) => [...row.querySelectorAll("g")];
@@ -20,7 +20,7 @@ const scale = (row, isShare, longest) => {
     });
     const text = group.querySelector("text");
     text?.setAttribute("x", `${at + width / 2}%`);
-    if (text) text.textContent = (isShare ? text.dataset.pct : text.dataset.ms) ?? "";
+    if (text) text.textContent = (isShare ? group.dataset.pct : group.dataset.ms) ?? "";
     at += width;
   }
 };
@@ -60,9 +60,8 @@ export const startBars = () => {
   if (!box) return;
   const list = one(box, ".bar-rows");
   const rows = /** @type {HTMLElement[]} */ ([...list.children]);
-  for (const group of rows.flatMap(groupsOf)) group.prepend(svg("title", {}, group.dataset.label ?? ""));
   if (rows.length < 2) return;
-  const unit = menu([["time", "ms"], ["per cent", "%"]]); // prettier-ignore
+  const unit = menu([["time", "ms"], ["percent", "%"]]); // prettier-ignore
   unit.addEventListener("change", () =>
     rows.forEach((row) => scale(row, unit.value === "%", Number(box.dataset.longest))),
   );

@@ -8,7 +8,7 @@ const written = (value, format = "") => {
   if (typeof value !== "number") return String(value ?? "");
   const [, places, kind] = /^\.(\d)([f%])$/.exec(format) ?? [];
   if (!kind) return digits(value);
-  return kind === "%" ? `${(100 * value).toFixed(Number(places))} %` : value.toFixed(Number(places));
+  return kind === "%" ? `${(100 * value).toFixed(Number(places))}%` : value.toFixed(Number(places));
 };
 
 /** @param {Trace} trace @param {number} at */

@@ -96,7 +96,7 @@ export const showHostDetails = (view, rank, lane, event, level) => {
   view.awaited = null;
   /** @type {Fact[]} */
   const lines = [
-    ["On the host", name],
+    ["On the CPU", name],
     ["What", WHATS[what]],
     ["Rank", rank.rank],
     ["Thread", `${lane.label} (${lane.thread})`],
@@ -156,7 +156,7 @@ const meanwhile = (data, rank, from, to) => {
     ),
   );
   const doings = mostOf(doingsIn(data, rank, from, to), 3);
-  const host = doings ? ` While the GPU was idle its host was longest in: ${doings}.` : "";
+  const host = doings ? ` While the GPU was idle its CPU was longest in: ${doings}.` : "";
   const longest = mostOf(operationsIn(data, rank, from, to), 3) || "nothing";
   box.append(html("p", {}, `On its GPU longest: ${longest}.${host}`));
   return box;

@@ -6,10 +6,10 @@ import { WORDS } from "../page/words.js";
 
 /** @type {[look: string, text: string][]} */
 const HOST = [
-  ["host-range", "range on the host"],
+  ["host-range", "range on the CPU"],
   ["host-operator", "operator"],
   ["host-call", "runtime call"],
-  ["host-sync", "synchronising call"],
+  ["host-sync", "blocking call"],
   ["host-frame", "Python frame"],
 ];
 

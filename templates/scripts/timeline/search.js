@@ -69,7 +69,7 @@ const toldOf = (data, wanted, found, has) => {
       name.forEach((each, event) => found.host.has(each) && add(host, length[event]));
   }
   const operations = `${counted(gpu, "operation")}, ${timeText(gpu.ns)} in all${whyFound(data, wanted, found)}`;
-  return host.count ? `${operations}; on the host ${counted(host, "event")}` : operations;
+  return host.count ? `${operations}; on the CPU ${counted(host, "event")}` : operations;
 };
 
 /** @param {{ count: number, ns: number }} sum @param {number} ns */

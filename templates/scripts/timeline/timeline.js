@@ -26,28 +26,29 @@ const viewOf = (box, data) => {
   const pad = data.end * 0.005;
   /** @type {Pair} */
   const whole = [-pad, data.end + pad];
-  const [from, to] = data.opening ?? whole;
-  const margin = data.opening ? (to - from) * 0.005 : 0;
+  const opening = data.ranks.flatMap(({ steps }) => steps.filter((s) => s[1] === data.opening));
+  const from = Math.min(...opening.map((s) => s[2]));
+  const to = Math.max(...opening.map((s) => s[3]));
   return {
     data,
     canvas,
     ctx,
     scroller: one(box, ".tl-scroll"),
     whole,
-    t0: Math.max(whole[0], from - margin),
-    t1: Math.min(whole[1], to + margin),
+    t0: opening.length ? from : whole[0],
+    t1: opening.length ? to : whole[1],
     scroll: 0,
     width: 0,
     height: 0,
     left: 0,
     ratio: 1,
     dim: 1,
-    step: null,
+    step: opening.length ? data.opening : null,
     opened: new Set(),
     folded: new Set(data.ranks.length < data.few ? [] : others),
     called: [],
     isPrinted: false,
-    shows: { host: true, counters: false, path: true },
+    shows: { host: false, counters: false, path: true },
     hostDepth: 5,
     layout: { rows: [], height: 0 },
     divider: null,
@@ -114,7 +115,7 @@ const loadMore = async (view, box) => {
   await loadPath(data);
   await loadHost(data);
   await loadCounters(data);
-  const shares = (data.path.shares ?? []).map(([rank, share]) => `${share} % on rank ${rank}`).join(", ");
+  const shares = (data.path.shares ?? []).map(([rank, share]) => `${share}% on rank ${rank}`).join(", ");
   byId("tl-path").textContent = data.path.count
     ? `Critical path: ${shares}. What lies on it makes the job longer; all else has slack.`
     : `No critical path is drawn: ${data.path.why_not}.`;

@@ -3,7 +3,7 @@
 import pytest
 
 from tests import once
-from traceanalyzer.report.page.sections import bars
+from traceanalyzer.report.page.rows import bars
 from traceanalyzer.report.words import split
 
 
@@ -12,9 +12,9 @@ def test_pieces_add_up_to_the_window_and_stand_side_by_side():
     parts = split(results)
     made = bars(parts, results["unlike_ranks"])
     longest = parts.table["window_ns"].max()
-    assert [bar.rank for bar in made] == parts.table["rank"].tolist()
+    assert [bar.data["rank"] for bar in made] == parts.table["rank"].tolist()
     for bar in made:
-        assert sum(piece.ns for piece in bar.pieces) == pytest.approx(bar.window_ns)
-        ends = [piece.at + piece.width for piece in bar.pieces]
-        assert [piece.at for piece in bar.pieces] == pytest.approx([0, *ends[:-1]])
-        assert ends[-1] == pytest.approx(100 * bar.window_ns / longest)
+        assert sum(box.data["ns"] for box in bar.boxes) == pytest.approx(bar.data["window"])
+        ends = [box.at + box.width for box in bar.boxes]
+        assert [box.at for box in bar.boxes] == pytest.approx([0, *ends[:-1]])
+        assert ends[-1] == pytest.approx(100 * bar.data["window"] / longest)

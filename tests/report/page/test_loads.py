@@ -1,7 +1,7 @@
 """Which rank's experts get most, by layer and step."""
 
 from tests import once
-from traceanalyzer.report.page.sections import loads
+from traceanalyzer.report.page.rows import loads
 
 
 def test_the_hot_rank_of_each_dispatch_of_a_capture():
@@ -11,8 +11,10 @@ def test_the_hot_rank_of_each_dispatch_of_a_capture():
     frame = results["exchanges"].to_frame()
     frame = frame[(frame["direction"] == "dispatch") & frame["place"].notna()]
     assert made.rows
-    for place, cells in made.rows:
-        for step, cell in zip(made.steps, cells, strict=True):
+    for row in made.rows:
+        place = int(row.name.removeprefix("all-to-all "))
+        for head, cell in zip(made.heads, row.boxes, strict=True):
+            step = int(head.removeprefix("step "))
             own = frame[(frame["place"] == place) & (frame["step"] == step)].set_index("rank")["load_bytes"]
-            assert cell.hot == f"{own.idxmax()}: {own.max() / own.mean():.2f}"
+            assert cell.text == f"{own.idxmax()}: {own.max() / own.mean():.2f}"
             assert cell.label.startswith(f"step {step}, all-to-all {place}: rank {own.idxmax()} receives ")

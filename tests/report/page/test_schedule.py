@@ -4,7 +4,7 @@ import pytest
 
 from tests import once
 from traceanalyzer.analyses.communication.clocks import Clock
-from traceanalyzer.report.page.sections import schedule
+from traceanalyzer.report.page.rows import schedule
 
 NEEDED = ("pipeline", "pipeline_schedule", "headline", "steps")
 
@@ -14,14 +14,13 @@ def test_each_stretch_of_the_last_complete_step_is_a_block():
     table = results["pipeline_schedule"].to_frame()
     own = table[table["step"] == 4]
     made = schedule(results, Clock({}, 0, "", is_common=True))
-    assert (made.step, made.ranks, made.others) == (4, (0, 1), 0)
-    assert made.length_ns == own["end_ns"].max() - own["start_ns"].min()
+    assert made.title == "Schedule of step 4"
+    length_ns = own["end_ns"].max() - own["start_ns"].min()
     for row in made.rows:
-        blocks = own[own["rank"] == row.rank]
-        assert [(block.phase, block.microbatch) for block in row.blocks] == list(
-            zip(blocks["phase"], blocks["microbatch"], strict=True)
-        )
+        blocks = own[own["rank"] == row.data["rank"]]
+        assert [box.label.partition(" of")[0] for box in row.boxes] == blocks["phase"].tolist()
+        assert [int(box.text) for box in row.boxes] == blocks["microbatch"].tolist()
         lengths = (blocks["end_ns"] - blocks["start_ns"]).sum()
-        assert sum(block.width for block in row.blocks) == pytest.approx(100 * lengths / made.length_ns)
-        assert all(block.place >= 0 and block.place + block.width <= 100.0001 for block in row.blocks)
-    assert [round(row.bubble_pct) for row in made.rows] == [47, 15]
+        assert sum(box.width for box in row.boxes) == pytest.approx(100 * lengths / length_ns)
+        assert all(box.at >= 0 and box.at + box.width <= 100.0001 for box in row.boxes)
+    assert [row.end for row in made.rows] == ["47.4% bubble", "14.7% bubble"]

@@ -6,22 +6,18 @@ import json
 import zlib
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
 
-import pandas as pd
 import pytest
 
 from tests import once
 from tests.builders import document, kernel, rank_trace, write
 from tests.report.pages import Page
 from tests.simulator.analysed import repeated
-from traceanalyzer.analyses import Result, run
-from traceanalyzer.analyses.base import plain_values
+from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.diff.captures import result_class
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.job.run_info import Batch, RunInfo
-from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets
 from traceanalyzer.report.writers import html, tables
@@ -64,7 +60,7 @@ def test_every_table_shows_the_figures_of_the_json(name):
     shown = Page(page_of(name)).tables
     zero = min(row["window_start_ns"] for row in report.results["ranks"].rows())
     figures = tables.as_json(report)["results"]
-    assert {"headline", "breakdown", "steps", "kernels", "ranks"} & set(figures) <= set(shown) | {"steps"}
+    assert {"time_parts", "steps", "kernels_over_ranks"} <= set(shown)
     for analysis in set(figures) & set(shown):
         assert len(shown[analysis].rows) == len(figures[analysis])
         for row, expected in zip(shown[analysis].rows, figures[analysis], strict=True):
@@ -156,28 +152,10 @@ def check_inert(text):
     assert "49" not in [cell.strip() for cell in page.text.split("\n")]
 
 
-class Later(Result):
-    title = "A later analysis"
-    keys = ("rank",)
-    columns: ClassVar = {"rank": Column.ident("Global rank."), "queue_ns": Column.time("How long it queued.")}
-
-
-def test_a_later_result_has_a_table_without_a_template():
-    later = Later(pd.DataFrame({"rank": [0, 1], "queue_ns": pd.array([1_500_000, None], dtype="Int64")}))
-    page = Page(html.page(Report("x", {**of(KERNEL), "later": later})))
-    assert page.tables["later"].rows == [
-        {"rank": ("0", "0"), "queue_ns": ("1.50", "1500000")},
-        {"rank": ("1", "1"), "queue_ns": ("n/a", None)},
-    ]
-    assert plain_values(later.table["queue_ns"]) == [1_500_000, None]
-    assert "How long it queued." in page.text
-    assert "More figures" in page.text
-
-
 @pytest.mark.parametrize("ops", [[], [("compute", 0, 10)], [("comm", 0, 10)]])
 def test_a_page_of_almost_nothing(ops):
     page = Page(html.page(Report("x", of(tuple(ops)))))
-    assert "nothing to split" in page.text if not ops else page.tables["headline"].rows
+    assert "nothing to split" in page.text if not ops else page.tables["time_parts"].rows
     charts = [a for _, a in page.elements if a.get("class") == "chart"]
     assert ops or not charts
 

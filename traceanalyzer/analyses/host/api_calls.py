@@ -55,7 +55,7 @@ def cuda_api_per_rank(trace: RankTrace) -> pd.DataFrame:
 class SyncCalls(Result):
     """One row for each rank, step, synchronising call, operator and range around it; costliest first within a rank."""
 
-    title = "Synchronising calls"
+    title = "Blocking calls"
     keys = ("rank", "step", "name", "operator", "range")
     columns = {
         "rank": RANK,

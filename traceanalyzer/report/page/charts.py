@@ -4,8 +4,9 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.meaning.columns import Unit, numbers, text
 from traceanalyzer.meaning.names import collective_words, short_name
-from traceanalyzer.meaning.vocabulary import IDLE, LOOKS, OPAQUE, PARTS, listed
+from traceanalyzer.meaning.vocabulary import LOOKS, OPAQUE, PARTS, listed
 from traceanalyzer.report import assets
 from traceanalyzer.report.words import split_steps, steps_over_ranks_of
 
@@ -27,27 +28,15 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-# The charts of one page as data, which its script draws.
+# A chart's place on the page, and its data as JSON.
 
 
-def chart(name: str, figure: Mapping[str, Any] | None, label: str) -> Markup:
-    """The place of a chart, which the page's script fills when it scrolls into view; nothing without a figure."""
-    if figure is None:
-        return Markup()
+def chart(name: str, figure: Mapping[str, Any], label: str) -> Markup:
+    """The place of a chart, which the page's script fills when it scrolls into view."""
     return Markup(
         '<div class="chart" id="chart-{name}" role="img" aria-label="{label}"><p class="quiet">Loading chart…</p></div>'
         '<script type="application/json" class="figure" data-for="chart-{name}">{data}</script>'
-    ).format(name=name, label=label, data=_embedded_small(figure))
-
-
-def _embedded_small(figure: Mapping[str, Any]) -> Markup:
-    """A figure as JSON; a long one deflated, in base64, as a text."""
-    text = embedded(figure)
-    return text if len(text) < _PACKED_ABOVE else embedded(assets.packed(text.encode("ascii")))
-
-
-_PACKED_ABOVE = 10_000
-"""Characters: names repeat for every rank, so that a figure of many becomes a sixth."""
+    ).format(name=name, label=label, data=embedded(assets.packed(embedded(figure).encode("ascii"))))
 
 
 def embedded(data: Any) -> Markup:
@@ -56,27 +45,42 @@ def embedded(data: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 
 
-# How charts look: colours that mean a kind, others for what is no kind, and where legends stand.
+# How charts look: colors of what is no kind, and the form that all share.
 
-
-PALETTE_KINDS: Mapping[str, str] = MappingProxyType({kind.key: LOOKS[kind.key].colour for kind in vocabulary.KINDS})
-
-WAIT = LOOKS[vocabulary.WAIT.kind].colour
 
 SERIES = ("#8A6FD6", "#C99700", "#A8324A", "#7C8A1F", "#8A5A3C", "#5F7488", "#B79AE8", "#D8C06A")
-"""For ranks and families: far from the kinds' blue, sky blue, vermilion, green, grey and pink, in both themes."""
+"""For ranks and families: far from the kinds' colors in both themes."""
 
-BLOCK = LOOKS[vocabulary.SEVERAL].colour
+_MARKS = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star", "hexagon")
 
-LEGEND = {"legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}}
-"""Part of a layout: the legend above the plot, from its left edge."""
+_DASHES = ("solid", "dash", "dot", "dashdot")
+
+MOST_POINTS = 6_000
+"""Of a scatter: of calls every n-th is drawn, of operators those with most GPU time."""
 
 
-# Where each rank's time goes, as stacked bars that add up to its window.
+def _figure(
+    data: list[dict[str, Any]], x: Mapping[str, Any], y: Mapping[str, Any], height: int, **more: Any
+) -> dict[str, Any]:
+    """Series over two axes, the legend above them from its left edge."""
+    legend = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
+    margin = {"l": 70, "r": 10, "t": 10, "b": 50}
+    return {
+        "data": data,
+        "layout": {"xaxis": x, "yaxis": y, "margin": margin, "height": height, "legend": legend, **more},
+    }
+
+
+def _points(name: str, x: pd.Series, y: pd.Series, texts: list[str], hover: str, **more: Any) -> dict[str, Any]:
+    """One series of a scatter."""
+    return {
+        "type": "scatter", "mode": "markers", "name": name, "x": x.tolist(), "y": y.tolist(), "text": texts,
+        "hovertemplate": hover, **more,
+    }  # fmt: skip
 
 
 def breakdown_bars(result: Result) -> dict[str, Any] | None:
-    """A bar for each rank, in ms, of the complete steps (`headline`) or of the window (`breakdown`)."""
+    """A bar for each rank, in ms, of the complete steps, stacked from parts that add up."""
     rows = [row for row in result.rows() if row["window_ns"]]
     if not rows:
         return None
@@ -99,26 +103,14 @@ def breakdown_bars(result: Result) -> dict[str, Any] | None:
     return _figure(bars, across, down, 120 + 24 * len(ranks), barmode="stack")
 
 
-def _figure(
-    data: list[dict[str, Any]], x: Mapping[str, Any], y: Mapping[str, Any], height: int, **more: Any
-) -> dict[str, Any]:
-    """Series over two axes, the legend above them."""
-    margin = {"l": 70, "r": 10, "t": 10, "b": 50}
-    return {"data": data, "layout": {"xaxis": x, "yaxis": y, "margin": margin, "height": height, **LEGEND, **more}}
-
-
-# Ticks of a logarithmic axis with their unit written out: 100 µs, 1 ms, 10 ms.
-
-
-_WIDE = 3
-"""Over as many decades powers of ten are enough; over fewer 2 and 5 are marked too, and within one more."""
-
-
 def log_axis(values: Sequence[float], unit: Unit, title: str) -> dict[str, Any]:
-    """A plotly axis for positive values that are stored in `unit`."""
+    """A logarithmic axis for positive values that are stored in `unit`, its ticks with their units: `100 µs`, `1 ms`.
+
+    Over many decades powers of ten are marked, over few also what lies between.
+    """
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     is_narrow = max(values) < 10 * min(values)
-    steps = (1,) if high - low > _WIDE else (1, 1.5, 2, 3, 4, 5, 6, 8) if is_narrow else (1, 2, 5)
+    steps = (1,) if high - low > 3 else (1, 1.5, 2, 3, 4, 5, 6, 8) if is_narrow else (1, 2, 5)
     ticks = [step * 10**power for power in range(low, high + 1) for step in steps]
     if min(values) == max(values):
         ticks = [min(values)]  # none of the others may lie beside the one value
@@ -130,17 +122,8 @@ def log_axis(values: Sequence[float], unit: Unit, title: str) -> dict[str, Any]:
     }
 
 
-# Size against duration of every communication call: where a call waits, it lies above the others of its size.
-
-
-CALL_SCATTER_MOST_POINTS = 6_000
-"""Points of a scatter; beyond, every n-th call is drawn, and it is said."""
-
-_MARKS = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star", "hexagon")
-
-
 def call_scatter(result: Result) -> dict[str, Any] | None:
-    """Size against duration of communication calls, a series for each rank and collective.
+    """Size against duration of communication calls, a series for each rank and collective: waits lie above.
 
     `None` without a call of known size.
     """
@@ -148,109 +131,70 @@ def call_scatter(result: Result) -> dict[str, Any] | None:
     frame = frame[frame["size_bytes"].notna() & (frame["size_bytes"] > 0)]
     if frame.empty:
         return None
-    every = -(-len(frame) // CALL_SCATTER_MOST_POINTS)
+    every = -(-len(frame) // MOST_POINTS)
     drawn = frame.iloc[::every]
+    drawn = drawn.assign(ns=(drawn["end_ns"] - drawn["start_ns"]).clip(lower=1))
     by_rank = drawn["rank"].nunique() <= len(SERIES)
-    marks = {name: place for place, name in enumerate(sorted(drawn["collective"].unique()))}
-    series = drawn.groupby(["collective", "rank"] if by_rank else ["collective"])
-    traces = [_call_scatter_series(name, own, marks[name[0]], by_rank=by_rank) for name, own in series]
-    colours = {label: SERIES[place % len(SERIES)] for place, label in enumerate(sorted({t["meta"] for t in traces}))}
+    marks, traces = sorted(drawn["collective"].unique()), []
+    for (collective, *rank), own in drawn.groupby(["collective", "rank"] if by_rank else ["collective"]):
+        label = collective_words(collective)
+        which = f"rank {rank[0]}" if rank else label
+        texts = [f"{text(size, Unit.BYTES)} in {text(ns, Unit.NS)}"
+                 for size, ns in zip(own["size_bytes"], own["ns"], strict=True)]  # fmt: skip
+        marker = {"size": 7, "opacity": 0.8, "symbol": _MARKS[marks.index(collective) % len(_MARKS)]}
+        name = f"{label}, {which}" if rank else label
+        traces.append(_points(name, own["size_bytes"], own["ns"], texts, "%{text}<extra>%{fullData.name}</extra>",
+                              meta=which, marker=marker))  # fmt: skip
+    labels = sorted({trace["meta"] for trace in traces})
     for trace in traces:
-        trace["marker"]["color"] = colours[trace["meta"]]
-    across = log_axis(drawn["size_bytes"].tolist(), Unit.BYTES, "size")
-    up = log_axis((drawn["end_ns"] - drawn["start_ns"]).clip(lower=1).tolist(), Unit.NS, "duration")
-    remark = f"one in {every} of {len(frame):,} calls"
-    more = {"annotations": [{"text": remark, "showarrow": False, **_REMARK_PLACE}]} if every > 1 else {}
+        trace["marker"]["color"] = SERIES[labels.index(trace["meta"]) % len(SERIES)]
+    remark = {"text": f"one in {every} of {len(frame):,} calls", "showarrow": False, "xref": "paper", "yref": "paper",
+              "x": 1, "y": 0.99, "xanchor": "right", "yanchor": "top"}  # fmt: skip
+    more = {"annotations": [remark]} if every > 1 else {}
+    across, up = (
+        log_axis(drawn["size_bytes"].tolist(), Unit.BYTES, "size"),
+        log_axis(drawn["ns"].tolist(), Unit.NS, "duration"),
+    )
     return _figure(traces, across, up, 360, **more)
 
 
-def _call_scatter_series(name: Any, own: pd.DataFrame, mark: int, *, by_rank: bool) -> dict[str, Any]:
-    collective, rank = name if by_rank else (name[0], None)
-    durations = (own["end_ns"] - own["start_ns"]).clip(lower=1)
-    label = collective_words(collective)
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": f"{label}, rank {rank}" if by_rank else label,
-        "meta": f"rank {rank}" if by_rank else label,
-        "x": own["size_bytes"].tolist(),
-        "y": durations.tolist(),
-        "text": [
-            f"{text(size, Unit.BYTES)} in {text(ns, Unit.NS)}"
-            for size, ns in zip(own["size_bytes"], durations, strict=True)
-        ],
-        "marker": {"size": 7, "opacity": 0.8, "symbol": _MARKS[mark % len(_MARKS)]},
-        "hovertemplate": "%{text}<extra>%{fullData.name}</extra>",
-    }
-
-
-_REMARK_PLACE = {"xref": "paper", "yref": "paper", "x": 1, "y": 0.99, "xanchor": "right", "yanchor": "top"}
-
-
-# How many operations are launched and not yet started, over time: who waits for whom, host or GPU.
-
-
-QUEUE_LINES_MOST_RANKS = len(SERIES)
-"""Lines that can be told apart; of more ranks those with the emptiest queue are drawn."""
-
-
-def queue_lines(result: Result) -> dict[str, Any] | None:
-    """Mean depth of each rank's launch queue in bins of time; `None` without launches."""
-    frame = result.to_frame()
-    if frame.empty:
-        return None
-    emptiest = frame.groupby("rank")["mean_depth"].mean().sort_values().index[:QUEUE_LINES_MOST_RANKS]
-    zero = int(frame["start_ns"].min())
-    lines = []
-    for place, rank in enumerate(sorted(emptiest)):
-        own = frame[frame["rank"] == rank]
-        lines.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"rank {rank}",
-                "x": ((own["start_ns"] - zero) / 1e6).round(3).tolist(),
-                "y": own["mean_depth"].astype("float64").round(3).tolist(),
-                "line": {"shape": "hv", "width": 1.5, "color": SERIES[place]},
-                "hovertemplate": "%{y:.3~r} waiting at %{x:.1f} ms<extra>%{fullData.name}</extra>",
-            }
-        )
-    up = {"title": {"text": "operations in the queue"}, "rangemode": "tozero"}
-    return _figure(lines, {"title": {"text": "time (ms)"}}, up, 340)
-
-
-# The roofline: every operator's arithmetic intensity against what it achieves, under the device's limits.
-
-
-ROOFLINE_MOST_POINTS = 400
-"""Operators that are drawn, those with most GPU time."""
-
 _FAMILIES = ("gemm", "attention", "convolution", "norm", "softmax", "element-wise")
-"""In the order of the legend, each with its colour; others share the last one."""
-
-_DASHES = ("solid", "dash", "dot", "dashdot")
+"""In the order of the legend, each with its color; others share the last one."""
 
 
 def roofline(result: Result) -> dict[str, Any] | None:
-    """Scatter over ranks, area by GPU time, with a roof for each element type; `None` without work of known rate."""
-    points = result.to_frame().head(ROOFLINE_MOST_POINTS)
+    """Operators' arithmetic intensity against what they reach, area by GPU time, under a roof for each element type.
+
+    `None` without work of known rate.
+    """
+    points = result.to_frame().head(MOST_POINTS)
     if points.empty:
         return None
-    points = points.assign(area=points["gpu_ns"] / max(int(points["gpu_ns"].max()), 1))
-    roofs = _roofs(points)
-    families = [name for name in [*_FAMILIES, *points["family"].unique()] if (points["family"] == name).any()]
-    series = [_roofline_series(name, points[points["family"] == name]) for name in dict.fromkeys(families)]
+    area = (points["gpu_ns"] / max(int(points["gpu_ns"].max()), 1)).astype("float64")
+    points = points.assign(size=6 + 24 * area**0.5)
+    families = dict.fromkeys([*_FAMILIES, *points["family"].unique()])
+    own = {name: points[points["family"] == name] for name in families}
+    series = [
+        _points(
+            name, rows["flops_per_byte"], rows["tflops_per_s"],
+            (rows["operator"] + " " + rows["shapes"].fillna("").str.slice(0, 80)).tolist(),
+            "%{text}<br>%{y:.4s} TFLOP/s at %{x:.4s} FLOPs/byte, %{customdata:.3s} ms<extra></extra>",
+            customdata=(rows["gpu_ns"] / 1e6).tolist(),
+            marker={"color": SERIES[min(list(families).index(name), len(_FAMILIES))], "opacity": 0.7,
+                    "size": rows["size"].tolist()},
+        )
+        for name, rows in own.items() if len(rows)
+    ]  # fmt: skip
     across, up = ({"title": {"text": what}, "type": "log", "dtick": 1} for what in ("FLOPs per byte", "TFLOP/s"))
-    return _figure([*roofs, *series], across, up, 420)
+    return _figure([*_roofs(points), *series], across, up, 420)
 
 
 def _roofs(points: pd.DataFrame) -> list[dict[str, Any]]:
     """For each known peak the lesser of bandwidth · intensity and the peak."""
-    known = points.dropna(subset=["element_type", "peak_tflops_per_s", "peak_gbytes_per_s"])
-    kinds = known[["element_type", "peak_tflops_per_s", "peak_gbytes_per_s"]].drop_duplicates()
+    peaks = ["element_type", "peak_tflops_per_s", "peak_gbytes_per_s"]
     low, high = float(points["flops_per_byte"].min()) / 2, float(points["flops_per_byte"].max()) * 2
     roofs = []
-    for place, (kind, tflops, gbytes) in enumerate(kinds.itertuples(index=False)):
+    for place, (kind, tflops, gbytes) in enumerate(points[peaks].dropna().drop_duplicates().itertuples(index=False)):
         ridge = 1000 * tflops / gbytes
         corners = [low, *([ridge] if low < ridge < high else []), max(high, ridge)]
         roofs.append(
@@ -267,34 +211,11 @@ def _roofs(points: pd.DataFrame) -> list[dict[str, Any]]:
     return roofs
 
 
-def _roofline_series(family: str, own: pd.DataFrame) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": family,
-        "x": own["flops_per_byte"].tolist(),
-        "y": own["tflops_per_s"].tolist(),
-        "text": (own["operator"] + " " + own["shapes"].fillna("").str.slice(0, 80)).tolist(),
-        "customdata": (own["gpu_ns"] / 1e6).tolist(),
-        "marker": {
-            "color": SERIES[_FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES)],
-            "opacity": 0.7,
-            "size": (6 + 24 * own["area"].astype("float64") ** 0.5).tolist(),
-        },
-        "hovertemplate": "%{text}<br>%{y:.4s} TFLOP/s at %{x:.4s} FLOPs a byte, %{customdata:.3s} ms<extra></extra>",
-    }
-
-
 # The icicle: a rank's GPU time from pass and module or range down to operator and kernel.
 
 
 MOST_LEAVES = 1_600
 """Kernels at their places that are drawn of all ranks together, those with most time; a rank's rest is one block."""
-
-ICICLE_MOST_RANKS = 8
-"""Ranks to choose from; of more those whose GPU time is farthest from the median's."""
-
-NEARLY_ALL = 0.9
 
 _OF_THE_FORWARD = re.compile(r"\b(forward|fwd)\b", re.IGNORECASE)
 """Ranges and modules of the forward pass under which backward operators are filed."""
@@ -311,7 +232,7 @@ def icicle(result: Result, first: int | None = None) -> dict[str, Any] | None:
     totals = frame.groupby("rank")["gpu_ns"].sum()
     apart = (totals - totals.median()).abs().sort_values(ascending=False, kind="stable")
     wanted = [first] if first in apart.index else []
-    ranks = sorted({int(rank) for rank in [*wanted, *apart.index][:ICICLE_MOST_RANKS]})
+    ranks = sorted({int(rank) for rank in [*wanted, *apart.index][: len(SERIES)]})
     shown = wanted[0] if wanted else ranks[0]
     data = [
         _trace(rank, frame[frame["rank"] == rank], MOST_LEAVES // len(ranks)) | {"visible": rank == shown}
@@ -330,6 +251,7 @@ def _trace(rank: int, frame: pd.DataFrame, most: int) -> dict[str, Any]:
     own = frame.nlargest(most, "gpu_ns")
     nodes = tree(own, f"rank {rank}", int(frame["gpu_ns"].sum()))
     number = {key: str(place) for place, key in enumerate(nodes)} | {"": ""}
+    comm = LOOKS[vocabulary.COMM.kind].colour
     return {
         "type": "icicle",
         "name": str(rank),
@@ -342,9 +264,9 @@ def _trace(rank: int, frame: pd.DataFrame, most: int) -> dict[str, Any]:
         "marker": {
             "colors": [node[3] for node in nodes.values()],
             "pattern": {
-                "shape": ["/" if node[3] == PALETTE_KINDS["comm"] else "" for node in nodes.values()],
-                "bgcolor": PALETTE_KINDS["comm"],
-                "fgcolor": WAIT,
+                "shape": ["/" if node[3] == comm else "" for node in nodes.values()],
+                "bgcolor": comm,
+                "fgcolor": LOOKS[vocabulary.WAIT.kind].colour,
                 "size": 16,
                 "solidity": 0.12,
             },
@@ -385,9 +307,12 @@ def tree(own: pd.DataFrame, root: str, total_ns: int) -> dict[str, tuple[str, st
 
 
 def _colour(spent: Mapping[str, int]) -> str:
-    """The colour of the kind that takes nearly all of a block's time: a product that clears its output is compute."""
+    """The color of the kind that takes most of a block's time; another's where none takes half."""
     kind, most = max(spent.items(), key=itemgetter(1))
-    return PALETTE_KINDS.get(kind, BLOCK) if most >= NEARLY_ALL * sum(spent.values()) else BLOCK
+    return LOOKS[kind if kind in _OF_KIND and 2 * most > sum(spent.values()) else vocabulary.SEVERAL].colour
+
+
+_OF_KIND = frozenset(kind.key for kind in vocabulary.KINDS)
 
 
 def _where(path: object, autograd: object) -> list[str]:
@@ -406,14 +331,44 @@ def _where(path: object, autograd: object) -> list[str]:
 FIGURES: Mapping[str, Callable[[Result], dict[str, Any] | None]] = MappingProxyType(
     {
         "headline": breakdown_bars,
-        "breakdown": breakdown_bars,
         "calls": call_scatter,
-        "queue_depth": queue_lines,
         "efficiency_over_ranks": roofline,
         "operator_kernels": icicle,
     }
 )
 """By the Result that each is of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A figure, and the words around it."""
+
+    title: str
+    note: str
+    figure: Callable[[Result], dict[str, Any] | None]
+
+
+def charts(first: int | None) -> dict[str, Chart]:
+    """The page's charts by Result; the icicle shows the rank `first` first."""
+    return {
+        "calls": Chart(
+            "Size and duration of every call",
+            "A call above others of its size may wait for another rank.",
+            call_scatter,
+        ),
+        "operator_kernels": Chart(
+            "GPU time by module, operator and kernel",
+            "Width is the sum of durations; click a block to look inside. Color is the kind of operation; "
+            "communication (transfer and wait) is striped.",
+            partial(icicle, first=first),
+        ),
+        "efficiency_over_ranks": Chart(
+            "Roofline",
+            "Each point is an operator with its shapes; its area is its GPU time. Under the slope it is memory-bound, "
+            "under the flat part compute-bound. A point above a roof was served by a cache.",
+            roofline,
+        ),
+    }
 
 
 def figure(name: str, result: Result) -> "go.Figure | None":
@@ -485,45 +440,3 @@ def _late(episodes: Episodes | None) -> list[dict[str, Any]]:
         {"ranks": listed(numbers(row["ranks"])), "cause": str(row["cause"]), "steps": list(numbers(row["numbers"]))}
         for row in rows[:_MOST_EPISODES]
     ]
-
-
-# How busy each rank's GPU is over time, as a strip of stacked columns: one path for each kind keeps pages small.
-
-
-USE_STRIPS_KINDS = tuple((part.column, part.kind) for part in PARTS if part is not IDLE)
-"""From the bottom: column and colour; what is left of a stretch is idle."""
-
-HEIGHT = 100
-"""Of a column that is busy throughout."""
-
-
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """One rank: paths by kind in a box of `bins` by `HEIGHT`, and its window and what of it is idle in words."""
-
-    rank: int
-    bins: int
-    paths: tuple[tuple[str, str], ...]
-    window: str
-    idle: str
-
-
-def strips(result: Result, breakdown: Result, ranks: Collection[int]) -> list[Strip]:
-    """A strip for each of the ranks that has any time; each spans its rank's own window, of which is `breakdown`."""
-    # The parts that add up, also where what is unknown makes the others too small.
-    frame = result.to_frame().assign(**{column: result.table[column].to_numpy() for column, _ in USE_STRIPS_KINDS})
-    whole = breakdown.to_frame().set_index("rank")[["window_ns", "idle_ns"]].to_dict("index")
-    known = frame[frame["rank"].isin({*ranks} & {*whole})]  # `breakdown` may have failed
-    return [_strip(int(rank), own, whole[rank]) for rank, own in known.groupby("rank")]
-
-
-def _strip(rank: int, own: pd.DataFrame, whole: Mapping[str, Any]) -> Strip:
-    shares = own[[column for column, _ in USE_STRIPS_KINDS]].div(own["bin_ns"], axis=0).astype("float64") * HEIGHT
-    tops = HEIGHT - shares.cumsum(axis=1)
-    paths = tuple((kind, _path(own["bin"], tops[column], shares[column])) for column, kind in USE_STRIPS_KINDS)
-    return Strip(rank, len(own), paths, text(whole["window_ns"], Unit.NS), text(whole["idle_ns"], Unit.NS))
-
-
-def _path(bins: pd.Series, tops: pd.Series, heights: pd.Series) -> str:
-    columns = zip(bins, tops, heights, strict=True)
-    return "".join(f"M{place} {top:.1f}h1v{height:.1f}h-1z" for place, top, height in columns if height >= 0.05)

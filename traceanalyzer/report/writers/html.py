@@ -14,21 +14,9 @@ from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets, words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.page import charts as page_charts
-from traceanalyzer.report.page import heat, table_view
-from traceanalyzer.report.page import sections as page_sections
-from traceanalyzer.report.page.charts import FIGURES, chart, embedded, icicle, step_chart
-from traceanalyzer.report.page.heat import host_heat
-from traceanalyzer.report.page.sections import (
-    PARTS,
-    Guard,
-    bars,
-    loads,
-    schedule,
-    sections,
-    sends,
-    wait_matrix,
-)
+from traceanalyzer.report.page import rows, table_view
+from traceanalyzer.report.page.charts import chart, charts, embedded, step_chart
+from traceanalyzer.report.page.sections import Guard, not_measured, parts, rows_of, sections, tiles
 from traceanalyzer.report.timeline import meant_ranks, pins, timeline_data
 from traceanalyzer.report.words import Split, headline_facts, headline_steps, split
 from traceanalyzer.report.writers import write_text
@@ -43,8 +31,8 @@ def page(report: Report, *, failures: list[Failure] | None = None) -> str:
     """The page's text; parts that fail are raised, or with a list for them noted there and on the page."""
     environment = assets.environment()
     guard = Guard(environment, is_strict=failures is None)
-    parts = guard.made("split", partial(split, report.results), None)
-    context = _context(report, parts, guard)
+    of_ranks = guard.made("split", partial(split, report.results), None)
+    context = _context(report, of_ranks, guard)
     context["drawn"] = partial(guard.drawn, context)
     body = environment.get_template("page/body.html").render(context)
     if guard.found:  # once more, with what failed in its notes
@@ -56,49 +44,48 @@ def page(report: Report, *, failures: list[Failure] | None = None) -> str:
     return assets.render("report.html", shell, entry="run.js")
 
 
-def _context(report: Report, parts: Split | None, guard: Guard) -> dict[str, Any]:
+def _context(report: Report, of_ranks: Split | None, guard: Guard) -> dict[str, Any]:
     """What the templates see."""
     first = next((rank for finding in report.findings[:1] for rank in meant_ranks(finding)), None)
-    drawn = partial(timeline_data, report.results, report.findings, parts, _zero(report))
+    timeline = guard.made(
+        "timeline", partial(timeline_data, report.results, report.findings, of_ranks, _zero(report)), None
+    )
     return {
         "report": report,
         "results": report.results,
-        "split": parts,
-        "timeline": guard.made("timeline", drawn, None),
-        "bound": guard.made("bottleneck", partial(words.verdict, report, parts), None),
+        "split": of_ranks,
+        "timeline": timeline,
+        "bound": guard.made("bottleneck", partial(words.verdict, report, of_ranks), None),
         "verdict": guard.made("host", partial(words.without_gpu_work, report), []),
         "cards": words.cards(report.findings),
+        "MOST_CARDS": words.MOST_CARDS,
         "fields": words.fields,
         "seen": words.also_seen(report.findings),
         "nothing": words.nothing_to_gain(report.findings),
         "of_capture": words.caveats(report.findings),
         "capture_line": guard.made("capture", partial(words.capture_line, report), ""),
-        "tiles": guard.made("tiles", partial(page_sections.tiles, report, parts), []),
+        "tiles": guard.made("tiles", partial(tiles, report, of_ranks), []),
         "care": guard.made("care", partial(words.care_sentences, report), list(report.notes)),
         "doubted": guard.made("doubts", partial(words.doubted, report.results), {}),
         "head": guard.made("head", partial(_head, report), []),
         "ranks_of": meant_ranks,
-        "step_chart": guard.made("steps chart", partial(_step_chart, report, parts), None),
+        "step_chart": guard.made("steps chart", partial(_step_chart, report, of_ranks), None),
         "embedded": embedded,
-        "parts": PARTS.items(),
+        "parts": parts(report, of_ranks),
         "sections": sections(report.results),
-        "view": partial(table_view.view, zero_ns=_zero(report)),
+        "rows_of": rows_of,
         "view_of": table_view.view_of,
         "evidence": table_view.evidence,
-        "wait_matrix": wait_matrix,
-        "use_strips": page_charts,
-        "extracts": page_sections,
-        "waiting": page_sections,
-        "schedule": schedule,
-        "loads": loads,
-        "sends": sends,
+        "not_measured": not_measured,
         "zero_ns": _zero(report),
-        "heat": heat,
-        "bars": bars,
-        "hosts": guard.made("hosts", partial(host_heat, report.results), None),
+        "MANY_RANKS": rows.MANY_RANKS,
+        "heat": rows.heat,
+        "unlike": rows.unlike,
+        "bars": rows.bars,
+        "pictures": partial(rows.pictures, report.results, timeline.clock if timeline else None),
         "plain_rows": table_view.PLAIN_ROWS,
         "chart": chart,
-        "figures": {**FIGURES, "operator_kernels": partial(icicle, first=first)},
+        "charts": charts(first),
     }
 
 
