@@ -56,8 +56,12 @@ def exposed_communication(
             yield _finding(run, str(kind), own, int(by_rank.idxmax()), float(by_rank.max()), groups.table)
 
 
+def _several(kind: str) -> str:
+    return "communication" if kind == "unknown" else collectives_words(kind)
+
+
 def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, groups: pd.DataFrame) -> Finding:
-    several, phase, label = collectives_words(kind), _most(own, own["phase"]), _most(own, own["label"])
+    several, phase, label = _several(kind), _most(own, own["phase"]), _most(own, own["label"])
     where = _most(own, without_numbers(own["range"]))
     role = dict(zip(groups["group_label"], groups["role"], strict=True)).get(label) or ""
     is_open = own["ns"].where(~is_true(own["is_matched"]), 0).sum() > SHARE * own["ns"].sum()
@@ -110,4 +114,4 @@ def _of_torch(kind: str, role: str, phase: str | None) -> str:
         return "Let DistributedDataParallel all-reduce buckets during backward, instead of all gradients after it."
     if kind == "broadcast":
         return "ZeroRedundancyOptimizer(overlap_with_ddp=True, parameters_as_bucket_view=True), or fully_shard()."
-    return f"Start {collectives_words(kind)} sooner: async_op=True, and wait() only where the result is used."
+    return f"Start {_several(kind)} sooner: async_op=True, and wait() only where the result is used."

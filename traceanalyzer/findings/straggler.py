@@ -30,6 +30,7 @@ def straggler(
     The change gives that part the time that the peers take. Of stragglers that hide each other all change together.
     """
     rows = [row for row in plain_rows(episodes.table) if run.is_worth(row["excess_ns"])]
+    rows = [row for row in rows if not _is_usual_pace(row, operators)]
     reasons = partial(_reason, operators, ranks)
     hiding = _hiding(rows, run)
     if hiding:
@@ -197,10 +198,17 @@ def _detail(row: Row) -> str:
     if _is_slow_gpu(row):
         part = f" in {_name(row)}, and about as long elsewhere" if row["name"] else ""
         return f"the same kernels take {_times(row['same_work_ratio'])} as long{part}{both}"
-    if row["cause"] == HOST.key and row["own_host_ns"] is not None and not row["name"]:
-        launching, others = (time_text(row[name]) for name in ("own_host_ns", "peers_host_ns"))
-        return f"launching a step takes the CPU {launching}, others at most {others}"
+    if row["cause"] == HOST.key:
+        return f"{_launching(row)}{_most_of_it(row)}"
     return f"{_PARTS.get(row['cause'], 'idle time')}{both}{_most_of_it(row)}"
+
+
+def _launching(row: Row) -> str:
+    """What a step takes the CPU; of some steps the headline says by how much they are longer."""
+    if row["own_host_ns"] is None or not row["is_in_every_step"]:
+        return "CPU work before launches"
+    launching, others = (time_text(row[name]) for name in ("own_host_ns", "peers_host_ns"))
+    return f"launching a step takes the CPU {launching}, others at most {others}"
 
 
 _PARTS: Mapping[str, str] = {
@@ -208,7 +216,6 @@ _PARTS: Mapping[str, str] = {
     "copies": "exposed copies",
     "transfer": "transfers",
     DATA.key: "waiting for data",
-    HOST.key: "CPU time before launches",
     SYNC.key: "synchronizing calls",
 }
 
@@ -246,7 +253,27 @@ def _reason(operators: Operators, ranks: Ranks, row: Row) -> tuple[str, str]:
         return _other_gpu(row, ranks)
     if row["cause"] == HOST.key and row["name"] is None and row["is_in_every_step"]:
         return _cpu(row, operators)
+    if row["cause"] == HOST.key and _is_called_alike(row, operators):
+        return "which the other ranks call as often", f"Check the CPU: {_CPU}."
     return "", ""
+
+
+def _is_usual_pace(row: Row, operators: Operators) -> bool:
+    """Whether CPUs launch the same work, and differ by less than two runs of it do."""
+    if row["cause"] != HOST.key or not row["is_in_every_step"] or row["own_host_ns"] is None:
+        return False
+    is_same = row["name"] is None or _is_called_alike(row, operators)
+    return is_same and row["own_host_ns"] < RATIO * row["peers_host_ns"]
+
+
+def _is_called_alike(row: Row, operators: Operators) -> bool:
+    """Whether what takes the CPU longer is an operator that the other ranks call as often, within a fifth."""
+    table = operators.table
+    calls = table[table["operator"] == row["name"]].groupby("rank")["calls"].sum()
+    is_own = calls.index.isin(row["ranks"])
+    if not is_own.any() or is_own.all():
+        return False
+    return float(calls[is_own].max()) < RATIO * float(calls[~is_own].median())
 
 
 def _other_gpu(row: Row, ranks: Ranks) -> tuple[str, str]:
