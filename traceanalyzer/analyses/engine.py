@@ -81,8 +81,12 @@ def _names_of(function: Callable[..., Any]) -> tuple[str, ...]:
 
 @cache
 def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    """Those after the first."""
-    return tuple(inspect.signature(function).parameters.values())[1:]
+    """Those that name something: not the rank's trace, nor all ranks' parts."""
+    return tuple(one for one in inspect.signature(function).parameters.values() if one.name not in _GIVEN)
+
+
+_PARTS = {"parts", "_parts"}
+_GIVEN = {"trace", "_trace", *_PARTS}
 
 
 def with_needed(names: Iterable[str]) -> list[str]:
@@ -426,7 +430,8 @@ def _across(
     across = ANALYSES[name].across
     needed = _needed(across, source, options)
     give_back_grown()
-    made = _laid(across(parts, **needed))
+    own = (parts,) if _PARTS & {*inspect.signature(across).parameters} else ()
+    made = _laid(across(*own, **needed))
     if is_guarded and not made.is_event_copy:
         made.to_frame()  # what is derived can fail too
     return made

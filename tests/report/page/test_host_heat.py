@@ -23,7 +23,7 @@ def tables(hosts, compute_ns, steps=3):
 
 
 def of_tables(ranks, needs):
-    return {"ranks": Ranks(ranks), "host_steps": overview.host_steps_across({}, StepNeeds(needs), Ranks(ranks))}
+    return {"ranks": Ranks(ranks), "host_steps": overview.host_steps_across(StepNeeds(needs), Ranks(ranks))}
 
 
 HOSTS = ["b0"] * 2 + ["b1"] * 2 + ["b2"] * 2

@@ -372,19 +372,19 @@ class CpuStepParts(Result):
         return table.assign(step_pct=percent(table["mean_ns"], pd.Series(step_ns, index=table.index)))
 
 
-def cpu_steps_across(_parts: Mapping[int, pd.DataFrame], headline: Headline, steps: Steps) -> CpuSteps:
+def cpu_steps_across(headline: Headline, steps: Steps) -> CpuSteps:
     """The ranks' steps put together; no rows where a GPU works, or no step is marked."""
     lengths = _lengths(headline, steps)
     if lengths.empty:
-        return CpuSteps(without_rows(CpuSteps.columns))
+        return CpuSteps.without_rows()
     return CpuSteps(_over_ranks(lengths.groupby("step")["host_ns"]).reset_index())
 
 
-def of_parts(_parts: Mapping[int, pd.DataFrame], headline: Headline, steps: Steps, host_work: HostWork) -> CpuStepParts:
+def of_parts(headline: Headline, steps: Steps, host_work: HostWork) -> CpuStepParts:
     """Each rank's mean step, and what its threads do in it, put together; no rows as of `across`."""
     lengths = _lengths(headline, steps)
     if lengths.empty:
-        return CpuStepParts(without_rows(CpuStepParts.columns))
+        return CpuStepParts.without_rows()
     step_ns = lengths.groupby("rank")["host_ns"].mean()
     main, autograd = (_by_name(host_work, role, step_ns.index) for role in (MAIN, AUTOGRAD))
     rows = {(STEP, None): step_ns, **{(MAIN, name): main[name] for name in main}}
