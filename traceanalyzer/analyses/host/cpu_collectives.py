@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, ratio
-from traceanalyzer.analyses.grouping import Groups, once_a_trace
+from traceanalyzer.analyses.grouping import Groups, memoized_by_trace
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN, thread_roles
 from traceanalyzer.analyses.host.cpu_time import steps_of_hosts
@@ -40,7 +40,7 @@ _EMPTY = table_of(
 )
 
 
-@once_a_trace
+@memoized_by_trace
 def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
     """A row for each of those that a thread which launches work called, in order of start.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, is_true, joined, percent, ratio, stack
-from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
+from traceanalyzer.analyses.grouping import Groups, largest_before, memoized_by_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN, NOTHING, OTHER, innermost, thread_roles
 from traceanalyzer.analyses.time.headline import Headline
@@ -90,7 +90,7 @@ def times_of(
     }
 
 
-@once_a_trace
+@memoized_by_trace
 def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
     """Complete steps of those looked at; without GPU work no step has a GPU window, and all that are not cut count.
 
