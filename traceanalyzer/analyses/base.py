@@ -81,7 +81,7 @@ class Result:
         return cls(stack(parts, (*cls.columns, *cls.stored)))
 
     @classmethod
-    def without_rows(cls) -> "Result":
+    def without_rows(cls) -> Self:
         """The answer where there is none to give."""
         table = without_rows(cls.columns)
         made = cls(table)

@@ -18,11 +18,11 @@ from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.execution import Shared, all_aside, can_fork, shared_among
 from traceanalyzer.failures import Failure
-from traceanalyzer.files.unnamed import give_back_grown, give_back_memory
+from traceanalyzer.files.spill import give_back_grown, give_back_memory
 from traceanalyzer.given import shown
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.aside import arrays_aside, laid_aside
 from traceanalyzer.model.schema import TABLES
+from traceanalyzer.model.spilled import spilled, spilled_arrays
 from traceanalyzer.model.tables import texts_in_python
 
 if TYPE_CHECKING:
@@ -81,8 +81,12 @@ def _names_of(function: Callable[..., Any]) -> tuple[str, ...]:
 
 @cache
 def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    """Those after the first."""
-    return tuple(inspect.signature(function).parameters.values())[1:]
+    """Those that name something: not the rank's trace, nor all ranks' parts."""
+    return tuple(one for one in inspect.signature(function).parameters.values() if one.name not in _GIVEN)
+
+
+_PARTS = {"parts", "_parts"}
+_GIVEN = {"trace", "_trace", *_PARTS}
 
 
 def with_needed(names: Iterable[str]) -> list[str]:
@@ -324,13 +328,13 @@ def reduce_rank(
             if trace.is_large:  # else what the ones before used and freed lies between what is kept
                 give_back_memory() if name in LONGEST else give_back_grown()
             made = care.made(name, lambda: make(trace, **_needed(make, table, options)))  # noqa: F821 - until the end
-            done[name] = _aside(name, made) if trace.is_large else made
+            done[name] = _spilled_if_large(name, made) if trace.is_large else made
         return done[name]
 
     wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
     if processes > 1 and can_fork():
         sent = tables_in_parallel(wanted, table, done.get, processes)
-        done |= {name: _aside(name, sent.pop(name)) for name in [*sent]}
+        done |= {name: _spilled_if_large(name, sent.pop(name)) for name in [*sent]}
     for name, unused in with_last_uses(wanted):
         with suppress(_LeftOutError):
             table(name)
@@ -344,8 +348,8 @@ def reduce_rank(
 _NOTHING = pd.DataFrame()
 
 
-def _aside(name: str, made: Any) -> Any:
-    return laid_aside(made) if name in ANALYSES else arrays_aside(made)
+def _spilled_if_large(name: str, made: Any) -> Any:
+    return spilled(made) if name in ANALYSES else spilled_arrays(made)
 
 
 def combine(
@@ -403,7 +407,7 @@ def combine_tables(
     names = tuple(names)
     if processes > 1 and can_fork():
         sent = results_in_parallel(names, result, done.get, processes)
-        done |= {name: _laid(sent.pop(name)) for name in [*sent]}  # one after the other: else all are there twice
+        done |= {name: _spilled(sent.pop(name)) for name in [*sent]}  # one after the other: else all are there twice
     for name in names:
         try:
             made[name] = result(name)
@@ -426,15 +430,16 @@ def _across(
     across = ANALYSES[name].across
     needed = _needed(across, source, options)
     give_back_grown()
-    made = _laid(across(parts, **needed))
+    own = (parts,) if _PARTS & {*inspect.signature(across).parameters} else ()
+    made = _spilled(across(*own, **needed))
     if is_guarded and not made.is_event_copy:
         made.to_frame()  # what is derived can fail too
     return made
 
 
-def _laid(made: Result) -> Result:
+def _spilled(made: Result) -> Result:
     """The Result, its table in a file where it is large."""
-    table = laid_aside(made.table)
+    table = spilled(made.table)
     return made if table is made.table else replace(made, table=table)
 
 

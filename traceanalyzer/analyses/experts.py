@@ -250,13 +250,13 @@ class DispatchLoads(Result):
         return table.assign(load_max_over_mean=ratio(table["max_load_bytes"], table["mean_load_bytes"]))
 
 
-def dispatch_loads_across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: Groups) -> DispatchLoads:
+def dispatch_loads_across(exchanges: Exchanges, groups: Groups) -> DispatchLoads:
     """Compare the ranks' loads in each dispatch."""
     rows: pd.DataFrame = exchanges.to_frame()
     if len(rows):
         rows = rows[(rows["direction"] == DISPATCH) & rows["place"].notna() & rows["step"].notna()]
     if rows.empty:
-        return DispatchLoads(without_rows(DispatchLoads.columns))
+        return DispatchLoads.without_rows()
     keys = ["group_label", *DispatchLoads.keys]
     told = rows.assign(group_label=labels(groups, rows))
     loads = told.groupby([*keys, "rank"])["load_bytes"].sum().astype("int64").groupby(keys)
@@ -332,13 +332,11 @@ class ExchangeReceivers(Result):
         return table.assign(of_mean=ratio(table["size_bytes"], table["mean_bytes"]))
 
 
-def exchange_receivers_across(
-    _parts: Mapping[int, pd.DataFrame], exchange_sends: ExchangeSends, groups: Groups
-) -> ExchangeReceivers:
+def exchange_receivers_across(exchange_sends: ExchangeSends, groups: Groups) -> ExchangeReceivers:
     """Sum over senders."""
     sent = exchange_sends.table
     if sent.empty:
-        return ExchangeReceivers(without_rows(ExchangeReceivers.columns))
+        return ExchangeReceivers.without_rows()
     told = sent.assign(group_label=labels(groups, exchange_sends.to_frame()))
     keys = [*GROUP, "direction"]
     sums = told.groupby(["group_label", *keys, "peer"])["size_bytes"].sum().astype("int64").reset_index()
@@ -390,9 +388,7 @@ class ExpertLayers(Result):
 _STORED = ("max_sent_bytes", "mean_sent_bytes")
 
 
-def expert_layers_across(
-    _parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, steps: Steps, groups: Groups
-) -> ExpertLayers:
+def expert_layers_across(exchanges: Exchanges, steps: Steps, groups: Groups) -> ExpertLayers:
     """Compare the ranks in each all-to-all of a step; unequal counts of all-to-alls are not compared."""
     held = exchanges.to_frame()
     held = held[held["place"].notna()]

@@ -10,8 +10,8 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.spilled import spilled_arrays
 from traceanalyzer.model.tables import columns_of, floats, table_of, under_each_other
 
 # Rows of a table that share their keys, on arrays: pandas' own grouping takes a millisecond for the smallest table.
@@ -255,7 +255,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def once_a_trace(make: Callable[[RankTrace], T]) -> Callable[[RankTrace], T]:
+def memoized_by_trace(make: Callable[[RankTrace], T]) -> Callable[[RankTrace], T]:
     """`make`, whose answer is remembered for each trace.
 
     For small answers that many analyses read deep inside; what is large is `SHARED` of the registry and goes when the
@@ -269,12 +269,12 @@ def once_a_trace(make: Callable[[RankTrace], T]) -> Callable[[RankTrace], T]:
             return made[trace]
         except KeyError:
             answer = make(trace)
-            return made.setdefault(trace, arrays_aside(answer) if trace.is_large else answer)
+            return made.setdefault(trace, spilled_arrays(answer) if trace.is_large else answer)
 
     return of
 
 
-def once_of_tables(make: Callable[P, T]) -> Callable[P, T]:
+def memoized_by_tables(make: Callable[P, T]) -> Callable[P, T]:
     """`make` of tables, or of what holds them, by position, and of values by name: remembered while the tables live.
 
     They are told apart by identity: tables of Results, which nobody changes. Callers must not change the answer
@@ -358,3 +358,7 @@ def by_step_and_rank(table: pd.DataFrame, name: str) -> pd.DataFrame:
     Steps and ranks without any value are left out.
     """
     return table.assign(value=floats(table[name])).pivot_table(values="value", index="step", columns="rank")
+
+
+# The name under which findings, which are being rewritten, know it.
+once_of_tables = memoized_by_tables

@@ -72,11 +72,11 @@ class EfficiencyOverRanks(Result):
         return table.assign(flops_per_byte=intensity, tflops_per_s=rate)
 
 
-def efficiency_over_ranks_across(_parts: Mapping[int, pd.DataFrame], efficiency: Efficiency) -> EfficiencyOverRanks:
+def efficiency_over_ranks_across(efficiency: Efficiency) -> EfficiencyOverRanks:
     """Sum the ranks' rows of known FLOPs and bytes."""
     rows = efficiency.to_frame()
     if rows.empty:
-        return EfficiencyOverRanks(without_rows(EfficiencyOverRanks.columns))
+        return EfficiencyOverRanks.without_rows()
     done = (rows["flops"] - rows["masked_flops"]).astype("Float64")
     held = rows.assign(flops=done)[is_true(done > 0) & is_true(rows["bytes"] > 0)]
     table = (
@@ -117,12 +117,12 @@ class HostSteps(Result):
         return table.assign(longer_pct=longer)
 
 
-def host_steps_across(_parts: Mapping[int, pd.DataFrame], step_needs: StepNeeds, ranks: Ranks) -> HostSteps:
+def host_steps_across(step_needs: StepNeeds, ranks: Ranks) -> HostSteps:
     """The slowest rank of each host in each step; no rows of a single host, or where hosts or steps are not known."""
     hosts = ranks.table.dropna(subset="host").sort_values("rank").set_index("rank")["host"].astype("str")
     needs = step_needs.table
     if hosts.nunique() < 2 or needs.empty:
-        return HostSteps(without_rows(HostSteps.columns))
+        return HostSteps.without_rows()
     held = needs[needs["step"].notna() & ~needs["is_partial"].astype(bool) & needs["rank"].isin(hosts.index)]
     own = held[list(_OWN)].astype("float64").sum(axis=1)
     table = pd.DataFrame({"step": held["step"].astype("int64"), "host": held["rank"].map(hosts)})
@@ -157,10 +157,10 @@ class HostWorkOverRanks(Result):
     }
 
 
-def host_work_over_ranks_across(_parts: Mapping[int, pd.DataFrame], host_work: HostWork) -> HostWorkOverRanks:
+def host_work_over_ranks_across(host_work: HostWork) -> HostWorkOverRanks:
     """Compare the ranks that do the same."""
     if not len(host_work):
-        return HostWorkOverRanks(without_rows(HostWorkOverRanks.columns))
+        return HostWorkOverRanks.without_rows()
     rows, is_of_steps = times_to_compare(host_work)
     times = rows.groupby(_HOST_WORK_OVER_RANKS_KEYS, sort=False, observed=True)["time_ns"]
     table = table_of(
@@ -202,7 +202,7 @@ class OperatorsOverRanks(Result):
         return table.assign(**of_a_mean_rank(table))
 
 
-def operators_over_ranks_across(_parts: Mapping[int, pd.DataFrame], operators: Operators) -> OperatorsOverRanks:
+def operators_over_ranks_across(operators: Operators) -> OperatorsOverRanks:
     """Sum the ranks' rows of each operator."""
     rows = operators.table
     if rows.empty or not rows["gpu_own_ns"].any():
@@ -277,7 +277,7 @@ def time_parts_across(
 ) -> TimeParts:
     """Take the headline's parts, divide communication and idle time, and take the mean over its steps."""
     if not len(headline):
-        return TimeParts(without_rows(TimeParts.columns))
+        return TimeParts.without_rows()
     # The parts that add up: of a window with unknown time those that are known are too small, and the words say so.
     table = headline.table[["rank", "basis", "steps", "window_ns", *breakdown.PARTS]].reset_index(drop=True)
     chosen = steps_of(headline, steps)
@@ -340,7 +340,7 @@ def of_steps(_parts: Mapping[int, pd.DataFrame], steps: Steps, exposed_comm: Exp
     if len(held):
         held = held[held["step"].notna() & held["window_ns"].notna()]
     if held.empty:
-        return StepTimeParts(without_rows(StepTimeParts.columns))
+        return StepTimeParts.without_rows()
     keys = ["rank", "step"]
     table = held[[*keys, "is_complete", "window_ns", *breakdown.PARTS]].reset_index(drop=True)
     table = divided(table, _of_each(exposed_comm), COMM, COMM_PARTS, keys)
@@ -424,7 +424,7 @@ def over_ranks_across(
 ) -> OverRanks:
     """Compare the ranks, one of them alone as well."""
     if not len(headline):
-        return OverRanks(without_rows(OverRanks.columns))
+        return OverRanks.without_rows()
     parts = time_parts.to_frame().set_index("rank")
     heads = headline.to_frame().set_index("rank")
     times: dict[Figure, pd.Series] = {"window_ns": parts["window_ns"], "step_std_ns": heads["step_std_ns"]}
@@ -488,10 +488,10 @@ class PathOverRanks(Result):
         return table.assign(path_pct=percent(path, pd.Series(path.sum(), path.index)))
 
 
-def path_over_ranks_across(_parts: Mapping[int, pd.DataFrame], critical_path: CriticalPath) -> PathOverRanks:
+def path_over_ranks_across(critical_path: CriticalPath) -> PathOverRanks:
     """Sum its rows."""
     if not len(critical_path):
-        return PathOverRanks(without_rows(PathOverRanks.columns))
+        return PathOverRanks.without_rows()
     table = critical_path.table.groupby("rank", sort=False)["path_ns"].sum().astype("int64").reset_index()
     return PathOverRanks(sorted_by(table, "path_ns"))
 
@@ -525,7 +525,7 @@ class StepsOverRanks(Result):
 def steps_over_ranks_across(_parts: Mapping[int, pd.DataFrame], step_time_parts: StepTimeParts) -> StepsOverRanks:
     """Put the ranks' rows of each step together."""
     if not len(step_time_parts):
-        return StepsOverRanks(without_rows(StepsOverRanks.columns))
+        return StepsOverRanks.without_rows()
     columns = columns_of(step_time_parts.table)
     steps, of_row = np.unique(columns["step"].to_numpy(dtype=np.int64), return_inverse=True)
     ranks = np.bincount(of_row)
@@ -572,14 +572,13 @@ class UnlikeRanks(Result):
 
 
 def unlike_ranks_across(
-    _parts: Mapping[int, pd.DataFrame],
     time_parts: TimeParts,
     unlike_points: float = 2.0,
     unlike_deviations: float = 5.0,
 ) -> UnlikeRanks:
     """Ranks more than so many median deviations, and percentage points, from a part's median share."""
     if len(time_parts) < _FEWEST:
-        return UnlikeRanks(without_rows(UnlikeRanks.columns))
+        return UnlikeRanks.without_rows()
     rows = _far(time_parts.table.set_index("rank"), unlike_points, unlike_deviations)
     table = pd.DataFrame(rows, columns=["rank", "part", "time_ns", "median_ns"])
     table = table.assign(away_ns=(table["time_ns"] - table["median_ns"]).abs())

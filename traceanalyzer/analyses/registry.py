@@ -1,7 +1,8 @@
 """Every analysis, and what they share.
 
 An analysis is `across(parts, …) -> Result`, where `parts` maps each rank to its small table, and usually
-`per_rank(trace, …) -> table`. `Result.of_ranks` stands for `across` where that only puts the tables under each other.
+`per_rank(trace, …) -> table`; without the latter it has no parts. `Result.of_ranks` stands for `across` where that only
+puts the tables under each other.
 Further parameters name what is needed: of `per_rank` other analyses' tables of the same rank or what is `SHARED`, of
 `across` other analyses' Results. Thresholds are keyword arguments with defaults.
 """

@@ -36,7 +36,6 @@ from traceanalyzer.model.tables import (
     rows_named,
     table_of,
     under_each_other,
-    without_rows,
 )
 
 # The rank's sampled quantities over time, in bins: memory in use, and what the GPU's own counters say.
@@ -366,7 +365,7 @@ def timeline_across(parts: Mapping[int, pd.DataFrame]) -> Timeline:
     """The ranks' operations under each other; names stay categorical, so that a million rows stay small."""
     held = {rank: columns_of(part) for rank, part in sorted(parts.items()) if len(part)}
     if not held:
-        return Timeline(without_rows(Timeline.columns))
+        return Timeline.without_rows()
     names = {name: union_categoricals([own[name] for own in held.values()]) for name in _NAMES}
     others = [name for name in Timeline.columns if name not in (*_NAMES, "rank")]
     table = under_each_other([table_of({name: own[name] for name in others}) for own in held.values()])

@@ -22,7 +22,7 @@ from traceanalyzer.cli.options import (
 from traceanalyzer.cli.snapshots import memory_beside, show_memory
 from traceanalyzer.cli.snapshots import write as write_memory
 from traceanalyzer.execution import later
-from traceanalyzer.files.unnamed import give_back_memory, laid_in
+from traceanalyzer.files.spill import give_back_memory, spilling_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -128,7 +128,7 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
     formats = options["formats"] or ("html", "csv", "json")
     content = _content(command, run, label)
     source = os.path.commonpath([str(capture.place.resolve()) for capture in run.captures])
-    with laid_in(load.cache), whole(target, source, content, force=options["force"]) as draft:
+    with spilling_to(load.cache), whole(target, source, content, force=options["force"]) as draft:
         made, examination, memory, complete = _analysed(command, run, label, clock)
         outcomes = _judged(command, made, label)
         clock.mark("findings and gates")

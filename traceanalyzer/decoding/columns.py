@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from traceanalyzer.files.unnamed import LARGE_BYTES, append, file_for, mapped
+from traceanalyzer.files.spill import LARGE_BYTES, append, mapped, spill_file
 from traceanalyzer.meaning.rows import NONE
 
 # Decoded events → growing columns, one set a table: integer nanoseconds, names as codes.
@@ -61,7 +61,7 @@ class Growing:
 
     def _lay(self) -> None:
         """Move what is held to the file; where that finds no room for it, all back to memory."""
-        self._file = self._file or file_for(len(self._held))
+        self._file = self._file or spill_file(len(self._held))
         if self._file is None:
             return
         before = self._file.tell()

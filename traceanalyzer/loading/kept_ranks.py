@@ -28,7 +28,7 @@ from traceanalyzer.loading.store import (
     write_tables,
 )
 from traceanalyzer.model import RankMeta
-from traceanalyzer.model.aside import laid_aside
+from traceanalyzer.model.spilled import spilled
 from traceanalyzer.model.tables import columns_of, table_of
 
 FORMAT = 5
@@ -125,5 +125,5 @@ def _whole(found: list[Told]) -> Tables:
             piece = Piece(**{part: own for part, own, _ in parts}, why_no_host=parts[0][2])
             tables[name] = frame.assign(piece=[piece.laid_aside()])
         else:
-            tables[name] = laid_aside(frame)
+            tables[name] = spilled(frame)
     return tables

@@ -27,8 +27,8 @@ from traceanalyzer.errors import InputError
 from traceanalyzer.execution import CORES_A_FILE, aside
 from traceanalyzer.files.cached import name_of
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
-from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
+from traceanalyzer.model.spilled import spilled
 from traceanalyzer.model.tables import columns_of, table_of
 
 # The cache in the user's folder: what its entries are called, how one appears whole, and which go when it is full.
@@ -433,7 +433,7 @@ def read_table(path: Path, schema: Mapping[str, str]) -> pd.DataFrame:
                     growing.extend(part)
         texts = {name: batch.column(name).dictionary for name, dtype in schema.items() if dtype == "category"}
     columns = {name: _column([own.array() for own in grown.pop(name)], texts.get(name)) for name in schema}
-    return laid_aside(pd.DataFrame(columns, copy=False))
+    return spilled(pd.DataFrame(columns, copy=False))
 
 
 def _batches(frame: pd.DataFrame, schema: Mapping[str, str]) -> Iterator[Any]:

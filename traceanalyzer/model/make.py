@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.model.aside import rearranged
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
+from traceanalyzer.model.spilled import rearranged
 from traceanalyzer.model.tables import (
     array_of,
     columns_as_they_are,

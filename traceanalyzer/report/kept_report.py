@@ -25,7 +25,7 @@ from traceanalyzer.findings import Finding
 from traceanalyzer.loading import LoadOptions, kept_ranks, store
 from traceanalyzer.loading.store import read_tables, write_tables
 from traceanalyzer.model import Skipped
-from traceanalyzer.model.aside import laid_aside
+from traceanalyzer.model.spilled import spilled
 from traceanalyzer.model.tables import table_of
 from traceanalyzer.scale import Summary
 
@@ -108,7 +108,7 @@ def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
         (own,) = ranks
         facts = msgspec.json.decode((own / "facts.json").read_bytes(), type=_Facts)
         *told, (_, slacks, _) = read_tables(own / "tables.columns", facts.tables)
-        results = {name: _result(name, laid_aside(table), said, again, slacks) for name, table, said in told}
+        results = {name: _result(name, spilled(table), said, again, slacks) for name, table, said in told}
         claims = {(Path(path), own): rank for path, own, rank in facts.claims}
         return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
 

@@ -17,7 +17,7 @@ from traceanalyzer.analyses.host.activity import API_CALL, FRAME, OPERATOR, RANG
 from traceanalyzer.analyses.host.idle import GapTable
 from traceanalyzer.analyses.memory.memory_categories import COLUMN
 from traceanalyzer.analyses.timeline import LEVELS, MOST_OPERATIONS, MOST_RANKS, fitting, most_unlike_first
-from traceanalyzer.files.unnamed import give_back_grown
+from traceanalyzer.files.spill import give_back_grown
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import is_known

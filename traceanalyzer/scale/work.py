@@ -31,7 +31,7 @@ from traceanalyzer.execution import (
     room_bytes,
 )
 from traceanalyzer.failures import Failure
-from traceanalyzer.files.unnamed import LARGE_BYTES, give_back_memory, laid_in
+from traceanalyzer.files.spill import LARGE_BYTES, give_back_memory, spilling_to
 from traceanalyzer.kinds.kernels import comm_kernel
 from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.capture import read_capture
@@ -183,7 +183,7 @@ def _reduced(
     name = printable(str(capture.place))
     any_large = False
     try:
-        with laid_in(options.cache):
+        with spilling_to(options.cache):
             for trace in read_capture(capture, options, skipped):
                 is_large = trace.is_large
                 if is_large:

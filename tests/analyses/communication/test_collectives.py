@@ -27,8 +27,7 @@ def test_bandwidth_is_of_the_transfer_without_waits():
         {0: rank((0, 100, {"size_bytes": 2_000_000})), 1: rank((90, 100, {"size_bytes": 2_000_000}))}, Ranks(0, 1)
     )
     frame = collectives.collectives_across(
-        {},
-        call_waits_across({}, table),
+        call_waits_across(table),
         table,
         Ranks(0, 1),
         communication_groups.across({}, trace.Ranks.without_rows()),
@@ -50,7 +49,7 @@ def test_clocks_are_chained_over_groups_and_measured_from_the_median_rank():
         for number in range(4)
     }  # fmt: skip
     table = waits.members_across(parts, Ranks(*parts))
-    frame = clocks.across({}, table, Ranks(0, 1, 2, 3, 9)).to_frame().set_index("rank")
+    frame = clocks.across(table, Ranks(0, 1, 2, 3, 9)).to_frame().set_index("rank")
     assert frame["offset_ns"].tolist()[:4] == [-250_000, -250_000, 250_000, 250_000]
     assert frame["is_significant"].tolist()[:4] == [True] * 4
     assert frame.loc[9, ["offset_ns", "reference", "is_significant"]].isna().all()

@@ -34,7 +34,7 @@ def rank(*calls):
 def waits(*ranks, present=None):
     """(wait, waits for, why not split) of every call, by rank and call; µs."""
     parts = present or dict(enumerate(ranks))
-    frame = call_waits_across({}, communication_waits.members_across(parts, Ranks(*parts))).to_frame()
+    frame = call_waits_across(communication_waits.members_across(parts, Ranks(*parts))).to_frame()
     return {
         (row.rank, row.call): (
             None if pd.isna(row.wait_ns) else row.wait_ns // 1000,

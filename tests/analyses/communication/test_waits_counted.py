@@ -74,9 +74,9 @@ def split(calls, clocks, call, present):
 def tables(calls):
     numbers = Ranks(*range(len(calls)))
     found = communication_waits.members_across({one: rank(*own) for one, own in enumerate(calls)}, numbers)
-    waits = call_waits_across({}, found)
+    waits = call_waits_across(found)
     return found.to_frame(), collectives.collectives_across(
-        {}, waits, found, numbers, groups.across({}, trace.Ranks.without_rows())
+        waits, found, numbers, groups.across({}, trace.Ranks.without_rows())
     )
 
 

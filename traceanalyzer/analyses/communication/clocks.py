@@ -57,7 +57,7 @@ class Clocks(Result):
         return table.assign(uncertainty_ns=uncertainty, is_significant=is_significant.astype("boolean"))
 
 
-def across(_parts: Mapping[int, pd.DataFrame], members: Members, ranks: Ranks) -> Clocks:
+def across(members: Members, ranks: Ranks) -> Clocks:
     """Median differences of each rank to the lowest rank of an instance, chained over groups, closest first.
 
     Offsets are against the median rank of those that are connected, once there are more than two.

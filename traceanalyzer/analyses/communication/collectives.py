@@ -34,7 +34,7 @@ from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.model import RankTrace, whole_capture
-from traceanalyzer.model.tables import columns_of, plain_texts, sorted_by, table_of, whole, with_columns, without_rows
+from traceanalyzer.model.tables import columns_of, plain_texts, sorted_by, table_of, whole, with_columns
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 
@@ -97,9 +97,7 @@ class Collectives(Result):
         return table.assign(algbw_gbps=algbw, busbw_gbps=busbw, peak_pct=percent(one_way, table["link_peak_gbps"]))
 
 
-def collectives_across(
-    _parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks, groups: Groups
-) -> Collectives:
+def collectives_across(call_waits: CallWaits, calls: Calls, ranks: Ranks, groups: Groups) -> Collectives:
     """Sum the calls that are looked at: all, or those of the selected steps (matched over the whole capture)."""
     return summed(looked_at(call_waits, calls), ranks, groups)
 
@@ -187,11 +185,11 @@ class CollectiveWaits(Result):
     }
 
 
-def collective_waits_across(_parts: Mapping[int, pd.DataFrame], collectives: Collectives) -> CollectiveWaits:
+def collective_waits_across(collectives: Collectives) -> CollectiveWaits:
     """Sum what `collectives` has of each group and size class."""
     known = collectives.table[collectives.table["wait_ns"].notna()]
     if known.empty:
-        return CollectiveWaits(without_rows(CollectiveWaits.columns))
+        return CollectiveWaits.without_rows()
     waits = known.groupby(list(CollectiveWaits.keys), observed=True)["wait_ns"].sum().astype("Int64")
     table = waits.reset_index()
     return CollectiveWaits(table.assign(all_wait_ns=table.groupby("rank")["wait_ns"].transform("sum")))
@@ -233,7 +231,7 @@ class Instances(Result):
     }
 
 
-def instances_across(_parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) -> Instances:
+def instances_across(members: Members, clocks: Clocks) -> Instances:
     """Gather the members of each instance."""
     held = members.table[members.table["is_whole"].fillna(value=False)] if len(members) else members.table
     if held.empty:

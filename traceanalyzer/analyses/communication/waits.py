@@ -267,7 +267,7 @@ class CallWaits(Result):
     stored = ("group_ranks", "size_bytes", "is_synchronising")
 
 
-def call_waits_across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
+def call_waits_across(members: Members) -> CallWaits:
     """The instance with the shortest transfer decides for a call that exchanges messages with several peers."""
     table = members.table.sort_values(["rank", "call", "transfer_ns"], na_position="last", kind="stable")
     table = table.drop_duplicates(["rank", "call"], ignore_index=True)
@@ -531,7 +531,7 @@ class Matches(Result):
     }
 
 
-def matches_across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, groups: Groups) -> Matches:
+def matches_across(call_waits: CallWaits, calls: Calls, groups: Groups) -> Matches:
     """Count the calls."""
     held = looked_at(call_waits, calls)
     if held.empty:

@@ -10,8 +10,8 @@ from traceanalyzer.analyses.grouping import (
     MOST_ROWS,
     Groups,
     extreme_at,
-    once_a_trace,
-    once_of_tables,
+    memoized_by_tables,
+    memoized_by_trace,
     stable_order,
     time_blocks,
 )
@@ -187,7 +187,7 @@ class _Events(Struct, frozen=True):
         return self.starts[own], self.ends[own], number * len(WHATS) + self.what_of_code[code]
 
 
-@once_of_tables
+@memoized_by_tables
 def _events(frame: pd.DataFrame, *, what: str) -> _Events:
     return _Events.of(frame, what)
 
@@ -298,7 +298,7 @@ class Around(Struct, frozen=True):
         return np.where((place >= 0) & (times < self.ends[place]), self.row[place], NONE)
 
 
-@once_of_tables
+@memoized_by_tables
 def _around(events: pd.DataFrame, *, thread: int) -> Around:
     """What the thread is in, whenever: many analyses ask it of the same ranges."""
     return Around.of(events, thread)
@@ -320,7 +320,7 @@ def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.nda
     return answer
 
 
-@once_a_trace
+@memoized_by_trace
 def user_ranges(trace: RankTrace) -> pd.DataFrame:
     """Ranges that say where in the program the host is: neither steps nor communication calls."""
     is_place = rows_named_so(trace.ranges, host_names.is_user_range)
@@ -356,7 +356,7 @@ def _overlapping_pairs(activity: Activity, starts: np.ndarray, ends: np.ndarray)
 MAIN, AUTOGRAD, DATA, COLLECTIVES, OTHER = "main", "autograd", "data loader", "collectives", "other"
 
 
-@once_a_trace
+@memoized_by_trace
 def thread_roles(trace: RankTrace) -> Mapping[int, str]:
     """Role of each thread with ranges, operators or Python frames.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, ratio
-from traceanalyzer.analyses.grouping import Groups, once_a_trace
+from traceanalyzer.analyses.grouping import Groups, memoized_by_trace
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN, thread_roles
 from traceanalyzer.analyses.host.cpu_time import steps_of_hosts
@@ -24,7 +24,6 @@ from traceanalyzer.model.tables import (
     rows_where,
     table_of,
     under_each_other,
-    without_rows,
 )
 from traceanalyzer.selection import host_spans, step_at
 
@@ -41,7 +40,7 @@ _EMPTY = table_of(
 )
 
 
-@once_a_trace
+@memoized_by_trace
 def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
     """A row for each of those that a thread which launches work called, in order of start.
 
@@ -224,7 +223,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> HostMeetings:
     """Matched by step, name and place in the step; hosts' clocks are put together by the median ends of collectives."""
     held = {rank: part for rank, part in parts.items() if len(part)}
     if len(held) < 2 or len(held) < len(parts):
-        return HostMeetings(without_rows(HostMeetings.columns))
+        return HostMeetings.without_rows()
     every = under_each_other([part.assign(rank=rank) for rank, part in held.items()])
     groups = Groups.of(every, ["step", "name", "place"])
     is_whole = groups.counts() == len(held)
@@ -235,7 +234,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> HostMeetings:
     starts, since, ends = (own - _ahead_ns(times[-1], hosts) for own in times)
     came = starts.max(axis=1)
     if not is_whole.all() or not len(came) or (came < ends.min(axis=1)).mean() < _LEAST_MET:
-        return HostMeetings(without_rows(HostMeetings.columns))
+        return HostMeetings.without_rows()
     waits = np.clip(np.minimum(came[:, None], ends) - since, 0, None)
     is_last = np.arange(len(held)) == starts.argmax(axis=1)[:, None]
     numbers = sorted(held)

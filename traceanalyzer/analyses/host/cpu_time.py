@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, is_true, joined, percent, ratio, stack
-from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
+from traceanalyzer.analyses.grouping import Groups, largest_before, memoized_by_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN, NOTHING, OTHER, innermost, thread_roles
 from traceanalyzer.analyses.time.headline import Headline
@@ -90,7 +90,7 @@ def times_of(
     }
 
 
-@once_a_trace
+@memoized_by_trace
 def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
     """Complete steps of those looked at; without GPU work no step has a GPU window, and all that are not cut count.
 
@@ -372,19 +372,19 @@ class CpuStepParts(Result):
         return table.assign(step_pct=percent(table["mean_ns"], pd.Series(step_ns, index=table.index)))
 
 
-def cpu_steps_across(_parts: Mapping[int, pd.DataFrame], headline: Headline, steps: Steps) -> CpuSteps:
+def cpu_steps_across(headline: Headline, steps: Steps) -> CpuSteps:
     """The ranks' steps put together; no rows where a GPU works, or no step is marked."""
     lengths = _lengths(headline, steps)
     if lengths.empty:
-        return CpuSteps(without_rows(CpuSteps.columns))
+        return CpuSteps.without_rows()
     return CpuSteps(_over_ranks(lengths.groupby("step")["host_ns"]).reset_index())
 
 
-def of_parts(_parts: Mapping[int, pd.DataFrame], headline: Headline, steps: Steps, host_work: HostWork) -> CpuStepParts:
+def of_parts(headline: Headline, steps: Steps, host_work: HostWork) -> CpuStepParts:
     """Each rank's mean step, and what its threads do in it, put together; no rows as of `across`."""
     lengths = _lengths(headline, steps)
     if lengths.empty:
-        return CpuStepParts(without_rows(CpuStepParts.columns))
+        return CpuStepParts.without_rows()
     step_ns = lengths.groupby("rank")["host_ns"].mean()
     main, autograd = (_by_name(host_work, role, step_ns.index) for role in (MAIN, AUTOGRAD))
     rows = {(STEP, None): step_ns, **{(MAIN, name): main[name] for name in main}}

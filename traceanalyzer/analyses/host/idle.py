@@ -8,7 +8,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import INNERMOST_RANGE, RANK, Result, all_known, percent
-from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
+from traceanalyzer.analyses.grouping import Groups, largest_before, memoized_by_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows, overlapping
@@ -44,7 +44,7 @@ _CHANCE = NormalDist().cdf(-3.0)
 """How often the first call is as long by chance."""
 
 
-@once_a_trace
+@memoized_by_trace
 def one_off_calls(trace: RankTrace) -> np.ndarray:
     """Rows in `api_calls`, in order of start, of first calls that take longer than chance, with an idle GPU.
 
@@ -114,7 +114,7 @@ class Gaps(Struct, frozen=True):
         return Gaps(self.starts[rows], self.ends[rows], self.ended_by[rows], self.launch[rows], self.launched[rows])
 
 
-@once_a_trace
+@memoized_by_trace
 def find(trace: RankTrace) -> Gaps:
     """All gaps of the capture and of its steps' windows; where two operations end one together, by the shorter.
 
@@ -186,14 +186,14 @@ def _parts(
     return columns
 
 
-@once_a_trace
+@memoized_by_trace
 def launching_threads(trace: RankTrace) -> np.ndarray:
     """Host threads that launched at least one of the rank's GPU operations."""
     launch = array_of(trace.gpu_ops, "launch")
     return np.unique(array_of(trace.api_calls, "thread")[launch[launch != NONE]])
 
 
-@once_a_trace
+@memoized_by_trace
 def program_thread(trace: RankTrace) -> int | None:
     """Of JAX, whose runtime launches on threads of its own, the thread that runs the program's steps; else `None`."""
     if trace.meta.format != "xplane":
@@ -210,7 +210,7 @@ def thread_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
     return np.where(launch == NONE, NONE, array_of(trace.api_calls, "thread")[launch])
 
 
-@once_a_trace
+@memoized_by_trace
 def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     """Calls that block the host until the GPU is done: their rows in `api_calls`, and since when each one blocks.
 
@@ -253,7 +253,7 @@ def _before_launch(
     return sync, data
 
 
-@once_a_trace
+@memoized_by_trace
 def _decided(trace: RankTrace) -> dict[int, tuple[Intervals, Intervals]]:
     """Synchronising and data time as each launching thread sees it; the others speak where it records nothing."""
     host = _threads(trace)

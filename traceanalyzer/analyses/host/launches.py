@@ -7,7 +7,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import RANK, Result, percent, ratio
-from traceanalyzer.analyses.grouping import once_a_trace
+from traceanalyzer.analyses.grouping import memoized_by_trace
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
@@ -226,7 +226,7 @@ SLOW_LAUNCH_NS = 30_000
 """A launch into a full queue blocks for longer than this; others are work."""
 
 
-@once_a_trace
+@memoized_by_trace
 def into_full_queue(trace: RankTrace) -> np.ndarray:
     """Mask of the rank's API calls that take long while about as many operations wait as the queue holds.
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.communication.calls import INFERRED, OPERATOR
 from traceanalyzer.analyses.communication.matching import waits_of
-from traceanalyzer.analyses.grouping import largest_before, once_a_trace
+from traceanalyzer.analyses.grouping import largest_before, memoized_by_trace
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
@@ -272,7 +272,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     ]
 
 
-@once_a_trace
+@memoized_by_trace
 def _complete_steps(trace: RankTrace) -> pd.DataFrame:
     """The complete steps among those that are looked at."""
     steps = trace.steps if trace.window.steps is None else trace.steps[trace.steps["step"].isin(trace.window.steps)]

@@ -1,7 +1,5 @@
 """Kernels and copies by name, per rank and over ranks; compiler fusions; CUDA graphs."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 
@@ -112,7 +110,7 @@ class KernelsOverRanks(Result):
         return table.assign(**of_a_mean_rank(table))
 
 
-def kernels_over_ranks_across(_parts: Mapping[int, pd.DataFrame], kernels: Kernels) -> KernelsOverRanks:
+def kernels_over_ranks_across(kernels: Kernels) -> KernelsOverRanks:
     """Sum the ranks' rows of each name; only ranks that have GPU operations count."""
     if not len(kernels):
         return KernelsOverRanks(without_rows([*KernelsOverRanks.columns, "all_calls", "all_ns", "ranks"]))

@@ -10,7 +10,6 @@ from traceanalyzer.analyses.memory.memory import Memory, MemorySteps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices, needs
 from traceanalyzer.meaning.columns import Adds, Column
-from traceanalyzer.model.tables import without_rows
 
 SAFE_PCT = 90.0
 """Of the GPU's memory that an estimate may take: fragments, libraries and its own error need the rest."""
@@ -81,7 +80,6 @@ class MemoryFit(Result):
 
 
 def across(
-    _parts: Mapping[int, pd.DataFrame],
     ranks: Ranks,
     memory: Memory,
     memory_steps: MemorySteps,
@@ -93,7 +91,7 @@ def across(
     `trained_model` is what run.json or the user says of it, `run_memory` what the run itself recorded.
     """
     if trained_model is None:
-        return MemoryFit(without_rows(MemoryFit.columns))
+        return MemoryFit.without_rows()
     return estimate(trained_model, _smallest(ranks), _world(ranks), _peak(memory, run_memory), _state(memory_steps))
 
 

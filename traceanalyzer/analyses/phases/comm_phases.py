@@ -114,7 +114,6 @@ class CommPhases(Result):
 
 
 def comm_phases_across(
-    _parts: Mapping[int, pd.DataFrame],
     calls: Calls,
     call_phases: CallPhases,
     exposed_calls: ExposedCalls,
@@ -122,7 +121,7 @@ def comm_phases_across(
 ) -> CommPhases:
     """Join the calls with their phases and add them up."""
     if not len(call_phases):
-        return CommPhases(without_rows(CommPhases.columns))
+        return CommPhases.without_rows()
     place = places_of(call_phases.table, calls.table, ("rank", "call"))
     made, held = columns_of(calls.table), place != NONE
     phases = picked(call_phases.table, held)
@@ -201,7 +200,6 @@ class ByCollective(Result):
 
 
 def by_collective_across(
-    _parts: Mapping[int, pd.DataFrame],
     call_waits: CallWaits,
     calls: Calls,
     exposed_calls: ExposedCalls,

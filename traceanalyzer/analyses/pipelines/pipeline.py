@@ -1,6 +1,6 @@
 """How long each stage waits: the bubble as measured, and how even the stages are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -74,7 +74,6 @@ class Pipeline(Result):
 
 
 def pipeline_across(
-    _parts: Mapping[int, pd.DataFrame],
     pipeline_messages: PipelineMessages,
     pipeline_schedule: PipelineSchedule,
     exposed_calls: ExposedCalls,
@@ -229,7 +228,7 @@ class Pipelines(Result):
 _STORED = ("bubble_ns", "collective_wait_ns", "window_ns", "compute_std_ns", "compute_mean_ns", "compute_max_ns")
 
 
-def pipelines_across(_parts: Mapping[int, pd.DataFrame], pipeline: Pipeline) -> Pipelines:
+def pipelines_across(pipeline: Pipeline) -> Pipelines:
     """Summarise the stages of each pipeline."""
     if not len(pipeline):
         return Pipelines(without_rows([*Pipelines.columns, *_STORED]))

@@ -1,7 +1,6 @@
 """Repeated blocks of an offloaded model: upload, compute, exchange, offload, and what bounds them."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -402,7 +401,7 @@ class BlockBounds(Result):
     }
 
 
-def block_bounds_across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:
+def block_bounds_across(blocks: Blocks) -> BlockBounds:
     """Summarise each rank's blocks."""
     if not len(blocks):
         table = without_rows(BlockBounds.columns)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import RANK, Result, percent
-from traceanalyzer.analyses.grouping import once_a_trace
+from traceanalyzer.analyses.grouping import memoized_by_trace
 from traceanalyzer.analyses.streams.copies import is_copy
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
@@ -44,7 +44,7 @@ _OF_KIND = {"comm": "communication", kinds.UNKNOWN: UNKNOWN}
 """Of kernels and graphs; the others are compute."""
 
 
-@once_a_trace
+@memoized_by_trace
 def op_classes(trace: RankTrace) -> np.ndarray:
     """Position in `CLASSES` of each GPU operation."""
     ops = columns_of(trace.gpu_ops)

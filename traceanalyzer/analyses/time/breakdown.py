@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import RANK, Result, is_true, percent
-from traceanalyzer.analyses.grouping import once_a_trace
+from traceanalyzer.analyses.grouping import memoized_by_trace
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, union, unions
 from traceanalyzer.kinds import KINDS
 from traceanalyzer.meaning import vocabulary
@@ -96,7 +96,7 @@ def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> dict[str, n
     return columns
 
 
-@once_a_trace
+@memoized_by_trace
 def _times(trace: RankTrace) -> Mapping[str, Intervals]:
     """When each part's time is, in the whole capture; `busy_ns` in place of idle time."""
     compute, comm, copy, unknown = (unions(trace)[kind] for kind in kinds.KINDS)

@@ -13,7 +13,6 @@ from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.meaning.vocabulary import FUSED, PARTS
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import without_rows
 from traceanalyzer.selection import steps_text
 
 # The figures that speak for a rank: its complete steps, or the whole capture when there are none.
@@ -58,7 +57,7 @@ class Headline(Result):
         return time_breakdown.with_overlap(table).assign(**shares).assign(step_mean_ns=mean)
 
 
-def headline_across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Steps, ranks: Ranks) -> Headline:
+def headline_across(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> Headline:
     """Sum the complete steps that every rank has; without such steps take the breakdown of what is looked at."""
     complete = complete_steps(steps.table)
     shared = shared_steps(complete, set(breakdown.table["rank"]))
@@ -174,7 +173,7 @@ def balance_across(
     """
     table = headline.table.sort_values("rank").set_index("rank") if len(headline) else headline.table
     if len(table) < 2:
-        return Balance(without_rows(Balance.columns))
+        return Balance.without_rows()
     basis = str(table["basis"].iloc[0])
     is_known = not table["opaque_ns"].any()
     rows = [_row(figure, basis, table[figure], "ns") for figure in _TIMES if is_known or figure in _ALWAYS_KNOWN]

@@ -7,7 +7,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.grouping import MOST_ROWS, largest_before, once_a_trace, row_blocks, time_blocks
+from traceanalyzer.analyses.grouping import MOST_ROWS, largest_before, memoized_by_trace, row_blocks, time_blocks
 from traceanalyzer.model import RankTrace, Window
 from traceanalyzer.model.tables import array_of
 
@@ -125,7 +125,7 @@ def union(trace: RankTrace, kind: str, window: Window | None = None) -> Interval
     return unions(trace)[kind].inside(window or trace.window)
 
 
-@once_a_trace
+@memoized_by_trace
 def unions(trace: RankTrace) -> Mapping[str, Intervals]:
     """By kind the union of all the rank's GPU operations of it."""
     starts, ends = (array_of(trace.gpu_ops, name) for name in ("start_ns", "end_ns"))
@@ -134,7 +134,7 @@ def unions(trace: RankTrace) -> Mapping[str, Intervals]:
     return {name: Intervals.of_rows(starts, ends, kind.codes == places.index(name)) for name in kinds.KINDS}
 
 
-@once_a_trace
+@memoized_by_trace
 def busy(trace: RankTrace) -> Intervals:
     """The union of all the rank's GPU operations."""
     return Intervals.of(array_of(trace.gpu_ops, "start_ns"), array_of(trace.gpu_ops, "end_ns"))

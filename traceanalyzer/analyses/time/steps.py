@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, all_known, is_true
-from traceanalyzer.analyses.grouping import once_of_tables
+from traceanalyzer.analyses.grouping import memoized_by_tables
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
@@ -61,7 +61,7 @@ def step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.Extens
     return pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)
 
 
-@once_of_tables
+@memoized_by_tables
 def complete_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """Of a table of steps those that count in means."""
     return rows_where(steps, is_true(steps["is_complete"])) if len(steps) else steps

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses.grouping import once_of_tables
+from traceanalyzer.analyses.grouping import memoized_by_tables
 from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.diff import Comparison, TableDiff, joins, metrics
@@ -354,7 +354,7 @@ def of_all(comparison: Comparison) -> list[str]:
     return [*([bound_by] if bound_by else []), *ranking]
 
 
-@once_of_tables
+@memoized_by_tables
 def of_runs(comparison: Comparison) -> list[OfRun]:
     """Each run beside the base, in order; none of a comparison without a difference."""
     return [made for side in comparison.others if (made := _of_run(comparison, side.label)) is not None]

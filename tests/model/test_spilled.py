@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from traceanalyzer.files import unnamed
-from traceanalyzer.files.unnamed import give_back_memory, laid_in
-from traceanalyzer.model import aside
-from traceanalyzer.model.aside import laid_aside
+from traceanalyzer.files import spill
+from traceanalyzer.files.spill import give_back_memory, spilling_to
+from traceanalyzer.model import spilled as spilled_module
+from traceanalyzer.model.spilled import spilled
 from traceanalyzer.model.tables import columns_of, table_of
 
 COUNT = 5000  # fewer lie in one block of their table
@@ -28,15 +28,15 @@ COLUMNS = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(unnamed, "LARGE_BYTES", 1000)
-    monkeypatch.setattr(unnamed, "_is_on_disk", lambda _: True)
-    with laid_in(tmp_path):
+    monkeypatch.setattr(spill, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(spill, "_is_on_disk", lambda _: True)
+    with spilling_to(tmp_path):
         yield tmp_path
 
 
 def lying(table):
     """Columns of which every array lies in a file."""
-    held = {name: aside._arrays_of(values) for name, values in columns_of(table).items()}
+    held = {name: spilled_module._arrays_of(values) for name, values in columns_of(table).items()}
     parts = {name: getattr(table[name].array, "_data", None) for name in held if table[name].dtype == "Int64"}
     arrays = {name: (parts.get(name, own[0]),) for name, own in held.items() if own}
     return {name for name, own in arrays.items() if all(map(is_of_a_file, own))}
@@ -50,7 +50,7 @@ def is_of_a_file(array):
 
 def test_a_large_table_lies_in_a_file_and_is_the_same(folder):
     table = table_of(COLUMNS)
-    laid = laid_aside(table)
+    laid = spilled(table)
     pd.testing.assert_frame_equal(laid, table)
     assert lying(laid) == {"times", "values", "flags", "names", "sizes"}
     assert not lying(table)
@@ -62,7 +62,7 @@ def test_a_large_table_lies_in_a_file_and_is_the_same(folder):
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("room", [0, 3])
 def test_what_finds_no_room_stays_in_memory(room, monkeypatch):
-    written, left = aside._Sheet._written, [None] * room
+    written, left = spilled_module._Sheet._written, [None] * room
 
     def full(sheet, array):
         if not left:
@@ -70,8 +70,8 @@ def test_what_finds_no_room_stays_in_memory(room, monkeypatch):
         left.pop()
         return written(sheet, array)
 
-    monkeypatch.setattr(aside._Sheet, "_written", full)
-    laid = laid_aside(table_of(COLUMNS))
+    monkeypatch.setattr(spilled_module._Sheet, "_written", full)
+    laid = spilled(table_of(COLUMNS))
     pd.testing.assert_frame_equal(laid, table_of(COLUMNS))
     assert len(lying(laid)) == room
 
