@@ -43,9 +43,8 @@ def write(rows: Rows, missing: Mapping[str, str], folder: Path, note: str = "") 
         "# Speed beside peers", "",
         f"Made by `benchmarks/beside_peers.py` on {facts['date']}: {facts['machine']}, load {min(loads, default=0):.1f} to "
         f"{max(loads, default=0):.1f}; Python {facts['python']}. HolisticTraceAnalysis 0.5.0 and traceinsight 0.6.0 run four of "
-        "their analyses, each in an environment of its own; this project makes its whole report (page, CSV, JSON). `json.load` and "
-        "pysimdjson (the parser alone) only parse the file. Wall time depends on what else the machine does; CPU time, of all "
-        f"processes, less so. {note}".rstrip(), "",
+        "their analyses; this project writes its whole report (page, CSV, JSON). `json.load` and pysimdjson only parse the "
+        f"file. CPU time is of all processes. {note}".rstrip(), "",
         *(f"Without {name}: {why}." for name, why in missing.items()), *([""] if missing else []),
         "| what | ranks | MB a rank | wall s | CPU s | peak MB of one process | CPU beside this project, cold |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -66,12 +65,12 @@ def _line(row: Mapping[str, Any], rows: Rows) -> str:
     return f"{head} {row['wall_s']:.1f} | {row['cpu_s']:.1f} | {row['peak_mb']:,.0f} | {beside} |"
 
 
-def estimate(rows: Rows, ranks: int = 10_000, mb: int = 500, cores: int = 512) -> list[str]:
-    """What the measured curves say of a job that nobody has measured."""
+def estimate(rows: Rows) -> list[str]:
+    """CPU seconds by rank and by GB, fitted to the measured rows."""
     cold = [row for row in rows if row["what"] == COLD and row["cpu_s"] and not row["form"]]
     many = [row for row in cold if row["ranks"] > 1 and row["own_cpu_s"]]
     if len({row["ranks"] for row in many}) < 2 or len({row["file_mb"] for row in cold}) < 2:
-        return ["An estimate of larger jobs needs files of two sizes, and two numbers of ranks above one."]
+        return ["A fit needs files of two sizes, and two numbers of ranks above one."]
     # What one process does for all ranks, and what each rank costs wherever it is read.
     serial, a_rank_s = _line_through([row["ranks"] for row in many], [row["own_cpu_s"] for row in many])
     base_mb, a_rank_mb = _line_through([row["ranks"] for row in many], [row["own_peak_mb"] for row in many])
@@ -80,17 +79,11 @@ def estimate(rows: Rows, ranks: int = 10_000, mb: int = 500, cores: int = 512) -
     weight = 1 / np.array([row["cpu_s"] for row in cold])
     (each_s, a_mb_s), *_ = np.linalg.lstsq(matrix * weight[:, None], np.array(work) * weight, rcond=None)
     off = np.abs(matrix @ (each_s, a_mb_s) - work) * weight
-    spread_s = ranks * (each_s + mb * a_mb_s)
-    alone_s = serial + ranks * a_rank_s
     return [
-        "## Estimate", "",
-        f"CPU seconds of {len(cold)} cold runs of plain text, fitted; the line misses them by {100 * off.max():.0f} % at most:", "",
-        f"- a rank, on whichever core or worker: {each_s:.2f} s + {1000 * a_mb_s:.1f} s a GB (read and analysed)",
-        f"- the process that puts them together, for all: {serial:.1f} s + {a_rank_s:.3f} s a rank; its memory {base_mb:,.0f} MB + {a_rank_mb:.2f} MB a rank", "",
-        (f"For {ranks:,} ranks × {mb} MB: {spread_s / 3600:.1f} core-hours, {spread_s / 60 / cores:.0f} minutes on {cores} cores (`--scheduler`), "
-        f"if storage gives them {ranks * mb / 1000 / (spread_s / cores):.1f} GB/s; then {alone_s / 60:.0f} minutes and "
-        f"{(base_mb + ranks * a_rank_mb) / 1000:.0f} GB of the one process that puts the ranks together. It is a line drawn far beyond what was "
-        f"measured ({max(row['ranks'] for row in cold)} ranks, {max(row['file_mb'] for row in cold):.0f} MB)."),
+        "## Scaling", "",
+        f"CPU seconds of {len(cold)} cold runs of plain text, fitted; the largest error of the fit is {100 * off.max():.0f}%:", "",
+        f"- each rank, on any core or worker: {each_s:.2f} s + {1000 * a_mb_s:.1f} s a GB (read and analysed)",
+        f"- the process that joins the ranks: {serial:.1f} s + {a_rank_s:.3f} s a rank; its memory {base_mb:,.0f} MB + {a_rank_mb:.2f} MB a rank",
     ]  # fmt: skip
 
 

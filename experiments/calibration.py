@@ -1,8 +1,8 @@
-"""How well intervals of savings hold what happened: `python experiments/calibration.py FOLDER… docs/results/x.md`.
+"""How often measured savings lie inside their intervals: `python experiments/calibration.py FOLDER… docs/results/x.md`.
 
-For each pair in the folders (of `record_pairs.py`) the job recorded with the fault is asked what its removal saves, as
+For each pair in the folders (of `record_pairs.py`) the job recorded with the fault is replayed without it, as
 a finding does, and the interval stands beside the measured saving: the step without a profiler before and after.
-Once with an estimated overhead of the profiler, once with that which the pair's own step without a profiler tells.
+Once with an estimated profiler overhead, once with the step time measured without the profiler.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 
-MISSES = "## What lies behind the misses\n"
-"""What is written below stays when the page is made again."""
+MISSES = "## The misses\n"
+"""Text below this heading stays when the page is made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,19 @@ def _page(rows: Sequence[Row]) -> Iterator[str]:
     hows = [*rows[0].intervals]
     yield "# Calibration of savings\n"
     yield (
-        f"{len(rows)} pairs of jobs on two H100s, recorded with a fault and timed without a profiler with it and "
-        "without it (one run of each side). Times are ms a step without a profiler.\n"
+        f"{len(rows)} pairs of jobs on two H100s, recorded with a fault, and timed without a profiler "
+        "before and after its removal (one run of each side). Times are ms/step without a profiler.\n"
     )
-    yield "* *what-if*: the range that `what-if` prints, by the profiler's overhead alone."
+    yield "* *what-if*: the range that `what-if` prints, from the profiler overhead alone."
     yield "* *estimated*: the interval of a finding."
-    yield "* *known step*: the same where `--unprofiled-step` tells the step before."
+    yield "* *known step*: the same with `--unprofiled-step` before the fix."
     yield (
-        f"* *noise*: inside, or outside by less than {100 * RUN_TO_RUN:.0f}% of the step, by which runs of one job "
-        "differ ([recording](recording.md#from-run-to-run)). The table has in bold what is outside by more, and in "
-        "italics what is outside by less.\n"
+        f"* *noise*: inside, or outside by less than {100 * RUN_TO_RUN:.0f}% of the step, which is how much runs of "
+        "one job differ. Bold: outside by more. Italics: outside by less.\n"
     )
     yield "| | " + " | ".join(hows) + " |"
     yield "|---|" + "---|" * len(hows)
-    for what, noise in (("inside", 0.0), ("inside but for noise", RUN_TO_RUN)):
+    for what, noise in (("inside", 0.0), ("inside, or noise", RUN_TO_RUN)):
         counts = [sum(row.holds(how, noise) for row in rows) for how in hows]
         yield f"| {what} | {' | '.join(f'{count} of {len(rows)}' for count in counts)} |"
     yield "| median width / middle | " + " | ".join(f"{_width(rows, how):.2f}" for how in hows) + " |\n"

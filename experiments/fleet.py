@@ -1,13 +1,13 @@
-"""Whether the report's first line names the set of ranks at fault, of simulated jobs of hundreds of ranks.
+"""Whether the first finding blames the ranks at fault, in simulated jobs of hundreds of ranks.
 
     PYTHONPATH=. python experiments/fleet.py --ranks 256 1024 --output docs/results/fleet.md
     PYTHONPATH=. python experiments/fleet.py --ranks 512 --parallel data tensor pipeline --seed 7
 
 Each job is written by `tests/simulator/fleet.py` (8 ranks a host, 4 hosts a rack; what is slow takes 1.24 times as
 long, a slow link twice; with a seed the place of the fault is drawn) and read by the command, with `--hosts`. A fault
-of links is tried only where there are transfers within a host. Writes a row for each job: what was
-said first, whether that names the set and its cause, CPU seconds of all processes, and the largest process. Rows of
-jobs that are not asked for stay as the file has them, so that the large ones can be run one by one.
+of links is tried only where there are transfers within a host. Writes a row for each job: the first headline, whether
+the ranks at fault and no others are blamed, CPU seconds of all processes, and the largest process. Rows of jobs that
+are not run stay in the file, so that large ones can be run one by one.
 """
 
 import argparse
@@ -24,13 +24,12 @@ from typing import Any, NamedTuple
 
 from tests.simulator import fleet
 
-HEAD = """# Sets of ranks that are slow, by simulated job
+HEAD = """# Simulated jobs of hundreds of ranks
 
-From runs of `experiments/fleet.py`, each row of its day. *Named* says that the first sentence holds every word of the
-truth ({words}) and that no second lateness is said. Those of 16 cores ran three at a time with five
-processes each (drawn by 11: one at a time), those of two cores in one process, beside other work.
+Made by `experiments/fleet.py`: 8 ranks per host, 4 hosts per rack, the ranks at fault 1.24 times slower
+(a slow link: 2 times). *Right*: those ranks, and no others, are blamed, with the right cause. One run per row.
 
-| ranks | job | fault | drawn | named | said first | CPU s | largest process, MB | day | cores |
+| ranks | job | fault | seed | right | first finding | CPU s | largest process, MB | date | cores |
 |---:|---|---|---|---|---|---:|---:|---|---:|
 """
 
@@ -46,9 +45,8 @@ def main() -> None:
         row = measured(asked, options.jobs, options.keep and options.keep / f"{parallel}_{ranks}_{fault}")
         print(row, flush=True)
         rows[_job_of(row)] = row
-        words = "ranks, host, rack, stages or half of the job"
         ordered = [rows[job] for job in sorted(rows, key=_place)]
-        options.output.write_text(HEAD.format(words=words) + "\n".join(ordered) + "\n")
+        options.output.write_text(HEAD + "\n".join(ordered) + "\n")
 
 
 class Asked(NamedTuple):
@@ -93,16 +91,14 @@ def measured(asked: Asked, jobs: int | None, kept: Path | None = None) -> str:
 
 def row_of(asked: Asked, found: list[dict[str, Any]], truth: fleet.Truth, cpu_s: float, peak_mb: float) -> str:
     """The row of a job of which these findings were made."""
-    late = [each for each in found if each["rule"] == "late_ranks"]
-    first = found[0]["title"] if found else ""
-    is_by_rule = truth.rule is None or found[:1] == [each for each in found if each["rule"] == truth.rule]
-    says = all(word in first for word in truth.says if truth.ranks)
-    is_named = len(late) == (truth.rule == "late_ranks") and is_by_rule and says
-    named = "yes" if is_named else "no"
+    blamed = [(tuple(each["scope"]["ranks"]), each["cause"]) for each in found if each["is_blamed"]]
+    is_right = blamed == ([(truth.ranks, truth.cause)] if truth.ranks else [])
+    right = "yes" if is_right else "no"
+    first = found[0]["headline"] if found else "none"
     drawn = "" if asked.seed is None else asked.seed
     job = f"{asked.ranks:,} | {asked.parallel} | {asked.fault} | {drawn}"
     day, cores = f"{datetime.now(UTC):%Y-%m-%d}", len(os.sched_getaffinity(0))
-    return f"| {job} | {named} | {first} | {cpu_s:.0f} | {peak_mb:,.0f} | {day} | {cores} |"
+    return f"| {job} | {right} | {first} | {cpu_s:.0f} | {peak_mb:,.0f} | {day} | {cores} |"
 
 
 def arguments() -> argparse.Namespace:

@@ -1,8 +1,8 @@
-"""What the report says of traces that others published, held against a reading of their raw events that shares no code.
+"""Published traces: the report's verdict, and its times against an independent reading of their raw events.
 
     PYTHONPATH=. python experiments/others_traces.py FOLDER [--write]
 
-FOLDER holds, as docs/results/others_traces.md names them, a folder for each of `TRACES` (any of them may be missing).
+FOLDER holds a folder for each of `TRACES` (any of them may be missing).
 Prints the table, and with --write puts it into that page. Ends with 1 where a figure differs.
 """
 
@@ -47,45 +47,43 @@ class Trace:
 TRACES = (
     Trace(
         "public/b200_tp8",
-        "`tests/traces/b200` of AMD-AGI/TraceLens (MIT)",
+        "`b200` of AMD-AGI/TraceLens (MIT)",
         "vLLM on eight B200s, the trace of one rank; `multimem_all_reduce` of PyTorch's symmetric memory",
-        "Sizes of its 73 all-reduces, 385,661,952 bytes, are those of their operators' shapes, summed by hand",
+        "Its 73 all-reduces move 385,661,952 bytes, the sum of their operators' shapes",
     ),
     Trace(
         "public/mi300_rccl",
-        "`tests/traces/mi300/resnet_act_checkpoint` of the same",
+        "`mi300/resnet_act_checkpoint` of TraceLens",
         "ROCm, the trace of one rank of eight; `ncclDevKernel_Generic`",
-        "Its six all-reduces with arguments move 70,137,072 bytes, by hand too. How much of their time is waiting "
-        "cannot be told of one rank, and is not",
+        "Its six all-reduces with arguments move 70,137,072 bytes",
     ),
     Trace(
         "public/rocprofv3",
-        "`tests/rocprof` of the same",
+        "`rocprof` of TraceLens",
         "rocprofv3's JSON, 43,915 dispatches without a host side",
     ),
     Trace(
         "public/vllm_decode_graphs",
-        "`tests/traces/inference/vllm_decode_full` of the same",
+        "`inference/vllm_decode_full` of TraceLens",
         "vLLM decode, a replayed CUDA graph, and the trace of its capture",
-        "Operators of the replayed operations come from the trace of the capture; they have no time on the host",
+        "Operators of the graph's kernels come from the trace of its capture",
     ),
     Trace(
         "public/xplane",
-        "`tests/traces/mi300/jax_conv_minimal_08` of the same",
+        "`mi300/jax_conv_minimal_08` of TraceLens",
         "JAX, eight GPUs in one `xplane.pb`",
-        "A step of GPU 0 takes 17.0, 26.2, 4.2 and 45.6 ms: the mean stands for little",
+        "Steps of GPU 0 take 17.0, 26.2, 4.2 and 45.6 ms",
     ),
     Trace(
         "world/symm",
         "ours (`tests/captures/symm`)",
-        "two ranks with PyTorch's symmetric memory: rank 0's host is late, rank 1 spins in `barrier_kernel`",
+        "two ranks with PyTorch's symmetric memory: rank 0's CPU is slow, rank 1 spins in `barrier_kernel`",
         "Rank 1's 56 barriers take 3.26 ms in two steps, rank 0's 0.23",
     ),
     Trace(
         "world/interleaved",
         "ours (`tests/captures/pp_interleaved`)",
         "two ranks with an interleaved pipeline: 4 stages on 2 ranks, 8 microbatches",
-        "5.9 % is (2−1)/(2·8+2−1) = 1/17",
     ),
     Trace(
         "world/offload",
@@ -104,7 +102,7 @@ def main() -> int:
     found = [row_of(trace, given.folder / trace.folder) for trace in TRACES if (given.folder / trace.folder).is_dir()]
     if not found:
         arguments.error(f"{given.folder} holds none of {', '.join(trace.folder for trace in TRACES)}")
-    head = "| trace | what it is | what the report says first | checked how |\n|---|---|---|---|\n"
+    head = "| trace | what it is | verdict | compared |\n|---|---|---|---|\n"
     table = head + "".join(f"| {' | '.join(cells)} |\n" for cells, _ in found)
     sys.stdout.write(table)
     if given.write:
@@ -126,9 +124,9 @@ def row_of(trace: Trace, folder: Path) -> tuple[list[str], int]:
 
 
 def first_lines(markdown: str) -> str:
-    """The verdict's sentences, up to the second."""
-    lines = [line[2:] for line in markdown.split("\n\n|", 1)[0].splitlines() if line.startswith("- ")]
-    return " ".join(lines[:2]).replace("|", "\\|")
+    """The verdict."""
+    line = next(line[2:] for line in markdown.splitlines() if line.startswith("- "))
+    return line.replace("|", "\\|")
 
 
 def compared(folder: Path, results: Mapping[str, Any]) -> tuple[int, str]:
@@ -145,7 +143,7 @@ def compared(folder: Path, results: Mapping[str, Any]) -> tuple[int, str]:
     first = by_rank[min(by_rank)]
     worst = max([*differences, *steps])
     of_what = f"{len(by_rank)} ranks'" if len(by_rank) > 1 else "The"
-    also = f", and of {len(steps)} whole steps," if steps else ""
+    also = f" and {len(steps)} complete steps" if steps else ""
     same = (
         "the same to the nanosecond"
         if not worst
@@ -153,15 +151,15 @@ def compared(folder: Path, results: Mapping[str, Any]) -> tuple[int, str]:
         if worst <= 2
         else f"**{worst} ns off**"
     )
-    return int(worst > 2), f"{of_what} whole capture{also} by hand: {same}. {told(first, min(by_rank))}"
+    return int(worst > 2), f"{of_what} whole capture{also}: {same}. {figures_of(first, min(by_rank))}"
 
 
-def told(operations: list[by_hand.Operation], rank: int) -> str:
-    """The figures of one rank, as read by hand."""
+def figures_of(operations: list[by_hand.Operation], rank: int) -> str:
+    """One rank's times, from the raw events."""
     spent, kinds = by_hand.split(operations), Counter(kind for _, _, kind, _ in operations)
     ms = {name: f"{length / 1e6:,.3f}" for name, length in spent.items()}
     return (
-        f"Of rank {rank}: window {sum(spent.values()) / 1e6:,.3f} ms, compute {ms['compute']}, exposed communication "
+        f"Rank {rank}: window {sum(spent.values()) / 1e6:,.3f} ms, compute {ms['compute']}, exposed communication "
         f"{ms['comm']} ({kinds['comm']:,} operations), exposed copies {ms['copy']}, idle {ms['idle']}"
     )
 

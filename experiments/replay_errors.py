@@ -14,7 +14,7 @@ def main() -> None:
     """Print the table."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("captures", nargs="+", type=Path)
-    heads = ("capture", "step ms", "error ms", "error %", "waits between streams", "instances joined", "path: host",
+    heads = ("capture", "step ms", "error ms", "error %", "waits between streams", "instances joined", "path: CPU",
              "compute", "transfers")  # fmt: skip
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for capture in arguments.parse_args().captures:

@@ -65,11 +65,13 @@ def kind(name: str, category: str) -> str:
 def step_windows(events: list[dict[str, Any]]) -> list[tuple[int, int]]:
     """Of all profiler's steps: from the later of its start and the earlier launches' last end, to where the next one begins.
 
-    The last one ends at the later of its own end and its launches' last end.
+    The last one ends at the later of its own end and its launches' last end. None without annotated steps.
     """
     steps = [
         event for event in events if event["name"].startswith("ProfilerStep#") and event["cat"] == "user_annotation"
     ]
+    if not steps:
+        return []
     calls = {}
     for event in events:
         if event.get("cat") in ("cuda_runtime", "cuda_driver"):

@@ -1,10 +1,10 @@
-"""The examples of docs/extending.md, as modules: what the page teaches works."""
+"""The examples of docs/contributing/extending.md, as modules: what the page teaches works."""
 
 import re
 from pathlib import Path
 from types import ModuleType
 
-PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[1] / "docs" / "contributing" / "extending.md"
 
 
 def example(heading: str) -> ModuleType:

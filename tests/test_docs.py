@@ -27,16 +27,18 @@ from traceanalyzer.readers import READERS
 
 ROOT = Path(__file__).parents[1]
 
-METRICS, FINDINGS, COMMANDS = (ROOT / "docs" / f"{name}.md" for name in ("metrics", "findings", "commands"))
+DOCS = ROOT / "docs"
+TABLES_PAGE, FINDINGS, COMMANDS = (DOCS / "reference" / f"{name}.md" for name in ("tables", "findings", "commands"))
 
 _HEAD = """# Every table and column
 
-Made from the code by `pytest tests/test_docs.py --update-golden`; a column's definition stands once, beside the code that
-computes it. Names end in their unit: `_ns` nanoseconds, `_bytes`, `_pct` per cent. *Adds up* says what becomes of it when
-rows, steps or ranks are put together: a sum, the extreme of them, or derived anew from what adds up. The same names are in
-the API, CSV, JSON and Parquet; `summary.json` describes its tables and columns under `tables`. A value that cannot be known is absent (`NA`, null, an empty field), never 0.
+Generated from the code by `pytest tests/test_docs.py --update-golden`.
 
-Tables marked *detail* have a row for each event: they are files of their own and not in `summary.json`.
+The same names are used in Python, CSV, JSON and Parquet, and in gates. A name ends in its unit: `_ns` nanoseconds, `_bytes`,
+`_pct` percent. *Adds up* says how a column is combined over rows, steps or ranks: a sum, an extreme, or computed again from
+the columns that add up. An unknown value is absent (`NA`, null, an empty field), never 0.
+
+Tables marked *detail* have a row for each event. They are separate files and not in `summary.json`.
 """
 
 
@@ -44,7 +46,7 @@ def _adds(column) -> str:
     return "" if column.adds is Adds.NONE else column.adds
 
 
-def metrics() -> str:
+def tables() -> str:
     parts = [_HEAD]
     for name, analysis in ANALYSES.items():
         result = analysis.result
@@ -62,39 +64,35 @@ def metrics() -> str:
 
 _FINDINGS_HEAD = """# Every kind of finding
 
-Made from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` gives the findings, `summary.json` holds
-them under `findings`, and the report shows them in this order of importance.
+Generated from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` returns the findings, and
+`summary.json` has them under `findings`. The [cookbook](../cookbook/index.md) shows how to fix each kind.
 
-A finding is a fact plus a change, and the change is always replayed: in the step without the profiler, at each corner of what
-is unknown (profiler overhead, start delays without a recorded cause, replay error). `severity` is the lower end of the
-saving as a share of that step: `high` from 10%, `medium` from 3%, `low` from 1%; the same share orders the cards. Below that
-it is `info`: a fact, listed under "Also seen", or, where even the upper end is below 1%, under "Checked, nothing to gain".
-Where a change removes what nobody can remove entirely (all CPU time, all transfers), the lower end supposes half of it.
-Findings whose changes shorten mostly the same work are one finding; the others are its `also`. What the capture lacks stands
-in one line at the foot of the first screen; it leads only where nothing can be concluded.
+`severity` follows the lower end of the saving, as a share of the step without the profiler: `high` from 10%, `medium` from
+3%, `low` from 1%. Everything else is `info`: a fact without a saving ("Also seen"), or a change that saves less than 1%
+("Checked, nothing to gain"). Findings whose changes shorten mostly the same work are one finding; the others are its `also`.
 
-Each of `findings` in `summary.json` has these fields since its version 3 (4 where tables are files beside it):
+Fields of a finding in `summary.json`, since its version 3:
 
-| field | before version 3 | what it is |
+| field | before version 3 | meaning |
 |---|---|---|
-| `id` | `rule` | the kind below |
+| `id` | `rule` | the kind, as below |
 | `headline`, `why` | `title` | the bottleneck, and one sentence of evidence |
 | `fix` | `recommendation` | what to change, by API and place |
-| `saves` | `gain_ns`, `unprofiled_gain_ns` and others | `ms`, `low_ms`, `high_ms`, `before_ms`, `after_ms`, `percent`, of a step without the profiler; null for a fact |
+| `saves` | `gain_ns`, `unprofiled_gain_ns` | `ms`, `low_ms`, `high_ms`, `before_ms`, `after_ms`, `percent` of a step without the profiler; null for a fact |
 | `confidence` | `gain_is_bound`, `gain_error_ns` | `level` (high, medium, low), `limit` (what makes the interval wide), `remedy` (what recording narrows it) |
-| `severity` | the same | high, medium, low, info |
-| `scope` | `ranks`, `named`, `steps` | `ranks` and `steps` (null: every step); `is_blamed`: whether these ranks are stragglers |
+| `severity` | `severity` | high, medium, low, info |
+| `scope`, `is_blamed` | `ranks`, `named`, `steps` | `ranks` and `steps` (null: every step); whether these ranks are stragglers |
 | `what_if` | | the command that replays the change |
-| `evidence`, `caveat`, `cause`, `table`, `also`, `interval_ns`, `is_about_capture` | the same | rows behind it, and where to look |
+| `evidence`, `table`, `interval_ns` | same | rows behind it, and where to look |
+| `caveat`, `cause`, `also`, `is_about_capture` | same | when it may not hold; a straggler's cause; findings with the same cause; data quality |
 
-Thresholds of rules are gone with the rules: `--threshold` sets those of analyses. How often findings are right is measured on
-[simulated jobs whose fault is known](results/simulated_grid.md).
+[Simulated jobs whose fault is known](../results/simulated_grid.md) measure how often findings are right.
 """
 
 
 def findings() -> str:
     parts = [
-        f"## {kind.__name__}\n\n{inspect.getdoc(kind)}\n\nFrom {', '.join(f'`{name}`' for name in read_by(kind)) or 'the replay'}.\n"
+        f"## {kind.__name__}\n\n{inspect.getdoc(kind)}\n\nReads {', '.join(f'`{name}`' for name in read_by(kind)) or 'the replay'}.\n"
         for kind in KINDS
     ]
     return "\n".join([_FINDINGS_HEAD, *parts])
@@ -107,9 +105,10 @@ def read_by(kind) -> list[str]:
 
 _COMMANDS_HEAD = """# Every command and option
 
-Made from the code by `pytest tests/test_docs.py --update-golden`. `--help` lists common options; `--help-all`, all.
+Generated from the code by `pytest tests/test_docs.py --update-golden`. `--help` lists common options, `--help-all` all.
 
-The folder of traces is an argument of every command; the main command also takes it as `--trace-dir`. The same options mean the same everywhere: `--ranks 0,2-3`, `--steps last`, `--top N`, `--json`, `--output`.
+Every command takes the folder of traces as an argument; the main command also as `--trace-dir`. These options mean the same
+everywhere: `--ranks 0,2-3`, `--steps last`, `--top N`, `--json`, `--output`.
 
 **Completion.** `eval "$(_ANALYZE_TRACES_COMPLETE=bash_source analyze-traces)"` in `~/.bashrc`; for zsh `zsh_source` in `~/.zshrc`; for fish `_ANALYZE_TRACES_COMPLETE=fish_source analyze-traces | source`.
 
@@ -160,33 +159,53 @@ def _option(one) -> str:
 
 @pytest.mark.parametrize(
     ("page", "made"),
-    [(METRICS, metrics), (FINDINGS, findings), (COMMANDS, command_reference)],
-    ids=["metrics", "findings", "commands"],
+    [(TABLES_PAGE, tables), (FINDINGS, findings), (COMMANDS, command_reference)],
+    ids=["tables", "findings", "commands"],
 )
-def test_a_page_made_from_the_code_is_that_of_the_code(request, page, made):
+def test_generated_pages_are_up_to_date(request, page, made):
     if request.config.getoption("--update-golden"):
         page.write_text(made(), encoding="utf-8")
     assert page.read_text(encoding="utf-8") == made(), "run pytest tests/test_docs.py --update-golden"
 
 
-def test_links_in_the_documentation_lead_somewhere():
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "sample_traces" / "README.md", ROOT / "skill" / "SKILL.md"]
+)
 
 
-PAGES = [
-    *ROOT.glob("*.md"),
-    *(ROOT / "docs").glob("*.md"),
-    ROOT / "sample_traces" / "README.md",
-    ROOT / "skill" / "SKILL.md",
-]
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+        to = page.parent / target if target else page
+        assert to.exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.*)", to.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in titles}, anchor
+
+
+def test_every_page_is_in_the_site():
+    listed = re.findall(r"([\w/]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert {*DOCS.rglob("*.md")} == {DOCS / one for one in listed}
+
+
+def test_every_kind_of_finding_has_a_page_of_the_cookbook():
+    pages = {page.stem: page for page in (DOCS / "cookbook").glob("*.md") if page.stem != "index"}
+    assert {*pages} == {kind.__name__ for kind in KINDS}
+    index = (DOCS / "cookbook" / "index.md").read_text(encoding="utf-8")
+    for name, page in pages.items():
+        assert f"Finding id: `{name}`" in page.read_text(encoding="utf-8")
+        assert f"({name}.md)" in index, name
+
 
 NOT_YET = re.compile(r"/(x|tiny_kernels)\.\w+$")
 """Files that a reader of the page is to write."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_files_that_the_documentation_names_are_there(page):
     rooms = "traceanalyzer|templates|tests|docs|experiments|benchmarks|sample_traces|skill|typings"
     named = re.findall(rf"`((?:{rooms})/[\w./-]+)`", page.read_text(encoding="utf-8"))
@@ -219,7 +238,7 @@ def test_options_of_commands_in_the_documentation_exist():
                 option.type_cast_value(context, given[option.name])
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != METRICS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != TABLES_PAGE], ids=name_of)
 def test_columns_and_figures_that_the_documentation_names_exist(page):
     """Names that end in a unit; but for the changelog's, which may be of other days, and Python's examples'."""
     text = re.sub(r"```python.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -256,7 +275,7 @@ def test_gates_of_the_documentation_make_sense():
 
 
 def test_every_command_has_an_example():
-    pages = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *DOCS.rglob("*.md")])
     for name in cli.commands:
         assert name == "report" or f"analyze-traces {name}" in pages, name
 

@@ -60,7 +60,7 @@ def test_calls_are_those_of_one_step(tables):
 def test_a_slice_is_what_the_run_says_it_uploads(tables):
     (row,) = tables["c_offload"].to_dict("records")
     assert (row["memory"], row["profiler"]) == ("pinned", "torch")
-    assert row["uploaded MB a GPU and step"] == pytest.approx(row["run.json says"], rel=0.01)
+    assert row["uploaded MB a GPU and step"] == pytest.approx(row["run.json: uploaded MB"], rel=0.01)
 
 
 def test_the_readme_gets_the_table_and_keeps_the_rest(tables):

@@ -39,7 +39,7 @@ def breakdown(run: Run) -> dict[str, Any]:
         "exposed comm %": rounded(mean["exposed_comm_pct"], 1),
         "copies %": rounded(mean["exposed_copy_pct"], 1),
         "idle %": rounded(mean["idle_pct"], 1),
-        "idle by host %": host_idle_pct(run),
+        "idle by CPU %": host_idle_pct(run),
         "overlap %": rounded(mean["overlap_pct"], 1),
         "peak GiB": rounded(run.peak_gib(), 1),
     }

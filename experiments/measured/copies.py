@@ -27,7 +27,7 @@ def offload(run: Run) -> dict[str, Any]:
         "GPUs": run.facts["world_size"],
         "step ms": rounded(run.step_ms, 1),
         "uploaded MB a GPU and step": rounded(up["size_bytes"].mean() / steps / MB, 0),
-        "run.json says": rounded(size / MB, 0),
+        "run.json: uploaded MB": rounded(size / MB, 0),
         "upload GB/s a GPU": rounded(up["size_bytes"].sum() / up["busy_ns"].sum(), 1),
         "offload GB/s a GPU": rounded(down["size_bytes"].sum() / down["busy_ns"].sum(), 1),
         "memory": "/".join(sorted({*up["source_memory"].dropna(), *down["target_memory"].dropna()})),
@@ -40,7 +40,7 @@ def offload(run: Run) -> dict[str, Any]:
             f"{blocks[part].mean() / MS:.2f}" for part in ("compute_ns", "upload_ns", "download_ns")
         ),
         "bound": ", ".join(sorted(blocks["bound"].unique())),
-        "idle by host %": host_idle_pct(run),
+        "idle by CPU %": host_idle_pct(run),
         "exposed copies %": rounded(run.table("headline")["exposed_copy_pct"].mean(), 1),
         "exposed comm %": rounded(run.table("headline")["exposed_comm_pct"].mean(), 1),
     }

@@ -4,8 +4,8 @@ python -m tests.fuzz                         # ten thousand cases of every kind 
 python -m tests.fuzz --workers 16 --seconds 20   # as many as fit into twenty seconds a kind, on sixteen cores
 python -m tests.fuzz kineto --cases 500      # fewer, of one kind
 python -m tests.fuzz kineto --seed 1234 --cases 1 --keep odd    # one case again, its files kept in `odd`
-python -m tests.fuzz --result docs/reliability.json     # keep the counts, from which the page is written
-python -m tests.fuzz summaries --seed 5000 --cases 5000 --result docs/reliability.json --add   # the second half
+python -m tests.fuzz --result tests/fuzz/result.json     # keep the counts, from which the page is written
+python -m tests.fuzz summaries --seed 5000 --cases 5000 --result tests/fuzz/result.json --add   # the second half
 """
 
 import argparse

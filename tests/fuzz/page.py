@@ -7,7 +7,7 @@ pytest tests/readers/test_kineto_salvage.py tests/cli/test_faults.py tests/cli/t
     tests/cli/test_odd_inputs.py tests/readers/test_bad_sector.py tests/cli/test_debug.py tests/files/test_whole.py \\
     tests/doctor/test_flight_recorder.py tests/doctor/test_nccl_reading.py tests/doctor/test_xpu_timer.py tests/gate/test_not_fooled.py \\
     --junitxml faults.xml
-python -m tests.fuzz.page faults.xml                     # takes both up in docs/reliability.md
+python -m tests.fuzz.page faults.xml                     # takes both up in docs/contributing/reliability.md
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.fuzz.outcome import BUGS, FINE
 
 ROOT = Path(__file__).parents[2]
 RESULT = ROOT / "tests" / "fuzz" / "result.json"
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "contributing" / "reliability.md"
 
 KINDS = {
     "test_a_text_cut_anywhere_gives_every_whole_event": ("Kineto JSON cut at any byte", "partial and said; refused where no event is whole"),

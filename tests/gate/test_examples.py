@@ -28,8 +28,8 @@ def gates_of(text):
 def examples():
     """Of the command's help and messages, of the page about gates, and what any page gives to the command."""
     texts = [path.read_text() for room in ("cli", "gate") for path in (PACKAGE / room).glob("*.py")]
-    texts += [(DOCUMENTS / "gates.md").read_text()]
-    texts += [f"'{gate}'" for page in DOCUMENTS.glob("*.md") for gate in _ASKED.findall(page.read_text())]
+    texts += [(DOCUMENTS / "compare.md").read_text()]
+    texts += [f"'{gate}'" for page in DOCUMENTS.rglob("*.md") for gate in _ASKED.findall(page.read_text())]
     return {gate.text: gate for text in texts for gate in gates_of(text)}
 
 

@@ -180,5 +180,5 @@ def test_only_nccl_communicates_in_the_samples_and_no_other_name_speaks_of_it(na
 
 
 def test_the_documentation_names_every_library():
-    text = (HERE.parents[1] / "docs" / "kinds.md").read_text(encoding="utf-8")
+    text = (HERE.parents[1] / "docs" / "reference" / "communication_kernels.md").read_text(encoding="utf-8")
     assert not [name for name in kinds.libraries() if f"| {name} |" not in text]

@@ -15,7 +15,7 @@ from traceanalyzer.runners.world import choose_device, joined
 ADAM_EPS = 0.1
 
 
-# The strategy that docs/extending.md writes, under the name that it gives it.
+# The strategy that docs/contributing/extending.md writes, under the name that it gives it.
 STRATEGIES["flat_ddp"] = "flat_ddp.FlatDDP"
 sys.modules["traceanalyzer.runners.strategies.flat_ddp"] = example("A training strategy")
 

@@ -1,4 +1,4 @@
-"""The examples of docs/runners.md for training frameworks, as they stand there, where a framework is installed."""
+"""The examples of docs/recording.md for training frameworks, as they stand there, where a framework is installed."""
 
 import gzip
 import json
@@ -17,8 +17,8 @@ SAMPLES = 80
 
 def run_example(heading, **names):
     """Run the code block that follows **heading**."""
-    page = (ROOT / "docs" / "runners.md").read_text()
-    code = re.search(rf"\*\*{heading}\*\*.*?```python\n(.*?)```", page, re.DOTALL)[1]
+    page = (ROOT / "docs" / "recording.md").read_text()
+    code = re.search(rf"\*\*{heading}\*\*\n\n```python\n(.*?)```", page, re.DOTALL)[1]
     exec(compile(code, heading, "exec"), {"traced": traced, **names})
 
 

@@ -8,19 +8,16 @@ from collections.abc import Iterable, Iterator
 
 from tests.simulator.case import Case
 from tests.simulator.scoreboard import EVERY_CASE, Judged, judged
-from traceanalyzer.meaning.columns import time_text
 
 HEAD = """\
 # Simulated jobs whose fault is known
 
-Made by `python -m tests.simulator.table`. A simulated job runs with its fault, is written as
-the profiler's files of its ranks, read back and reported; run again without the fault, it tells the *true gain* of a mean
-step. *Right* are who is blamed first, in which steps, by what, the name of what ran, and a gain within 5 % (within the
-replay's error, or as the bound that it is said to be); nobody else may be blamed. Of jobs without a fault the first line
-may hold nobody to be late. Those of `tests/simulator/cases/drawn.py` have figures drawn at random.
-A gain is not told of a step that no mean holds, nor where files are missing or cut.
+Made by `python -m tests.simulator.table`. A simulated job runs with its fault, is written as profiler files, read back and
+reported. The same job without the fault gives the *true saving* per step. *Right*: the first finding blames these ranks, in
+these steps, for this cause, its interval contains the true saving (5% tolerance), and no other rank is blamed. In jobs
+without a fault no rank may be blamed.
 
-| job | truth | blamed | gain said | true gain | right | first line |
+| job | truth | blamed | saves, ms | true, ms | right | first finding |
 |---|---|---|---|---|---|---|"""
 
 _LONGEST = 170
@@ -36,14 +33,13 @@ def cells(one: Judged) -> list[str]:
     """The row of one."""
     truth, first = one.case.truth, one.first
     blamed = "" if first is None or not first.ranks else f"{_ranks(first.ranks)}: {first.cause}"
-    said = None if first is None or not truth.ranks else first.gain_ns
-    bound = "at most " if first is not None and first.gain_is_bound else ""
+    saves = None if first is None or not truth.ranks else first.saves
     return [
         one.case.name,
         f"{_ranks(truth.ranks)}: {truth.cause}{_steps(truth.steps)}" if truth.ranks else "nobody",
         blamed,
-        "" if said is None else f"{bound}{time_text(said)}",
-        time_text(max(one.case.gain_ns(), 0)) if truth.ranks and truth.has_gain else "",
+        "" if saves is None else f"{saves.low_ns / 1e6:.3g}–{saves.high_ns / 1e6:.3g}",
+        f"{max(one.case.gain_ns(), 0) / 1e6:.3g}" if truth.ranks and truth.has_gain else "",
         "yes" if not one.wrong else "**no**",
         one.line if len(one.line) <= _LONGEST else f"{one.line[:_LONGEST]}…",
     ]

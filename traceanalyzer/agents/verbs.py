@@ -128,7 +128,7 @@ def of_rows(
     shown = rows[cursor : None if top is None else cursor + top]
     held = dict.fromkeys(name for row in shown[:1] for name in row)
     told = {name: columns[name] for name in held if name in columns}
-    told = told if _length(told) <= _COLUMNS else dict.fromkeys(told, "see `tables`, or docs/metrics.md")
+    told = told if _length(told) <= _COLUMNS else dict.fromkeys(told, "see `tables`, or docs/reference/tables.md")
     room = MOST_CHARACTERS - _FOR_THE_FRAME - _length([*said, *notes]) - _length(told)
     kept: list[Mapping[str, Any]] = []
     for row in shown:
@@ -583,7 +583,7 @@ def inspect(
 
 
 def what_if(workspace: Workspace, folder: str, changes: Sequence[str]) -> Answer:
-    """The mean step before and after changes that are made together; see docs/replay.md for how they are written."""
+    """The mean step before and after changes that are made together; see docs/what_if.md for how they are written."""
     made = answered(workspace.report(folder).results, [read_change(text) for text in changes])
     row = {key: value for key, value in made.to_dict().items() if not isinstance(value, list) and key != "schedule"}
     return of_rows([{"id": ", ".join(map(str, made.changes)), **row}], WHAT_IF_COLUMNS, said=made.lines())

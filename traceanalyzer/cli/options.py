@@ -206,7 +206,7 @@ part_options = options_of(
 
 gate_options = options_of(
     option("--fail-on gates GATE*",
-           "Exit with 1 if this holds, such as 'idle_pct > 10 @ any rank'; repeatable (docs/gates.md)."),
+           "Exit with 1 if this holds, such as 'idle_pct > 10 @ any rank'; repeatable (docs/compare.md)."),
     rare("--gates gate_files FILE*", "Read gates from a file, one per line; repeatable."),
 )  # fmt: skip
 """Conditions under which the exit code is not 0."""

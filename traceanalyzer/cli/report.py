@@ -57,9 +57,9 @@ _GRAVITY = (DONE, PARTIAL, CANNOT_JUDGE, GATE_FAILED, USAGE_OR_INPUT)
 @OPEN
 @gate_options
 @rare("--scheduler ADDRESS", "Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")
-@rare("--hosts hosts_file FILE", "Host and rack of each rank: CSV of rank,host,rack, or JSON (docs/clusters.md).")
+@rare("--hosts hosts_file FILE", "Host and rack of each rank: CSV of rank,host,rack, or JSON (docs/many_ranks.md).")
 @click.option("--plotlyjs", hidden=True)
-@rare("--threshold limits NAME=VALUE*", "Set a threshold of an analysis, such as silent_pct=5; repeatable.")
+@rare("--threshold limits NAME=VALUE*", "Set a threshold of an analysis, such as idle_short_ns=3000; repeatable.")
 @model_option
 @UNPROFILED_STEP
 @surroundings_options

@@ -80,7 +80,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
     """Estimate the step time after a change, by replaying the recorded job.
 
     Each option changes a part of the job to WHAT: none, free, ready, peers (as on ranks that do the same), fastest, or
-    a speedup such as 2x. Changes are made together. docs/replay.md explains each one and how far to trust it.
+    a speedup such as 2x. Changes are made together. docs/what_if.md explains each one and how far to trust it.
 
     \b
     Examples:

@@ -62,7 +62,7 @@ def inputs_of(place: Path, *, follows_links: bool = False) -> Inputs:
     if found == Inputs():
         raise InputError(
             f"{place}: no topology, log of NCCL, dump of PyTorch's flight recorder, record of NCCL Inspector or "
-            "metrics of xpu_timer in it; docs/doctor.md says how to get them"
+            "metrics of xpu_timer in it; docs/hangs.md says how to get them"
         )
     return found
 

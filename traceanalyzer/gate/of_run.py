@@ -122,7 +122,7 @@ def _near(name: str, known: Iterable[str]) -> str:
     if near := difflib.get_close_matches(name, names, 3):
         return f"did you mean {', '.join(near)}?"
     likest = difflib.get_close_matches(name, names, 3, cutoff=0)
-    return f"of {len(names)} the likest are {', '.join(likest)}; docs/metrics.md has all"
+    return f"of {len(names)} the likest are {', '.join(likest)}; docs/reference/tables.md has all"
 
 
 # Gates on one run: rows of its Results, as summary.json and the tables have them.

@@ -63,6 +63,6 @@ def test_the_table_of_others_traces_finds_a_figure_that_is_off():
     results = {name: json.loads(table.to_frame().to_json(orient="records")) for name, table in tables.items()}
     differs, said = compared(SAMPLES / "symm", results)
     assert not differs
-    assert said.startswith("2 ranks' whole capture, and of 4 whole steps, by hand: the same to the nanosecond.")
+    assert said.startswith("2 ranks' whole capture and 4 complete steps: the same to the nanosecond.")
     results["breakdown"][1]["idle_ns"] += 3
     assert compared(SAMPLES / "symm", results) == (1, said.replace("the same to the nanosecond", "**3 ns off**"))

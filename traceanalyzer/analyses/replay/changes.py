@@ -26,11 +26,11 @@ COST_NS: Mapping[str, int] = MappingProxyType({TYPICAL: 3_200, LEAST: 1_000, MOS
 
 Read off as (step recorded − step without a profiler) ÷ operators and calls of the step, on jobs that their hosts bind,
 on three hosts; it differs between hosts and jobs, so that most lies at what the dearest of them took, about 6 µs:
-docs/results/recording.md.
+docs/results/recording.csv.
 """
 
 RUN_TO_RUN = 0.05
-"""Steps of one job without a profiler differ by up to so much from one run to the next: docs/results/recording.md."""
+"""Steps of one job without a profiler differ by up to so much from one run to the next: docs/accuracy.md."""
 
 PLAIN_LAUNCH_NS = 10_000
 """What launching a CUDA graph takes without a profiler, whatever it holds."""
