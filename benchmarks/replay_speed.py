@@ -17,12 +17,12 @@ import traceanalyzer as ta
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.phases.phases import op_phases
-from traceanalyzer.analyses.replay import critical_path, replay, slack, what_ifs
+from traceanalyzer.analyses.replay import critical_path, replay
 from traceanalyzer.analyses.replay.changes import PEERS, Change
 from traceanalyzer.model import RankTrace, make_trace
 from traceanalyzer.selection import Selection, select
 
-NEEDED = ("members", "clocks", "steps", "ranks", "calls", "groups", "pipeline")
+NEEDED = ("members", "clocks", "steps", "ranks", "calls", "groups")
 EVENTS = ("gpu_ops", "api_calls", "host_ops", "ranges", "comm_args")
 
 
@@ -48,8 +48,7 @@ def main() -> None:
         pieces[rank] = replay.per_rank(trace, own["members"], own["calls"], own["groups"], tree, phases)
         clock.add("graph of each rank")
         of_ranks[rank] = own
-    before = combine(of_ranks, ("members", "clocks", "steps", "pipeline"))
-    pipeline = before.pop("pipeline")
+    before = combine(of_ranks, ("members", "clocks", "steps"))
     clock.leave_out()
     found = replay.across(pieces, **before)
     clock.add("joined, replayed twice")
@@ -64,12 +63,6 @@ def main() -> None:
     clock.add("one gain more")
     found.engine.gains([(Change("host", PEERS, frozenset({rank})),) for rank in range(min(options.ranks, 7))])
     clock.add("seven gains together, as of episodes that hide each other")
-    what_ifs.what_ifs_across(pieces, found)
-    clock.add("what-ifs of a report")
-    slack.slowdown_across(pieces, found, pipeline)
-    clock.add("slowdown")
-    slack.slack_across(pieces, found)
-    clock.add("slack")
     print(f"{options.ranks} ranks × {len(base[0].gpu_ops):,} operations; events {options.ranks * held / 1e6:.0f} MB")
     if options.memory:
         print(f"at most {get_traced_memory()[1] / 1e6:.0f} MB counted, with what the ranks' other tables hold")

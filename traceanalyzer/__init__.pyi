@@ -89,10 +89,6 @@ from traceanalyzer.analyses.replay.critical_path import Bottleneck as _Bottlenec
 from traceanalyzer.analyses.replay.critical_path import CriticalPath as _CriticalPath
 from traceanalyzer.analyses.replay.critical_path import PathStretches as _PathStretches
 from traceanalyzer.analyses.replay.replay import Replay as _Replay
-from traceanalyzer.analyses.replay.slack import Slack as _Slack
-from traceanalyzer.analyses.replay.slack import Slowdown as _Slowdown
-from traceanalyzer.analyses.replay.what_ifs import EvenExperts as _EvenExperts
-from traceanalyzer.analyses.replay.what_ifs import WhatIfs as _WhatIfs
 from traceanalyzer.analyses.streams.blocks import BlockBounds as _BlockBounds
 from traceanalyzer.analyses.streams.blocks import Blocks as _Blocks
 from traceanalyzer.analyses.streams.copies import Copies as _Copies
@@ -226,13 +222,9 @@ _ResultName: TypeAlias = Literal[
     "collectives",
     "collective_waits",
     "replay",
-    "even_experts",
-    "what_ifs",
-    "slowdown",
     "critical_path",
     "bottleneck",
     "path_over_ranks",
-    "slack",
     "path_stretches",
     "matches",
     "clocks",
@@ -652,33 +644,6 @@ def replay(
     run_hosts: _Mapping[int, str] | None = None,
     wiring: _Wiring | None = None,
 ) -> _Replay: ...
-def even_experts(
-    traces: TraceSet,
-    *,
-    wiring: _Wiring | None = None,
-    most_replayed: int = 8000000,
-    unprofiled_step_ns: int | None = None,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-) -> _EvenExperts: ...
-def what_ifs(
-    traces: TraceSet,
-    *,
-    most_replayed: int = 8000000,
-    unprofiled_step_ns: int | None = None,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-    wiring: _Wiring | None = None,
-) -> _WhatIfs: ...
-def slowdown(
-    traces: TraceSet,
-    *,
-    most_replayed: int = 8000000,
-    unprofiled_step_ns: int | None = None,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-    wiring: _Wiring | None = None,
-) -> _Slowdown: ...
 def critical_path(
     traces: TraceSet,
     *,
@@ -706,15 +671,6 @@ def path_over_ranks(
     run_hosts: _Mapping[int, str] | None = None,
     wiring: _Wiring | None = None,
 ) -> _PathOverRanks: ...
-def slack(
-    traces: TraceSet,
-    *,
-    most_replayed: int = 8000000,
-    unprofiled_step_ns: int | None = None,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-    wiring: _Wiring | None = None,
-) -> _Slack: ...
 def path_stretches(
     traces: TraceSet,
     *,

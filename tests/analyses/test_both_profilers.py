@@ -18,8 +18,6 @@ ALWAYS = {
     "ranks": _RECORDER,
     **dict.fromkeys(("operators", "operators_over_ranks", "modules", "nvtx_projection"), _OPERATORS),
     **dict.fromkeys(("host_work", "host_work_over_ranks"), _OPERATORS),
-    "what_ifs": _COST,
-    "slowdown": _COST,
     "bottleneck": _COST,
 }
 """Tables that may differ, and why; all others are the same to the nanosecond."""
@@ -41,10 +39,10 @@ WITHOUT_PAYLOADS = ALWAYS | {
     **dict.fromkeys(("micro_steps", "nccl", "by_collective", "groups", "comm_phases", "collectives", "pipelines", "pipeline"), _ARGUMENTS),
     **dict.fromkeys(("over_ranks", "steps_over_ranks", "time_parts"), _WAITS),
     **dict.fromkeys(("phases", "exposed_comm", "stragglers", "matches", "clocks", "collective_waits"), _WAITS),
-    **dict.fromkeys(("episodes", "replay", "critical_path", "path_over_ranks", "slack"), _ON_WAITS),
+    **dict.fromkeys(("episodes", "replay", "critical_path", "path_over_ranks"), _ON_WAITS),
 }  # fmt: skip
 
-OF_TWO_RANKS = ("phases", "pipelines", "pipeline", "exposed_comm", "stragglers", "episodes", "replay", "slack")
+OF_TWO_RANKS = ("phases", "pipelines", "pipeline", "exposed_comm", "stragglers", "episodes", "replay")
 """Tables that two ranks share even without payloads: what the one sends the other receives."""
 
 TABLES = tuple(name for name, analysis in ANALYSES.items() if not analysis.result.is_detail)

@@ -32,7 +32,7 @@ def simulated(tmp_path_factory):
 
     def of(ranks):
         if ranks not in made:
-            names = [name for name in ANALYSES if name not in ("slowdown", "what_ifs")]
+            names = list(ANALYSES)
             own = min(ranks, 16) if ranks > 24 else ranks  # of hundreds the first are simulated, and repeated
             _, results = analysed(scenarios.ddp(own, 3, 4, slow_compute_ns={own // 3: 400_000}), *names)
             findings = find(results, [])

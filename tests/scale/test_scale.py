@@ -120,9 +120,9 @@ def test_a_run_that_is_too_large_is_not_replayed_and_keeps_no_graphs(tmp_path):
     kineto.write(capture(run(scenarios.ddp(2, steps=2))), tmp_path)
     found = discover(tmp_path)
     for most, has_graph in ((10, False), (10_000, True)):
-        summary = summarise(found, found.runs[-1], LoadOptions(), names=("replay", "what_ifs"), most_replayed=most)
+        summary = summarise(found, found.runs[-1], LoadOptions(), names=("replay", "bottleneck"), most_replayed=most)
         assert (summary.results["replay"].engine is not None) == has_graph
-        assert bool(len(summary.results["what_ifs"])) == has_graph
+        assert bool(len(summary.results["bottleneck"])) == has_graph
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def _tables_of(name: str) -> tuple[str, ...]:
 # which notes it.
 
 
-LONGEST = ("host_events", "operator_shapes", "replay", "host_work", "idle", "what_ifs", "critical_path")
+LONGEST = ("host_events", "operator_shapes", "replay", "host_work", "idle", "critical_path")
 """Begun first, so that nobody waits for one of them at the end; no figure depends on it."""
 
 _MOST = 10
@@ -172,12 +172,9 @@ def results_in_parallel(
 ) -> dict[str, Any]:
     """Results that forks made while this process replayed the job; the arguments are those of `tables_in_parallel`."""
     # What copies events is made in a moment, and long to send; rules ask the graph that this process replays again.
-    first = [_REPLAY, *(name for name in names if name == _WHAT_IFS)]
+    first = ["replay"]
     sent = [name for name in names if name not in first and not ANALYSES[name].result.is_event_copy]
     return _in_parallel({name: needs_of(name, RESULT_MAKERS) for name in sent}, first, result, held, processes)
-
-
-_REPLAY, _WHAT_IFS = "replay", "what_ifs"
 
 
 def _in_parallel(

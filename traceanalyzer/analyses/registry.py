@@ -34,7 +34,7 @@ from traceanalyzer.analyses.operators.same_work import same_work
 from traceanalyzer.analyses.phases import comm_phases, micro_steps, phases
 from traceanalyzer.analyses.phases.micro_steps import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, shape
-from traceanalyzer.analyses.replay import critical_path, replay, slack, what_ifs
+from traceanalyzer.analyses.replay import critical_path, replay
 from traceanalyzer.analyses.streams import blocks, copies, streams
 from traceanalyzer.analyses.time import breakdown, gpu_utilization, headline, steps
 from traceanalyzer.meaning.columns import Column
@@ -178,13 +178,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "collectives": Analysis(collectives.collectives_across),
         "collective_waits": Analysis(collectives.collective_waits_across),
         "replay": Analysis(replay.across, replay.per_rank, _GPU, sees_all=_REPLAYED),
-        "even_experts": Analysis(what_ifs.even_experts_across),
-        "what_ifs": Analysis(what_ifs.what_ifs_across),
-        "slowdown": Analysis(slack.slowdown_across),
         "critical_path": Analysis(critical_path.across),
         "bottleneck": Analysis(critical_path.bottleneck),
         "path_over_ranks": Analysis(overview.path_over_ranks_across),
-        "slack": Analysis(slack.slack_across),
         "path_stretches": Analysis(critical_path.stretches),
         "matches": Analysis(waits.matches_across),
         "clocks": Analysis(clocks.across),

@@ -498,10 +498,8 @@ def _are_of_two_profilers(base: Capture, other: Capture) -> bool:
 
 
 def _of_compared_steps(capture: Capture, name: str) -> pd.DataFrame:
-    """The rows of the compared steps; of a whole capture those without a step. Slack is by operation."""
+    """The rows of the compared steps; of a whole capture those without a step."""
     frame = capture.tables[name]
-    if name == "slack" and len(frame):
-        return frame.assign(name=[operation(str(text)) for text in frame["name"]])
     if "step" not in frame:
         return frame
     return frame[frame["step"].isin(capture.steps)] if capture.steps else frame[frame["step"].isna()]

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from traceanalyzer.analyses.communication.groups import TABLES, Groups
 from traceanalyzer.analyses.experts import DISPATCH, DispatchLoads, Exchanges
 from traceanalyzer.analyses.replay.changes import EVEN, Change
-from traceanalyzer.analyses.replay.what_ifs import EvenExperts
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
@@ -16,11 +15,10 @@ def uneven_experts(
     run: Run,
     dispatch_loads: DispatchLoads,
     exchanges: Exchanges,
-    even_experts: EvenExperts,
     headline: Headline,
     groups: Groups,
 ) -> Iterator[Finding]:
-    """Dispatches load a rank's experts more than the mean rank's, and even loads would shorten the step.
+    """Dispatches load a rank's experts more than the mean rank's.
 
     The change is compute even over ranks, forward and backward; of a rank that is the busiest in each dispatch its own,
     less what it has beyond the mean after dispatches. Exchanges of embedding tables have no experts.
@@ -29,9 +27,7 @@ def uneven_experts(
     loads = run.within(dispatch_loads.to_frame())
     loads = loads[~loads["group_ranks"].isin(tables)]
     uneven = loads[loads["load_max_over_mean"] >= RATIO]
-    gains = even_experts.to_frame()
-    gain_ns = gains.loc[gains["group_ranks"].isin(uneven["group_ranks"]), "gain_ns"].max()
-    if uneven.empty or not run.is_worth(gain_ns):
+    if uneven.empty:
         return
     hot = uneven["hot_rank"].value_counts()
     rank, times = int(hot.index[0]), f"{uneven['load_max_over_mean'].mean():.3g}"

@@ -57,7 +57,7 @@ class Table:
 def test_a_capture_of_uneven_experts():
     results = run(
         sample("moe").ranks,
-        ["exchange_sends", "expert_layers", "exchanges", "even_experts", "headline", "groups"],
+        ["exchange_sends", "expert_layers", "exchanges"],
     )
     frame = results["exchange_sends"].to_frame().query("direction == 'dispatch'")
     # 6,144 and 2,048 rows of 2,048 bf16 from rank 0; 5,120 and 3,072 from rank 1; six dispatches in each of three steps.
@@ -69,8 +69,5 @@ def test_a_capture_of_uneven_experts():
     combines = layers.query("direction == 'combine'")
     assert (combines["wait_at_least_ns"] > 560_000).all()
     assert (combines["wait_at_most_ns"] < 625_000).all()
-    (load,) = results["even_experts"].rows()
-    assert (load["hot_rank"], load["dispatches"], load["hot_dispatches"]) == (0, 18, 18)
-    assert load["gain_ns"] > 0
     first = results["exchanges"].to_frame().query("step == 1 and place == 0")
     assert first["sends"].tolist() == ["25165824,8388608", "20971520,12582912"]

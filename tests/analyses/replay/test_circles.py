@@ -20,6 +20,6 @@ def test_the_replay_says_why_it_is_not(monkeypatch):
         raise CircleError
 
     monkeypatch.setattr("traceanalyzer.analyses.replay.job.order_of", circular)
-    results = run([rank_trace([("compute", 0, 5, 0), ("comm", 5, 9, 1)])], ["replay", "what_ifs", "critical_path"])
+    results = run([rank_trace([("compute", 0, 5, 0), ("comm", 5, 9, 1)])], ["replay", "critical_path"])
     assert results["replay"].why_not == replay.CIRCULAR
-    assert all(results[name].to_frame().empty for name in ("replay", "what_ifs", "critical_path"))
+    assert all(results[name].to_frame().empty for name in ("replay", "critical_path"))

@@ -10,14 +10,14 @@ from tests.simulator.analysed import analysed
 
 @pytest.mark.parametrize("run_name", RUNS)
 def test_it_tiles_the_window(run_name):
-    results = once.results(run_name, ["path_stretches", "critical_path", "what_ifs"])
+    results = once.results(run_name, ["path_stretches", "critical_path", "replay"])
     path = results["path_stretches"].to_frame()
     assert (path["start_ns"].to_numpy()[1:] == path["end_ns"].to_numpy()[:-1]).all()
     assert (path["end_ns"] > path["start_ns"]).all()
     assert results["critical_path"].to_frame()["path_ns"].sum() == path["end_ns"].iloc[-1] - path["start_ns"].iloc[0]
     steps = max(path["step"].nunique(), 1)
     window = path["end_ns"].iloc[-1] - path["start_ns"].iloc[0]
-    before = results["what_ifs"].to_frame()["before_ns"].iloc[0]
+    before = results["replay"].engine.before_ns
     assert any(window == pytest.approx(before * count, abs=count) for count in range(1, steps + 1))
 
 

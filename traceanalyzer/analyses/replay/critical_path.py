@@ -327,6 +327,10 @@ class Bottleneck(Result):
         "category": PathStretches.columns["category"],
         "path_ns": Column.time("Length of its stretches."),
         "step_ns": Column.time("A mean step so long; of a capture without steps all of it."),
+        "unmatched_ns": Column.time(
+            "Time a rank and step in communication calls whose partners are not known: waits in them stay."
+        ),
+        "is_unprofiled": Column.flag("The profiler's overhead is estimated, and left out."),
         "path_pct": Column.share("Its share of the path."),
     }
 
@@ -339,9 +343,13 @@ def bottleneck(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Bottleneck
     path = critical_path(engine.job, engine.windows, engine.lengths(UNRECORDED))
     lengths = (path["end_ns"] - path["start_ns"]).groupby(path["category"].astype("str")).sum()
     table = table_of({"category": lengths.index.astype("str"), "path_ns": lengths.to_numpy()})
-    step_ns = engine.gains([(UNRECORDED,)])[0].after_ns
-    path_pct = 100.0 * table["path_ns"] / table["path_ns"].sum()
-    return Bottleneck(sorted_by(table.assign(step_ns=step_ns, path_pct=path_pct), "path_ns"))
+    table = table.assign(
+        step_ns=round(float(engine.steps([(UNRECORDED,)]).mean())),
+        unmatched_ns=engine.unmatched_ns,
+        is_unprofiled=engine.has_cost_of_recording,
+        path_pct=100.0 * table["path_ns"] / table["path_ns"].sum(),
+    )
+    return Bottleneck(sorted_by(table, "path_ns"))
 
 
 def stretches(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> PathStretches:

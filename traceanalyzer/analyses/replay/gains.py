@@ -229,10 +229,10 @@ class Engine:
         window_ns = int(self.windows.lengths(self.unchanged)[:, 0].sum()) / max(self.windows.table["rank"].nunique(), 1)
         return bool(self.contention.most_ns > PERCENT / 100 * window_ns)
 
-    def steps_after(self, scenarios: Sequence[tuple[Change, ...]], *, with_contention: bool = True) -> np.ndarray:
+    def steps_after(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
         """Length of every step of the job (rows) after each set of changes (columns).
 
-        Compute beside waits that a change takes away becomes shorter, too, unless it is to stay as it is.
+        Compute beside waits that a change takes away becomes shorter, too.
         """
         found = []
         at_once = max(1, MOST_EDGES // max(1, len(self.job.source)))
@@ -240,7 +240,7 @@ class Engine:
             some = [self.of_ranks(changes) for changes in scenarios[begin : begin + at_once]]
             weights = self._weights(some)
             times = self.job.order.latest(weights)
-            if with_contention and self._has_contention:
+            if self._has_contention:
                 weights = self._with_contention(some, times)
                 times = self.job.order.latest(weights)
             waits = np.array([keeps_waits(changes) for changes in some])
@@ -284,13 +284,6 @@ class Engine:
         while self._held > MOST_EDGES and len(self._known) > 1:
             self._held -= len(self._known.pop(next(iter(self._known))))
         return found
-
-    def gain_of(self, lengths: Lengths) -> Gain:
-        """What the graph gains with these lengths."""
-        timing = {rank: replace(own, has_lag=False) for rank, own in lengths.timing.items()}
-        times = self.job.replay(lengths, replace(lengths, timing=timing))
-        after_ns, explained_ns = self.windows.of_job(times).mean(axis=0).tolist()
-        return self._gain(round(after_ns), round(explained_ns), None)
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains; delays without a reason are kept, and dropped after it."""

@@ -27,9 +27,6 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import only, table_of, without_rows
 from traceanalyzer.model.trace import LARGE
 
-MOST_RANKS = 64
-"""Of more ranks no replay each is computed."""
-
 MOST_OPERATIONS = 8_000_000
 """Of all ranks together that are replayed."""
 

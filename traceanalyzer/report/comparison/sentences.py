@@ -288,9 +288,9 @@ def _estimate_ns(side: Side) -> float | None:
 
 
 def _unprofiled_ns(held: Capture) -> float | None:
-    table = held.table("what_ifs")
-    known = [] if table is None or has_open_waits(held) else table["unprofiled_ns"].dropna().tolist()
-    return float(known[0]) if known else None
+    table = held.table("bottleneck")
+    is_known = table is not None and len(table) and table["is_unprofiled"].all() and not has_open_waits(held)
+    return float(table["step_ns"].iloc[0]) if is_known else None
 
 
 def of_a_step(comparison: Comparison) -> str:
