@@ -34,60 +34,40 @@ def brought_together(base: pd.DataFrame, other: pd.DataFrame, keys: tuple[str, .
     """
     headings = [key for key in keys if key in HEADINGS]
     rest = [key for key in keys if key not in HEADINGS]
+    frames = [base, other]
     if not headings or not rest or base.empty or other.empty:
-        return [base, other]
-    alone = [_without(one, two, keys) for one, two in ((base, other), (other, base))]
-    places = [_places(frame[is_alone], headings, rest) for frame, is_alone in zip((base, other), alone, strict=True)]
-    known = {name: (places[0][name], places[1][name]) for name in places[0] if name in places[1]}
-    if not known:
-        return [base, other]
-    return [
-        _joint(frame, is_alone, headings, rest, known)
-        for frame, is_alone in zip((base, other), alone, strict=True)
-    ]  # fmt: skip
+        return frames
+    texts = [_texts(frame, keys) for frame in frames]
+    names = [pd.MultiIndex.from_frame(text) for text in texts]
+    alone = [~names[side].isin(names[1 - side]) for side in (0, 1)]
+    ends = [text[is_alone].groupby(rest)[headings].agg(_places) for text, is_alone in zip(texts, alone, strict=True)]
+    known = ends[0].merge(ends[1], left_index=True, right_index=True, suffixes=("_base", "_other"))
+    if known.empty:
+        return frames
+    made = []
+    for frame, text, is_alone in zip(frames, texts, alone, strict=True):
+        found = text.merge(known, left_on=rest, right_index=True, how="left")
+        moves = is_alone & found[f"{headings[0]}_base"].notna()
+        own = frame[moves].assign(**{WHY: None})
+        for heading in headings:
+            before, after = (found.loc[moves, f"{heading}_{side}"] for side in ("base", "other"))
+            own[heading] = before.where(before == after, before + " → " + after)
+            own[WHY] = own[WHY].where(before == after, own[heading])
+        by = [*headings, *rest, WHY]
+        summed = own.groupby(by, dropna=False, sort=False)[[name for name in own if name not in by]].sum(min_count=1)
+        made.append(pd.concat([frame[~moves], summed.reset_index()], ignore_index=True))
+    return made
 
 
-def _without(frame: pd.DataFrame, other: pd.DataFrame, keys: tuple[str, ...]) -> pd.Series:
-    there = set(_names(other, list(keys)))
-    return pd.Series([name not in there for name in _names(frame, list(keys))], index=frame.index)
+def _texts(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
+    """The keys as texts, empty where there is none."""
+    held = frame[list(keys)].astype("object")
+    return held.where(held.notna(), "").astype("str")
 
 
-def _names(frame: pd.DataFrame, keys: list[str]) -> list[tuple[str, ...]]:
-    return list(zip(*(frame[key].astype("object").where(frame[key].notna(), "").map(str) for key in keys), strict=True))
-
-
-def _places(frame: pd.DataFrame, headings: list[str], rest: list[str]) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """For each thing, by heading, where it happens: `forward + backward`."""
-    found: dict[tuple[str, ...], list[set[str]]] = {}
-    for name, place in zip(_names(frame, rest), _names(frame, headings), strict=True):
-        own = found.setdefault(name, [set() for _ in headings])
-        for held, one in zip(own, place, strict=True):
-            held.add(one or "none")
-    return {name: tuple(" + ".join(sorted(held)) for held in own) for name, own in found.items()}
-
-
-def _joint(
-    frame: pd.DataFrame,
-    is_alone: pd.Series,
-    headings: list[str],
-    rest: list[str],
-    known: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]],
-) -> pd.DataFrame:
-    names = _names(frame, rest)
-    moves = is_alone & pd.Series([name in known for name in names], index=frame.index)
-    own = frame[moves].assign(**{WHY: None})
-    for place, heading in enumerate(headings):
-        texts = [_from_to(*(side[place] for side in known[name])) for name in _names(own, rest)]
-        own[heading] = texts
-        own[WHY] = [text if "→" in text else why for text, why in zip(texts, own[WHY], strict=True)]
-    keys = [*headings, *rest, WHY]
-    sums = [name for name in own if name not in keys]
-    summed = own.groupby(keys, dropna=False, sort=False)[sums].sum(min_count=1).reset_index()
-    return pd.concat([frame[~moves], summed], ignore_index=True)
-
-
-def _from_to(before: str, after: str) -> str:
-    return before if before == after else f"{before} → {after}"
+def _places(held: pd.Series) -> str:
+    """Where it happens: `forward + backward`."""
+    return " + ".join(sorted({place or "none" for place in held}))
 
 
 # Names of ranges and modules without the numbers of their instances: what two runs call alike.
@@ -642,8 +622,6 @@ def _statuses(
 
 def _order(frame: pd.DataFrame, change: np.ndarray, keys: tuple[str, ...]) -> np.ndarray:
     """Largest difference first; at equal differences by name, so that the order of runs does not matter."""
-    texts = [["" if is_absent else str(key) for key, is_absent in zip(frame[name], frame[name].isna(), strict=True)]
-             for name in keys]  # fmt: skip
-    names = ["\0".join(parts) for parts in zip(*texts, strict=True)]
+    names = _texts(frame, keys).agg("\0".join, axis=1).tolist() if keys and len(frame) else []
     by_name = np.array(sorted(range(len(frame)), key=names.__getitem__), dtype=np.int64)
     return by_name[np.argsort(-np.abs(change[by_name]), kind="stable")]

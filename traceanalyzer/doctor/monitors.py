@@ -1,7 +1,7 @@
 """What monitors of a running job wrote: NCCL Inspector, NCCL RAS, xpu_timer."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -18,8 +18,14 @@ from traceanalyzer.meaning.columns import size_text, time_text
 from traceanalyzer.meaning.vocabulary import numbered
 from traceanalyzer.model.schema import printable
 
-_COLUMNS = ("communicator", "rank", "ranks", "nodes", "host", "collective", "number", "size_bytes", "duration_ns",
-            "algbw_gb_per_s", "busbw_gb_per_s", "dumped_ns")  # fmt: skip
+_COLUMNS = {
+    "communicator": "header.id", "rank": "header.rank", "ranks": "header.n_ranks", "nodes": "header.nnodes",
+    "host": "metadata.hostname", "collective": "coll_perf.coll", "number": "coll_perf.coll_sn",
+    "size_bytes": "coll_perf.coll_msg_size_bytes", "duration_ns": "coll_perf.coll_exec_time_us",
+    "algbw_gb_per_s": "coll_perf.coll_algobw_gbs", "busbw_gb_per_s": "coll_perf.coll_busbw_gbs",
+    "dumped_ns": "metadata.dump_timestamp_us",
+}  # fmt: skip
+"""Column → where a record has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ def read_inspector(folder: Path, *, follows_links: bool = False) -> Inspector:
     rows, used, notes = _read_all(folder, _calls_in, "the Inspector's JSON", follows_links)
     if not rows:
         raise InputError(f"{folder}: no record of NCCL Inspector in it{': ' + notes[0] if notes else ''}")
-    return Inspector(pd.DataFrame(rows, columns=list(_COLUMNS)), used, tuple(notes))
+    return Inspector(pd.DataFrame(rows), used, tuple(notes))
 
 
 def _read_all(
@@ -67,58 +73,42 @@ def _read_all(
     return rows, used, notes
 
 
-def _calls_in(path: Path) -> list[tuple[Any, ...]]:
-    return [row for record in _objects(path) if (row := _row(record)) is not None]
-
-
 _MOST_BYTES = 4 << 30
+
+
+def _calls_in(path: Path) -> list[dict[str, Any]]:
+    found = [{name: _held(record, place) for name, place in _COLUMNS.items()} for record in _objects(path)
+             if isinstance(record, dict) and isinstance(record.get("coll_perf"), dict)]  # fmt: skip
+    return [row for row in found if row["rank"] is not None]
 
 
 def _objects(path: Path) -> Iterator[Any]:
     """The objects of a file: a line each, else laid out over several lines; a cut last one is left out."""
-    text = files_whole.content(path, _MOST_BYTES).decode("utf-8")
-    lines = text.splitlines()
+    lines = files_whole.content(path, _MOST_BYTES).decode("utf-8").splitlines()
     start = 0
-    decoder = msgspec.json.Decoder()
     for number, line in enumerate(lines):
         if line.rstrip() in {"}", "},"} or (line.startswith("{") and line.rstrip().endswith("}")):
-            block = "\n".join(lines[start : number + 1]).strip().rstrip(",")
             try:
-                yield decoder.decode(block)
+                yield msgspec.json.decode("\n".join(lines[start : number + 1]).strip().rstrip(","))
             except (msgspec.DecodeError, RecursionError):
                 continue  # a closing brace inside an object: it goes on
             start = number + 1
 
 
-def _row(record: Any) -> tuple[Any, ...] | None:
-    if not isinstance(record, Mapping):
+_TEXTS = ("id", "hostname", "coll")
+_REAL = ("_us", "_gbs")
+
+
+def _held(record: dict[str, Any], place: str) -> Any:
+    """What a record has in a place; a number only where it can be meant: not negative, and small enough for a table."""
+    part, name = place.split(".")
+    value = held.get(name) if isinstance(held := record.get(part), dict) else None
+    if name in _TEXTS:
+        return printable(str(value)) if value is not None or name != "hostname" else None
+    is_real = name.endswith(_REAL)
+    if isinstance(value, bool) or not isinstance(value, int | float if is_real else int) or not 0 <= value < 1 << 52:
         return None
-    head, about, told = (record.get(name) for name in ("header", "metadata", "coll_perf"))
-    if not isinstance(head, Mapping) or not isinstance(told, Mapping):
-        return None
-    about = about if isinstance(about, Mapping) else {}
-    duration, dumped = _number(told.get("coll_exec_time_us")), _number(about.get("dump_timestamp_us"))
-    rank = _number(head.get("rank"), whole=True)
-    if rank is None:
-        return None
-    host = about.get("hostname")
-    return (
-        _text(head.get("id")), rank, _number(head.get("n_ranks"), whole=True), _number(head.get("nnodes"), whole=True),
-        None if host is None else _text(host), _text(told.get("coll")), _number(told.get("coll_sn"), whole=True),
-        _number(told.get("coll_msg_size_bytes"), whole=True), None if duration is None else round(duration * 1000),
-        _number(told.get("coll_algobw_gbs")), _number(told.get("coll_busbw_gbs")),
-        None if dumped is None else round(dumped * 1000),
-    )  # fmt: skip
-
-
-def _text(value: Any) -> str:
-    return printable(str(value))
-
-
-def _number(value: Any, *, whole: bool = False) -> Any:
-    """A number that can be meant: not negative, and small enough for a table; `None` for all else."""
-    is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    return value if is_number and 0 <= value < 1 << 52 else None
+    return round(value * 1000) if name.endswith("_us") else value
 
 
 def late_ranks(inspector: Inspector) -> pd.DataFrame:
@@ -250,7 +240,7 @@ _SAMPLE = re.compile(
 _RANK = re.compile(r"\d{1,9}", re.ASCII)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
-_COLLECTIVE, _PRODUCT, _COMMON = "XPU_TIMER_COLL_KERNEL_", "XPU_TIMER_MM_KERNEL_", "XPU_TIMER_COMMON_"
+_PREFIXES = {"collective": "XPU_TIMER_COLL_KERNEL_", "product": "XPU_TIMER_MM_KERNEL_", "common": "XPU_TIMER_COMMON_"}
 
 _SERIES = ("operation", "dtype", "algorithm", "transport", "level", "small")
 """What tells one series of a rank from another; `level` is a class of throughput, not of size."""
@@ -295,21 +285,14 @@ def _rows(path: Path) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name, text, value in _SAMPLE.findall(files_whole.content(path, _MOST_BYTES).decode("utf-8")):
         labels = {key: printable(label) for key, label in _LABEL.findall(text)}
-        of, metric = _of(name)
+        of = next((of for of, prefix in _PREFIXES.items() if name.startswith(prefix)), None)
         if of is None or not _RANK.fullmatch(labels.get("rank", "")) or not isfinite(float(value)):
             continue
-        told = {key: labels.get(key) for key in _SERIES}
         host = next((labels[key] for key in ("pod_name", "ip") if labels.get(key) not in (None, "", "NOT_SET")), None)
-        rows.append({"file": path.name, "of": of, "metric": metric, "rank": int(labels["rank"]), "host": host,
-                     **told, "value": float(value)})  # fmt: skip
+        rows.append({"file": path.name, "of": of, "metric": name.removeprefix(_PREFIXES[of]),
+                     "rank": int(labels["rank"]), "host": host,
+                     **{key: labels.get(key) for key in _SERIES}, "value": float(value)})  # fmt: skip
     return rows
-
-
-def _of(name: str) -> tuple[str | None, str]:
-    for prefix, of in ((_COLLECTIVE, "collective"), (_PRODUCT, "product"), (_COMMON, "common")):
-        if name.startswith(prefix):
-            return of, name.removeprefix(prefix)
-    return None, name
 
 
 def hanging(metrics: XpuTimer) -> list[int]:
@@ -432,44 +415,42 @@ def ras_troubles(case: Case) -> list[Diagnosis]:
 def reported_hang(case: Case) -> list[Diagnosis]:
     """Ranks whose kernels did not end within xpu_timer's limit."""
     ranks = hanging(case.xpu_timer) if case.xpu_timer else []
-    if not ranks:
-        return []
     return [
         Diagnosis(
             diagnosis=f"xpu_timer reports a hang on {numbered('rank', ranks)}: a product or a collective did not end "
             "within its limit (300 s unless set otherwise).",
             ranks=tuple(ranks),
         )
-    ]
+    ] if ranks else []  # fmt: skip
+
+
+def _beside_others(case: Case, of: Literal["collective", "product"], figure: str, most: float) -> list[tuple[int, str]]:
+    """Ranks whose figure is at most so much of the other ranks', and what per cent it is; the lowest five."""
+    if case.xpu_timer is None:
+        return []
+    shares = against_others(series(case.xpu_timer, of), figure)
+    return [(int(rank), f"{100 * share:.0f} %") for rank, share in shares[shares <= most].sort_values().items()][:5]
 
 
 def waited_for(case: Case) -> list[Diagnosis]:
     """A rank whose collectives are much shorter than the other ranks' of the same series: it comes last."""
-    if case.xpu_timer is None:
-        return []
-    shares = against_others(series(case.xpu_timer, "collective"), "avg_us")
     return [
         Diagnosis(
-            diagnosis=f"Rank {rank}'s collectives take {100 * share:.0f} % of the other ranks' time: a collective "
-            "spins until its last rank arrives, so the others wait for it. Profile this rank next, beside one "
-            "of the others.",
+            diagnosis=f"Rank {rank}'s collectives take {share} of the other ranks' time: a collective spins until its "
+            "last rank arrives, so the others wait for it. Profile this rank next, beside one of the others.",
             recommendation=f"Record a trace of rank {rank} and of one other rank, and give both to analyze-traces.",
-            ranks=(int(rank),),
+            ranks=(rank,),
         )
-        for rank, share in shares[shares <= 0.7].sort_values().items()
-    ][:5]
+        for rank, share in _beside_others(case, "collective", "avg_us", 0.7)
+    ]
 
 
 def slow_products(case: Case) -> list[Diagnosis]:
     """A rank whose matrix products run slower than the other ranks' of the same series."""
-    if case.xpu_timer is None:
-        return []
-    shares = against_others(series(case.xpu_timer, "product"), "tflops")
     return [
         Diagnosis(
-            diagnosis=f"Rank {rank}'s matrix products reach {100 * share:.0f} % of the other ranks' speed: its GPU is "
-            "slower.",
-            ranks=(int(rank),),
+            diagnosis=f"Rank {rank}'s matrix products reach {share} of the other ranks' speed: its GPU is slower.",
+            ranks=(rank,),
         )
-        for rank, share in shares[shares <= 0.9].sort_values().items()
-    ][:5]
+        for rank, share in _beside_others(case, "product", "tflops", 0.9)
+    ]
