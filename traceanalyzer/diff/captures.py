@@ -282,6 +282,12 @@ class Capture:
         """An analysis's rows by its name; `None` when it is not there or has none."""
         return cast("Tables", self._table)
 
+    def of_steps(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Rows of the compared steps; of a whole capture those without a step; all of a table without steps."""
+        if "step" not in frame:
+            return frame
+        return frame[frame["step"].isin(self.steps) if self.steps else frame["step"].isna()]
+
     @property
     def known(self) -> RunInfo:
         """The run.json, an empty one where there is none."""
@@ -322,15 +328,8 @@ def is_of_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None, wanted: 
     """Whether every rank was analysed over exactly these steps (without any: as a whole)."""
     if steps is None or steps.empty or ranks is None:
         return not wanted
-    by_rank = {int(rank): own["step"] for rank, own in steps.groupby("rank")}
-    if not wanted:  # whole captures, of steps that are not complete on every rank
-        return all(int(rank) not in by_rank or by_rank[int(rank)].isna().any() for rank in ranks["rank"])
-    return all(
-        int(rank) in by_rank
-        and not by_rank[int(rank)].isna().any()
-        and tuple(sorted(int(step) for step in by_rank[int(rank)])) == wanted
-        for rank in ranks["rank"]
-    )
+    told = {rank: tuple(sorted(own)) if own.notna().all() else () for rank, own in steps.groupby("rank")["step"]}
+    return all(told.get(rank, ()) == wanted for rank in ranks["rank"])  # whole captures: of steps that are not complete
 
 
 def result_class(analysis: str) -> type[Result] | None:
@@ -498,7 +497,7 @@ def model_flops(capture: Capture) -> float | None:
     frame, size = capture.table("mfu"), world_size(capture)
     if frame is None or size is None or not capture.steps:
         return None
-    own = frame[frame["step"].isin(capture.steps)]
+    own = capture.of_steps(frame)
     is_whole = len(own) == size * len(capture.steps) and bool((own["covered_pct"] >= 100).fillna(value=False).all())
     return float(own["model_flops"].sum()) / len(capture.steps) if is_whole else None
 
@@ -508,8 +507,7 @@ def model_flops_told(capture: Capture) -> str | None:
     flops = model_flops(capture)
     if flops is None:
         return None
-    frame = capture.tables["mfu"]
-    own = frame[frame["step"].isin(capture.steps)].groupby("rank")["model_flops"].sum() / len(capture.steps)
+    own = capture.of_steps(capture.tables["mfu"]).groupby("rank")["model_flops"].sum() / len(capture.steps)
     most = own.nlargest(2).astype("float64")
     is_uneven = len(most) > 1 and most.iloc[1] < most.iloc[0] * (1 - ALIKE)
     whose = f", {most.iloc[0] / 1e12:,.4g} of them on rank {most.index[0]}" if is_uneven else ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
 
@@ -65,11 +65,6 @@ def _gpu(capture: Capture) -> str | None:
     return named or (str(gpu["name"]) if gpu and gpu.get("name") else None)
 
 
-def _world_size(capture: Capture) -> str | None:
-    size = world_size(capture)
-    return None if size is None else str(size)
-
-
 def _ranks(capture: Capture) -> str | None:
     """`all`, or of how many and which: `1 of 2 (0)`."""
     frame, size = capture.table("ranks"), world_size(capture)
@@ -80,11 +75,6 @@ def _ranks(capture: Capture) -> str | None:
         return "all"
     of = f"{len(ranks)} of {size}" if size is not None else f"{len(ranks)}"
     return f"{of} ({listed(ranks)})"
-
-
-def _tokens(capture: Capture) -> str | None:
-    tokens = tokens_per_step(capture)
-    return None if tokens is None else f"{tokens:,}"
 
 
 def micro_steps(capture: Capture) -> str | None:
@@ -127,12 +117,12 @@ def _model(capture: Capture) -> str | None:
     return None if not model else ", ".join(f"{name} {value}" for name, value in sorted(model.items()))
 
 
-def _of_info(name: str) -> Callable[[Capture], str | None]:
-    def read(capture: Capture) -> str | None:
-        known = getattr(capture.known, name)
-        return None if known is None else str(known)
+def _text(value: Any) -> str | None:
+    return None if value is None else f"{value:,}" if type(value) is int else str(value)
 
-    return read
+
+def _of_info(name: str) -> Callable[[Capture], str | None]:
+    return lambda capture: None if (known := getattr(capture.known, name)) is None else str(known)
 
 
 def _checkpointing(capture: Capture) -> str | None:
@@ -141,10 +131,6 @@ def _checkpointing(capture: Capture) -> str | None:
     if stated is not None or frame is None or "recompute_flops" not in frame or frame["recompute_flops"].isna().any():
         return stated
     return str(bool(frame["recompute_flops"].sum() >= _RECOMPUTED * frame["model_flops"].sum()))
-
-
-def _captured(capture: Capture) -> str:
-    return f"{len(capture.steps)} ({capture.basis})" if capture.steps else "whole capture"
 
 
 TRACED = "ranks with a trace"
@@ -167,9 +153,10 @@ ELEMENT_TYPE = "element type of matrix products"
 OF_SHAPES = (MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE)
 """Facts that only traces with operators' shapes tell."""
 
-IS_CLOSE: Mapping[str, Callable[[Sequence[Capture]], bool]] = MappingProxyType(
-    {MODEL_FLOPS: diff_captures.is_close, DIMENSIONS: diff_captures.is_shared}
-)
+IS_CLOSE: Mapping[str, Callable[[Sequence[Capture]], bool]] = {
+    MODEL_FLOPS: diff_captures.is_close,
+    DIMENSIONS: diff_captures.is_shared,
+}
 """Facts of which equal runs may be told differently."""
 
 FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
@@ -189,8 +176,8 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
         "cast before use they make norms and element-wise kernels faster too: the strategy is not the only difference.",
         _of_info("param_dtype"),
     ),
-    ("world size", WORK, "a step is shared by another number of ranks.", _world_size),
-    ("tokens a step", WORK, "a step is another amount of work.", _tokens),
+    ("world size", WORK, "a step is shared by another number of ranks.", lambda capture: _text(world_size(capture))),
+    ("tokens a step", WORK, "a step is another amount of work.", lambda capture: _text(tokens_per_step(capture))),
     (MICRO_STEPS, WORK, "a step is another number of forward and backward passes.", micro_steps),
     (EXCHANGING, NOTE, "gradients are exchanged in more of them, or in fewer.", _exchanging),
     (MODEL_FLOPS, WORK, "a step is another amount of work.", diff_captures.model_flops_told),
@@ -201,7 +188,12 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
         _gradient_bytes,
     ),
     (TRACED, NOTE, "means over ranks are of these.", _ranks),
-    ("steps compared", NOTE, "figures are per step.", _captured),
+    (
+        "steps compared",
+        NOTE,
+        "figures are per step.",
+        lambda capture: f"{len(capture.steps)} ({capture.basis})" if capture.steps else capture.basis,
+    ),
     ("compiled", NOTE, "kernels of a compiled model have other names.", _of_info("compile")),
     ("activation checkpointing", NOTE, "the forward pass runs twice.", _checkpointing),
     ("kernels made by a compiler", NOTE, "kernels of a compiled model have other names.", surroundings.kernels_made),
@@ -244,20 +236,17 @@ def of(captures: Sequence[Capture]) -> tuple[Fact, ...]:
 SURROUNDINGS, RECORDING, RANKS, SETTING = "surroundings", "recording", "ranks", "setting"
 """What a run stands in, what it was recorded with and of whom, what was chosen for it, and what a step computes."""
 
-KINDS: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("GPU", "links", "host", *surroundings.PACKAGES), SURROUNDINGS),
-        **dict.fromkeys(("profiler", "profiler's options"), RECORDING),
-        "Nsight Systems": RECORDING,
-        TRACED: RANKS,
-        **dict.fromkeys(
-            ("strategy", "parallel sizes", "dtype of parameters", "compiled", "kernels made by a compiler",
-             "activation checkpointing", "schedule of the pipeline", "blocks by stage", "streams of copies",
-             MICRO_STEPS, EXCHANGING, COMMUNICATION), SETTING),
-        **dict.fromkeys(contents.NAMES, SETTING),
-        **dict.fromkeys(("model", "dtype", "world size", "tokens a step", MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE), WORK),
-    }
-)  # fmt: skip
+_KIND_OF = {
+    SURROUNDINGS: ("GPU", "links", "host", *surroundings.PACKAGES),
+    RECORDING: ("profiler", "profiler's options", "Nsight Systems"),
+    RANKS: (TRACED,),
+    SETTING: ("strategy", "parallel sizes", "dtype of parameters", "compiled", "kernels made by a compiler",
+              "activation checkpointing", "schedule of the pipeline", "blocks by stage", "streams of copies",
+              MICRO_STEPS, EXCHANGING, COMMUNICATION, *contents.NAMES),
+    WORK: ("model", "dtype", "world size", "tokens a step", MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE),
+}  # fmt: skip
+
+KINDS: Mapping[str, str] = {name: kind for kind, names in _KIND_OF.items() for name in names}
 """Facts that the line names; others are told further down."""
 
 NOTHING = "A difference of times is the code's, or noise."
@@ -405,7 +394,7 @@ def judge(sides: Sequence[Side]) -> Fairness:
     facts = of(firsts)
     refusals = [_refusal(fact) for fact in facts if fact.weight == REFUSE and fact.state == DIFFERS]
     work = [fact for fact in facts if fact.weight == WORK and fact.state == DIFFERS]
-    scale, more, notes = _scale(sides, work, _has_same_flops(facts))
+    scale, more, notes = _scale(sides, work, (MODEL_FLOPS, SAME) in {(fact.name, fact.state) for fact in facts})
     warnings = [_refusal(fact) for fact in facts if fact.weight == WARN and fact.state == DIFFERS]
     damaged = _damaged(sides)
     if of_hosts := _without_gpu_work(sides):
@@ -443,11 +432,6 @@ def _damaged(sides: Sequence[Side]) -> list[str]:
     return [f"{label}: {what}. Nothing can be concluded of it; record it again." for label, what in told if what]
 
 
-def _has_same_flops(facts: Sequence[Fact]) -> bool:
-    """Whether every run's traces tell a step's model FLOPs, and they are the same."""
-    return any(fact.name == MODEL_FLOPS and fact.state == SAME for fact in facts)
-
-
 def _scale(sides: Sequence[Side], work: list[Fact], has_same_flops: bool) -> tuple[Scale, list[str], list[str]]:
     captures = [capture for side in sides for capture in side.captures]
     with_steps = [bool(capture.steps) for capture in captures]
@@ -476,8 +460,9 @@ def _scale(sides: Sequence[Side], work: list[Fact], has_same_flops: bool) -> tup
 def _are_alike(sides: Sequence[Side], work: list[Fact], has_same_flops: bool) -> str | None:
     """Why steps may be compared although these facts differ; `None` where they may not."""
     captures = [capture for side in sides for capture in side.captures]
-    tokens, names = [tokens_per_step(capture) for capture in captures], {fact.name for fact in work}
-    if _is_same(tokens) and _is_same([world_size(capture) for capture in captures]):
+    names = {fact.name for fact in work}
+    tokens, *others = {(tokens_per_step(capture), world_size(capture)) for capture in captures}
+    if None not in tokens and not others:
         return f"A step of each run still consumes {tokens[0]:,} tokens, so steps are compared."
     if names == {MODEL_FLOPS} and (more := _more_products(sides)):
         return f"All other matrix products are the same, so steps are compared: {more}."
@@ -502,10 +487,6 @@ def _exchange_alike(sides: Sequence[Side]) -> bool:
     return len({tuple(sorted(own)) for own in done}) == 1 and bool(len(done[0]))
 
 
-def _is_same(values: list[int | None]) -> bool:
-    return None not in values and len(set(values)) == 1
-
-
 def _refusal(fact: Fact) -> str:
     return f"{fact.name} differs ({' | '.join(text or 'not known' for text in fact.told)}): {fact.why}"
 
@@ -513,12 +494,12 @@ def _refusal(fact: Fact) -> str:
 def _without_exchange(sides: Sequence[Side]) -> list[str]:
     """Runs of several ranks that never exchanged gradients in the compared steps, while another run did."""
     calls = {side.label: _gradient_calls(side.first) for side in sides}
-    some = any(count for count in calls.values())
+    is_known = any(calls.values()) and all(micro_steps(side.first) is not None for side in sides)
     return [
         f"{side.label} launched no all-reduce or reduce-scatter in its {side.first.basis}, and another run did: it may "
         "not have synchronised its gradients in what was captured."
         for side in sides
-        if some and calls[side.label] == 0 and _has_micro_steps(sides) and must_exchange(side.first) is not False
+        if is_known and calls[side.label] == 0 and must_exchange(side.first) is not False
     ]
 
 
@@ -538,10 +519,6 @@ def must_exchange(capture: Capture) -> bool | None:
     if spanned is None:
         return None
     return any(name in spanned for name in ("data parallel", "HSDP"))
-
-
-def _has_micro_steps(sides: Sequence[Side]) -> bool:
-    return all(micro_steps(side.first) is not None for side in sides)
 
 
 def _gradient_calls(capture: Capture) -> int | None:

@@ -480,9 +480,7 @@ def _are_of_two_profilers(base: Capture, other: Capture) -> bool:
 def _of_compared_steps(capture: Capture, name: str) -> pd.DataFrame:
     """The rows of the compared steps; of a whole capture those without a step."""
     frame = capture.tables[name]
-    if "step" not in frame:
-        return frame
-    return frame[frame["step"].isin(capture.steps)] if capture.steps else frame[frame["step"].isna()]
+    return capture.of_steps(frame)
 
 
 def _told_by_both(keys: tuple[str, ...], base: pd.DataFrame, other: pd.DataFrame) -> tuple[str, ...]:

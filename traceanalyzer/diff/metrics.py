@@ -243,7 +243,7 @@ def _of_steps(analysis: str, column: str) -> Callable[[Capture], pd.Series | Non
         frame = capture.table(analysis)
         if frame is None or column not in frame:
             return None
-        own = frame[frame["step"].isin(capture.steps)] if capture.steps else frame[frame["step"].isna()]
+        own = capture.of_steps(frame)
         return own.groupby("rank")[column].sum(min_count=1) if len(own) else None
 
     return read

@@ -29,7 +29,7 @@ from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.files.whole import whole_file
 from traceanalyzer.job import run_info
 from traceanalyzer.loading import LoadOptions, label_of, other_runs, refuse_several_runs
-from traceanalyzer.model import TraceSet
+from traceanalyzer.model import Skipped, TraceSet
 from traceanalyzer.scale import summarise
 from traceanalyzer.selection import Selection, with_steps
 
@@ -170,12 +170,9 @@ def _named(source: str) -> tuple[str | None, list[str]]:
     """`NAME=a+b` as its name and its parts."""
     name, separator, rest = source.partition("=")
     given = name if separator and not Path(source).exists() else None
-    return given, _parts(rest if given is not None else source)
-
-
-def _parts(source: str) -> list[str]:
-    """`a+b` in its parts, unless a path really is called so."""
-    return [source] if "+" not in source or Path(source).exists() else [part for part in source.split("+") if part]
+    own = source if given is None else rest
+    is_one = "+" not in own or Path(own).exists()  # a path may really be called so
+    return given, [own] if is_one else [part for part in own.split("+") if part]
 
 
 def _read(source: str, options: SourceOptions) -> list[Capture]:
@@ -212,13 +209,13 @@ def _of_run(found: Found, run: Run, label: str, notes: tuple[str, ...], options:
         selection = replace(options.load.selection, steps=wanted)
         summary = summarise(found, run, replace(options.load, selection=selection), jobs=options.jobs)
     info, more = run_info.read_or_note(run.info)
-    skipped = tuple(f"{item.what}: {item.why}" for item in summary.skipped)
-    return _capture(summary.results, label, shared, info, (*notes, *more, *summary.notes, *skipped))
+    return _capture(summary.results, label, shared, info, (*notes, *more, *summary.notes), summary.skipped)
 
 
 def _capture(
-    results: Results, label: str, shared: tuple[int, ...], info: run_info.RunInfo | None, notes: tuple[str, ...]
-) -> Capture:
+    results: Results, label: str, shared: tuple[int, ...], info: run_info.RunInfo | None, notes: Sequence[str],
+    skipped: Sequence[Skipped],
+) -> Capture:  # fmt: skip
     return Capture(
         label=label,
         source="traces",
@@ -228,7 +225,7 @@ def _capture(
         info=info,
         lanes=lanes.of_results(results, shared),
         step_calls=lanes.calls_of(results, shared),
-        notes=notes,
+        notes=(*notes, *(f"{item.what}: {item.why}" for item in skipped)),
         dimensions=diff_captures.dimensions(results),
     )
 
@@ -353,5 +350,4 @@ def _captured(traces: TraceSet) -> Capture:
     if not is_of_steps(steps, ranks, shared):
         wanted = ",".join(map(str, shared)) if shared else "all"
         looked_at = replace(traces, ranks=tuple(with_steps(trace, wanted) for trace in traces.ranks))
-    skipped = tuple(f"{item.what}: {item.why}" for item in traces.skipped)
-    return _capture(run(looked_at.ranks), traces.label, shared, None, (*traces.notes, *skipped))
+    return _capture(run(looked_at.ranks), traces.label, shared, None, traces.notes, traces.skipped)

@@ -228,8 +228,7 @@ def _of_table(gate: Gate, capture: Capture, scale: Scale) -> pd.DataFrame | None
     if frame is None or column not in frame or (not capture.is_exact and "step" not in frame):
         return None  # an empty table too: whether there is nothing, or nothing was recorded, it does not say
     frame = with_rank(frame)
-    if "step" in frame:
-        frame = frame[frame["step"].isin(capture.steps)] if capture.steps else frame[frame["step"].isna()]
+    frame = capture.of_steps(frame)
     ranks = _ranks(capture, frame)
     rows = narrowed(frame, gate)
     if rows.empty:
