@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.diff import captures, surroundings
 from traceanalyzer.diff.captures import ALIKE, MOMENT, Capture, Scale, result_class
 from traceanalyzer.meaning.columns import Column, Unit, stem
@@ -435,25 +434,26 @@ def tables(
         return []
     both = [name for name in base.tables if name in other.tables]
     wanted = [*both, *([OPERATIONS] if "kernels" in both else [])]
-    made = [
-        (_operations if name == OPERATIONS else partial(_table, name))(base, other, scale, by_rank)
-        for name in wanted
-        if names is None or name in names
-    ]
+    made = [_table(name, base, other, scale, by_rank) for name in wanted if names is None or name in names]
     return [table for table in made if table is not None]
 
 
 def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
-    known = result_class(name)
+    source = "kernels" if name == OPERATIONS else name
+    known = result_class(source)
     if known is None or known.is_of_one_run:
         return None
-    keys, columns = joined_by(known), compared(captures.columns_of(name, known.columns))
+    keys, title = joined_by(known), known.title
     frames = [_of_compared_steps(capture, name) for capture in (base, other)]
-    if not keys or any(_is_position(frame, keys, known.columns) for frame in frames):
+    if name == OPERATIONS:
+        keys, title = ("operation", "kind"), "Kernels by operation"
+    elif not keys or any(_is_position(frame, keys, known.columns) for frame in frames):
         return None
-    if all(frame.empty for frame in frames) or (_are_of_two_profilers(base, other) and any(f.empty for f in frames)):
+    # What one of two profilers has no row of may be what it does not record: operators, shapes of products.
+    needs_both = name == OPERATIONS or surroundings.profiler(base) != surroundings.profiler(other)
+    if (any if needs_both else all)(frame.empty for frame in frames):
         return None
-    keys = _told_by_both(keys, *frames)
+    keys, columns = _told_by_both(keys, *frames), compared(captures.columns_of(source, known.columns))
     numbered = (*PATHS, "name") if name == "nvtx_projection" else PATHS
     sides = summed_sides(
         [
@@ -468,18 +468,16 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     if not any(column in columns for column in sides[0]):
         return None
     if name != "kernels" or by_rank:
-        return _joined(name, known.title, (*(("rank",) if by_rank else ()), *keys), columns, sides)
-    return _split_names(_joined(name, known.title, keys, columns, _with_variants(sides[0], sides[1], columns)))
-
-
-def _are_of_two_profilers(base: Capture, other: Capture) -> bool:
-    """What one of them has no row of may be what it does not record: operators, shapes of products."""
-    return surroundings.profiler(base) != surroundings.profiler(other)
+        return _joined(name, title, (*(("rank",) if by_rank else ()), *keys), columns, sides)
+    return _split_names(_joined(name, title, keys, columns, _with_variants(sides[0], sides[1], columns)))
 
 
 def _of_compared_steps(capture: Capture, name: str) -> pd.DataFrame:
     """The rows of the compared steps; of a whole capture those without a step."""
-    frame = capture.tables[name]
+    frame = capture.tables["kernels" if name == OPERATIONS else name]
+    if name == OPERATIONS:
+        frame = frame[frame["activity"] == "kernel"]
+        return frame.assign(operation=frame["name"].astype("str").map(operation))
     return capture.of_steps(frame)
 
 
@@ -509,21 +507,6 @@ def _split_names(table: TableDiff) -> TableDiff:
     frame = table.frame.assign(name=parts[0])
     frame.insert(1, "other_name", parts[2].where(is_pair, None))
     return replace(table, frame=frame)
-
-
-def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
-    sides = []
-    for capture in (base, other):
-        frame = capture.tables["kernels"]
-        frame = frame[frame["activity"] == "kernel"]
-        if frame.empty:
-            return None
-        own = frame.assign(operation=[operation(str(name)) for name in frame["name"]])
-        sides.append((capture, own))
-    keys, columns = ("operation", "kind"), compared(captures.columns_of("kernels", Kernels.columns))
-    summed = summed_sides(sides, keys, columns, scale, by_rank)
-    rank = ("rank",) if by_rank else ()
-    return _joined(OPERATIONS, "Kernels by operation", (*rank, *keys), columns, summed)
 
 
 def _with_variants(base: pd.DataFrame, other: pd.DataFrame, columns: Mapping[str, Column]) -> list[pd.DataFrame]:

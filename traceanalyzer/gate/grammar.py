@@ -2,7 +2,7 @@
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -234,6 +234,21 @@ def not_available(gate: Gate, run: str, why: str, case: str = "") -> Outcome:
     return Outcome(gate.text, run, status, f"{gate.metric}{after(case)} is not available: {why}", (), case)
 
 
+def judged(
+    gate: Gate, run: str, status: str, said: str, rows: Iterable[Mapping[str, Any]], failing: pd.Series, case: str
+) -> Outcome:  # fmt: skip
+    """An outcome with the rows behind a failure: of a gate over ranks all, else those that fail."""
+    if gate.scope in OF_RANKS:
+        rows = [row for row, is_bad in zip(rows, failing, strict=True) if is_bad]
+    message = f"{gate.metric}{after(case)}: {said}"
+    return Outcome(gate.text, run, status, message, tuple(rows) if status == FAILED else (), case)
+
+
+def status_of(gate: Gate, failing: pd.Series) -> str:
+    """With `all ranks` it fails only where every one does."""
+    return FAILED if (failing.all() if gate.scope == "all ranks" else failing.any()) else PASSED
+
+
 def after(case: str) -> str:
     """A case behind the name of what it is of."""
     return f", {case}" if case else ""
@@ -253,11 +268,6 @@ def fails(gate: Gate, values: pd.Series) -> pd.Series:
         limit = gate.number * gate.factor
         return values.map(lambda value: compare(value, limit)).astype(bool)
     return (values > gate.number if gate.grows else values < gate.number).astype(bool)
-
-
-def is_failed(gate: Gate, failing: pd.Series) -> bool:
-    """Whether the gate fails: with `all ranks` only when every one does."""
-    return bool(failing.all()) if gate.scope == "all ranks" else bool(failing.any())
 
 
 def shown(gate: Gate, value: float) -> str:

@@ -18,13 +18,13 @@ from traceanalyzer.gate.grammar import (
     PASSED,
     Gate,
     Outcome,
-    after,
     fails,
     how_many,
-    is_failed,
+    judged,
     not_available,
     said_of_limit,
     shown,
+    status_of,
 )
 from traceanalyzer.gate.of_run import check_names, find, is_metric, lack_of_ranks, narrowed, qualified
 from traceanalyzer.meaning.columns import Unit
@@ -77,10 +77,8 @@ class Change:
     def status(self) -> str:
         """A gate of significance passes only where the noise cannot hide a change that would fail it."""
         failing = self.failing
-        if is_failed(self.gate, failing):
-            return FAILED
-        if not self.gate.is_significant:
-            return PASSED
+        if status_of(self.gate, failing) == FAILED or not self.gate.is_significant:
+            return status_of(self.gate, failing)
         limit, sign = abs(self.gate.number), 1 if self.gate.grows else -1
         is_sharp = (self.margin <= limit) | (sign * self.by + self.margin <= limit)
         clear = ~fails(self.gate, self.by) & is_sharp
@@ -336,9 +334,8 @@ def _over(gate: Gate, values: pd.DataFrame) -> pd.DataFrame:
 def _limit(gate: Gate, values: pd.DataFrame, figures: Figures, run: str) -> Outcome:
     means = values.mean(axis=1).astype(float)
     failing = fails(gate, means)
-    status = FAILED if is_failed(gate, failing) else PASSED
     rows = [{"rank": rank, gate.column: float(value)} for rank, value in figures.sides[0].mean(axis=1).items()]
-    return _outcome(gate, run, status, said_of_limit(gate, means, failing), rows, failing, figures.case)
+    return judged(gate, run, status_of(gate, failing), said_of_limit(gate, means, failing), rows, failing, figures.case)
 
 
 def _change(gate: Gate, base: pd.DataFrame, other: pd.DataFrame, case: str, run: str) -> Outcome:
@@ -352,13 +349,4 @@ def _change(gate: Gate, base: pd.DataFrame, other: pd.DataFrame, case: str, run:
         }
         for rank, by in change.by.items()
     ]
-    return _outcome(gate, run, change.status, change.sentence, rows, change.failing, case)
-
-
-def _outcome(
-    gate: Gate, run: str, status: str, said: str, rows: list[dict[str, object]], failing: pd.Series, case: str
-) -> Outcome:
-    if gate.scope in OF_RANKS:
-        rows = [row for row, is_bad in zip(rows, failing, strict=True) if is_bad]
-    message = f"{gate.metric}{after(case)}: {said}"
-    return Outcome(gate.text, run, status, message, tuple(rows) if status == FAILED else (), case)
+    return judged(gate, run, change.status, change.sentence, rows, change.failing, case)

@@ -16,19 +16,17 @@ from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.diff import metrics
 from traceanalyzer.errors import UsageError
 from traceanalyzer.gate.grammar import (
-    FAILED,
-    OF_RANKS,
     PASSED,
     SKIPPED,
     UNKNOWN,
     Gate,
     Outcome,
-    after,
     fails,
-    is_failed,
+    judged,
     not_available,
     over_ranks,
     said_of_limit,
+    status_of,
 )
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.model import Skipped
@@ -214,15 +212,10 @@ def _judge(gate: Gate, rows: pd.DataFrame, column: str, extra: list[str], run: s
     known = rows[~is_absent]
     values = over_ranks(known[column].astype(float), gate.scope)
     failing = fails(gate, values)
-    failed = is_failed(gate, failing)
-    picked = known.loc[failing.index[failing]] if gate.scope in OF_RANKS else known
     is_a_row_a_rank = "rank" in known and known["rank"].is_unique
-    figure = said_of_limit(gate, values, failing, "ranks" if is_a_row_a_rank else "rows")
-    kept = [name for name in ("rank", "step", *extra) if name in picked]
-    return Outcome(
-        gate.text, run, FAILED if failed else PASSED, f"{gate.metric}{after(case)}: {figure}",
-        tuple(plain_rows(picked[[*kept, column]])) if failed else (), case,
-    )  # fmt: skip
+    said = said_of_limit(gate, values, failing, "ranks" if is_a_row_a_rank else "rows")
+    kept = [name for name in ("rank", "step", *extra) if name in known]
+    return judged(gate, run, status_of(gate, failing), said, plain_rows(known[[*kept, column]]), failing, case)
 
 
 def _of_ranks(rows: pd.DataFrame) -> str:
