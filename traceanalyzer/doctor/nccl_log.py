@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 from traceanalyzer.doctor.known_errors import known_error
 from traceanalyzer.doctor.watchdog import Watchdog, read_watchdog
@@ -149,7 +148,7 @@ class Link:
         return "GDRDMA" in self.transport
 
 
-@dataclass(frozen=True)  # no slots: what is looked up often is kept
+@dataclass  # no slots: what is looked up often is kept
 class NcclLog:
     """One job's logs.
 
@@ -281,7 +280,6 @@ _LINK = re.compile(
 _RING = re.compile(r"Channel (\d{1,9})/(\d{1,9}) : +(\d{1,9}(?: +\d{1,9})*) *$")
 _TREES = re.compile(r"Trees ((?:\[\d{1,9}\] \S+ ?)+)")
 _CHANNELS = re.compile(r"(\d{1,9}) (coll|collnet|nvls|p2p) channels(?! per)")
-_NETWORK = re.compile(r"Using network (\S.*)$")
 _IB = re.compile(r"NET/IB : Using +(.*?)(?:;.*)?$")
 _IB_DEVICE = re.compile(r"\[\d{1,9}\](\w+):\d{1,9}/(\w+)")
 _ENVIRONMENT = re.compile(r"(NCCL_\w+) set (?:by environment )?to (.*?)\.?$")
@@ -290,10 +288,16 @@ _OPERATION = re.compile(r"\w+: opCount (?:0x)?([0-9a-fA-F]{1,16}) sendbuff")
 _P2P_OFF = re.compile(r"P2P is disabled between .*|Could not enable P2P between .*", re.IGNORECASE)
 _NODE = re.compile(r"^ *(?:\+ (\w+)\[(\d{1,9}(?:\.\d{1,9})?)\] - )?(\w+)/([\w-]+)")
 _PATTERN = re.compile(r"Pattern \d+, crossNic \d+, nChannels (\d{1,9}), bw ([\d.]{1,20})/\S+, type (\w+)/")
-_INTERFACE = re.compile(r"Bootstrap *: Using (?:\[\d\])?(\S+?):")
 _TEST_ROW = re.compile(r"^ *(\d{1,15}) +\d+ +\w+ +\w+ +-?\d+ +(.*)$")
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values *: *(\d{1,18})")
 _CONNECTED = re.compile(r"Connected (?:all )?(?:rings|trees)|Connected binomial trees")
+
+_PLAIN = {
+    "versions": _VERSION,
+    "interfaces": re.compile(r"Bootstrap *: Using (?:\[\d\])?(\S+?):"),
+    "networks": re.compile(r"Using network (\S.*)$"),
+}
+"""What of the log a line sets for its process."""
 
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")
@@ -350,7 +354,9 @@ def _log(texts: Sequence[tuple[str, str]], said: list[Line]) -> NcclLog:
     reading = _Reading(NcclLog(tuple(name for name, _ in texts)))
     for line in said:
         reading.take(line)
-    return reading.whole(read_watchdog("\n".join(line for _, text in texts for line in _clean(text))))
+    reading.finish()
+    reading.log.watchdog = read_watchdog("\n".join(line for _, text in texts for line in _clean(text)))
+    return reading.log
 
 
 class _Reading:
@@ -361,8 +367,6 @@ class _Reading:
         self.members: dict[tuple[Process, str], Member] = {}
         self.of_process: dict[Process, list[tuple[Process, str]]] = defaultdict(list)
         self.bare_version: str | None = None
-        self.wrong = self.count = 0
-        self.has_more = False
         self.nodes: dict[Process, str] = {}
         self.rates: dict[Process, dict[str, dict[str, float]]] = defaultdict(dict)
         self.found: list[Link] = []
@@ -372,8 +376,8 @@ class _Reading:
         if line.process is None:
             self._unmarked(line.text)
             return
-        self.count += 1
-        self.has_more = False
+        self.log.nccl_lines += 1
+        self.log.has_more = False
         self.log.last_texts[line.process] = line.text
         if line.level == "WARN":
             self.log.warnings[line.text].append(line.process)
@@ -381,7 +385,7 @@ class _Reading:
             take(line, line.process)
 
     def _unmarked(self, text: str) -> None:
-        self.has_more |= bool(text)
+        self.log.has_more |= bool(text)
         if found := _VERSION.search(text):
             self.bare_version = found[1]
         elif found := _TEST_ROW.match(text):  # time, algbw, busbw, wrong: out of place, then in place
@@ -389,7 +393,7 @@ class _Reading:
             rates = [float(cell) for cell in cells[2::4] if cell.replace(".", "", 1).isdecimal()]
             self.log.test_gb_per_s.update({int(found[1]): max(rates)} if rates else {})
         elif found := _OUT_OF_BOUNDS.search(text):
-            self.wrong += int(found[1])
+            self.log.wrong_values += int(found[1])
         elif known_error(text):
             rank = re.match(r"(?:\[?rank(\d{1,9})\]?)", text)
             self.log.warnings[text].append(("", int(rank[1]) if rank else -1))
@@ -401,7 +405,8 @@ class _Reading:
                 name = f"{size} ranks, number {len(self.of_process[process]) + 1}"
                 self.members[key] = Member(name, process, int(found[2]), size)
                 self.of_process[process].append(key)
-            self._update(process, found[1], nodes=int(found[4]))
+            if key in self.members:
+                self.members[key] = replace(self.members[key], nodes=int(found[4]))
         elif (found := _MEMBER.search(line.text)) and (state := _STATE.search(found[4])):
             self._state(process, found, state)
         if found := _TIMINGS.search(line.text):
@@ -430,10 +435,6 @@ class _Reading:
             is_closed=state[1] if state[1] in {"Destroy", "Abort"} else before.is_closed,
         )
 
-    def _update(self, process: Process, pointer: str, **facts: Any) -> None:
-        if (process, pointer) in self.members:
-            self.members[process, pointer] = replace(self.members[process, pointer], **facts)
-
     def _connection(self, line: Line, process: Process) -> None:
         if found := _LINK.search(line.text):
             source, target = int(found[2]), int(found[3])
@@ -455,14 +456,10 @@ class _Reading:
 
     def _process(self, line: Line, process: Process) -> None:
         text = line.text
-        if found := _VERSION.search(text):
-            self.log.versions[process] = found[1]
-        elif found := _ENVIRONMENT.match(text):
+        if found := _ENVIRONMENT.match(text):
             self.log.environment[found[1], found[2].strip()].add(process)
-        elif found := _INTERFACE.search(text):
-            self.log.interfaces[process] = found[1]
-        elif found := _NETWORK.search(text):
-            self.log.networks[process] = found[1].strip()
+        elif plain := next(((name, found[1]) for name, one in _PLAIN.items() if (found := one.search(text))), None):
+            getattr(self.log, plain[0])[process] = plain[1].strip()
         elif found := _IB.search(text):
             self.log.ib_devices[process] = ", ".join(f"{name} ({kind})" for name, kind in _IB_DEVICE.findall(found[1]))
         elif found := _CHOICE.search(text):
@@ -504,21 +501,14 @@ class _Reading:
         own = [self.members[key] for key in self.of_process[link.process]]
         return replace(link, communicator=next((one.communicator for one in own if one.rank in ends), None))
 
-    def whole(self, watchdog: Watchdog) -> NcclLog:
-        """The log with all that was read."""
+    def finish(self) -> None:
+        """Put into the log what is known only now."""
         for (host, _), own in self.rates.items():
             self.log.link_gb_per_s[host].update(own)
-        bare = {} if self.bare_version is None else dict.fromkeys(self.log.last_texts, self.bare_version)
-        return replace(
-            self.log,
-            versions=bare | self.log.versions,
-            members=tuple(self.members.values()),
-            links=tuple(map(self._placed, self.found)),
-            watchdog=watchdog,
-            wrong_values=self.wrong,
-            has_more=self.has_more,
-            nccl_lines=self.count,
-        )
+        if self.bare_version is not None:
+            self.log.versions = dict.fromkeys(self.log.last_texts, self.bare_version) | self.log.versions
+        self.log.members = tuple(self.members.values())
+        self.log.links = tuple(map(self._placed, self.found))
 
 
 def _named(code: str, names: Sequence[str]) -> str:
