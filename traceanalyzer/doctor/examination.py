@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,7 +113,7 @@ def _joined(reports: Sequence[monitors.RasReport]) -> monitors.RasReport | None:
     )
 
 
-RULES: tuple[Callable[[Case], Iterable[Diagnosis]], ...] = (
+RULES: tuple[Callable[..., Iterable[Diagnosis]], ...] = (
     watchdog.dead_ranks,
     known_errors.warnings,
     hang.no_entries,
@@ -151,17 +152,23 @@ RULES: tuple[Callable[[Case], Iterable[Diagnosis]], ...] = (
     job.log_in_words,
     hang.recorder_in_words,
 )
-"""In the order in which they speak among equals in severity."""
+"""In the order in which they speak among equals in severity.
+
+A rule gets the parts of the case that its parameters name, and speaks where all of them are there; `log` is each one.
+"""
 
 
 def diagnose(case: Case) -> tuple[Diagnosis, ...]:
     """All that the rules say, the most severe first."""
     said = []
     for rule in RULES:
+        names = signature(rule).parameters
         always = known_errors.KNOWLEDGE.rules.get(rule.__name__, {})
-        for one in rule(case):
-            told = {name: text for name, text in always.items() if name == "severity" or not getattr(one, name)}
-            said.append(replace(one, rule=rule.__name__, **told))  # type: ignore[arg-type]
+        for log in case.logs if "log" in names else (None,):
+            parts = {name: {"log": log, "case": case}.get(name) or getattr(case, name) for name in names}
+            for one in rule(**parts) if all(parts.values()) else ():
+                told = {name: text for name, text in always.items() if name == "severity" or not getattr(one, name)}
+                said.append(replace(one, rule=rule.__name__, **told))
     return tuple(sorted(said, key=lambda one: SEVERITIES.index(one.severity)))
 
 

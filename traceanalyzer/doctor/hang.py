@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pandas as pd
 
-from traceanalyzer.doctor.case import Case, Diagnosis
+from traceanalyzer.doctor.case import Diagnosis
 from traceanalyzer.doctor.flight_recorder import EVENTS, FlightRecorder, Group
 from traceanalyzer.meaning.vocabulary import first_upper, numbered
 
@@ -77,8 +77,9 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where all ranks stand: `absences`, `mismatches` and, of each group and rank, the `last` collective."""
+    """Where all ranks stand by a recorder: `absences`, `mismatches` and, of each group and rank, the `last` call."""
 
+    recorder: FlightRecorder
     last: pd.DataFrame
     absences: tuple[Absence, ...]
     mismatches: tuple[Mismatch, ...]
@@ -86,7 +87,7 @@ class Standing:
 
 def standing(recorder: FlightRecorder) -> Standing:
     """All that the dumps tell of a hang."""
-    return Standing(last_calls(recorder), tuple(absences(recorder)), tuple(mismatches(recorder)))
+    return Standing(recorder, last_calls(recorder), tuple(absences(recorder)), tuple(mismatches(recorder)))
 
 
 def last_calls(recorder: FlightRecorder) -> pd.DataFrame:
@@ -215,11 +216,9 @@ def _ends(group: Group, call: re.Match[str]) -> tuple[bool, int, int]:
 _TORCH = ("torch/", "distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 
 
-def rank_never_came(case: Case) -> list[Diagnosis]:
+def rank_never_came(standing: Standing) -> Iterator[Diagnosis]:
     """Of each process group the first collective that some ranks never called."""
-    if case.recorder is None or case.standing is None:
-        return []
-    return [_never_came(one) for one in case.standing.absences if one.missing]
+    yield from (_never_came(one) for one in standing.absences if one.missing)
 
 
 def _never_came(one: Absence) -> Diagnosis:
@@ -250,11 +249,9 @@ def _never_came(one: Absence) -> Diagnosis:
     )
 
 
-def mismatched_calls(case: Case) -> list[Diagnosis]:
+def mismatched_calls(standing: Standing) -> Iterator[Diagnosis]:
     """Ranks that called another operation, size or dtype under one number."""
-    if case.recorder is None or case.standing is None:
-        return []
-    return [_called_differently(one) for one in case.standing.mismatches]
+    yield from map(_called_differently, standing.mismatches)
 
 
 def _called_differently(one: Mismatch) -> Diagnosis:
@@ -279,14 +276,14 @@ def _called_differently(one: Mismatch) -> Diagnosis:
     )
 
 
-def no_entries(case: Case) -> Iterator[Diagnosis]:
+def no_entries(recorder: FlightRecorder) -> Iterator[Diagnosis]:
     """Dumps without any call."""
-    if case.recorder is None or not case.recorder.entries.empty:
+    if not recorder.entries.empty:
         return
-    bad = len(case.recorder.notes)
+    bad = len(recorder.notes)
     told = []
     behind = set()
-    for name, ranks in case.recorder.last.items():
+    for name, ranks in recorder.last.items():
         launched = {rank: numbers[0] for rank, numbers in ranks.items() if numbers[0] is not None}
         behind |= {rank for rank, number in launched.items() if number < max(launched.values())}
         told += [f"rank {rank} of group {name} last "
@@ -296,7 +293,7 @@ def no_entries(case: Case) -> Iterator[Diagnosis]:
             severity="high" if behind else "medium",
             diagnosis=(f"{first_upper(numbered('rank', behind))} launched fewer collectives than the others; the dumps"
                        if behind else "The flight recorder's dumps")
-            + f" hold no entries ({numbered('rank', case.recorder.ranks)})"
+            + f" hold no entries ({numbered('rank', recorder.ranks)})"
             + (f"; {bad} more could not be read." if bad else "."),
             signal=(f"{first_upper('; '.join(told))}. " if told else "")
             + "The recorder was off (TORCH_FR_BUFFER_SIZE=0), or no collective ran before the dump. "
@@ -306,11 +303,9 @@ def no_entries(case: Case) -> Iterator[Diagnosis]:
     )  # fmt: skip
 
 
-def open_send_recv(case: Case) -> Iterator[Diagnosis]:
+def open_send_recv(recorder: FlightRecorder) -> Iterator[Diagnosis]:
     """A send or receive that waits for an end that was never called, or that both ends called in vain."""
-    if case.recorder is None:
-        return
-    recorder, entries = case.recorder, case.recorder.entries
+    entries = recorder.entries
     stuck = entries[entries["is_p2p"] & (entries["state"] != "completed")]
     calls = [
         (str(row.group), row, *_ends(recorder.groups[str(row.group)], call))
@@ -352,15 +347,14 @@ def _moment(created_ns: int | None) -> tuple[bool, int]:
     return (True, 0) if pd.isna(created_ns) else (False, int(created_ns or 0))
 
 
-def ranks_without_dump(case: Case) -> Iterator[Diagnosis]:
+def ranks_without_dump(standing: Standing) -> Iterator[Diagnosis]:
     """Ranks of a process group that left no dump."""
-    if case.recorder is None or case.standing is None:
-        return
-    expected = {rank for group in case.recorder.groups.values() for rank in group.ranks or ()}
-    absent = tuple(sorted(expected - set(case.recorder.dumps)))
+    recorder = standing.recorder
+    expected = {rank for group in recorder.groups.values() for rank in group.ranks or ()}
+    absent = tuple(sorted(expected - set(recorder.dumps)))
     if not absent:
         return
-    waited = [one for one in case.standing.absences if one.undumped]
+    waited = [one for one in standing.absences if one.undumped]
     first = f" {_first_open(waited[0])}" if waited else ""
     who = numbered("rank", absent)
     they = "it" if len(absent) == 1 else "they"
@@ -368,7 +362,7 @@ def ranks_without_dump(case: Case) -> Iterator[Diagnosis]:
     yield Diagnosis(
         severity="high" if waited and not any(one.missing for one in waited) else "medium",
         diagnosis=f"{died}{first}",
-        signal=f"{len(case.recorder.dumps)} dumps for {len(expected)} ranks of the process groups.",
+        signal=f"{len(recorder.dumps)} dumps for {len(expected)} ranks of the process groups.",
         recommendation=f"Look at the output of {who}: a crash, an out-of-memory kill, a lost node.",
         ranks=absent,
     )
@@ -378,16 +372,14 @@ def _first_open(one: Absence) -> str:
     return f"{_named(one.operation).capitalize()} number {one.seq} of {one.group.label} is the first not complete."
 
 
-def open_everywhere(case: Case) -> Iterator[Diagnosis]:
+def open_everywhere(standing: Standing) -> Iterator[Diagnosis]:
     """A collective that all ranks called alike, and that did not complete."""
-    if case.recorder is None or case.standing is None or case.standing.absences or case.standing.mismatches:
-        return
-    calls = case.recorder.entries
+    calls = standing.recorder.entries
     stuck = calls[(calls["state"] != "completed") & ~calls["is_p2p"]]
-    if stuck.empty:
+    if stuck.empty or standing.absences or standing.mismatches:
         return
     first = stuck.sort_values("created_ns", na_position="last", kind="stable").iloc[0]
-    group = case.recorder.groups[str(first["group"])]
+    group = standing.recorder.groups[str(first["group"])]
     own = stuck[(stuck["group"] == first["group"]) & (stuck["seq"] == first["seq"])]
     called = f"{_named(str(first['operation']))} number {first['seq']} of {group.label}"
     states = ", ".join(f"{count} × {state}" for state, count in own["state"].value_counts().items())
@@ -416,12 +408,12 @@ def _time(ns: int) -> str:
     return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def recorder_in_words(case: Case) -> Iterator[Diagnosis]:
+def recorder_in_words(recorder: FlightRecorder) -> Iterator[Diagnosis]:
     """A flight recorder in which everything is complete."""
-    if case.recorder is None or (case.recorder.entries["state"] != "completed").any() or case.recorder.entries.empty:
+    if recorder.entries.empty or (recorder.entries["state"] != "completed").any():
         return
     yield Diagnosis(
-        diagnosis=f"The flight recorder of {len(case.recorder.dumps)} ranks has {len(case.recorder.entries):,} "
+        diagnosis=f"The flight recorder of {len(recorder.dumps)} ranks has {len(recorder.entries):,} "
         f"calls, and "
         "all are complete: nothing hung when it was written.",
     )

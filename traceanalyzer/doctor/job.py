@@ -50,20 +50,16 @@ def _mixed(versions: Iterable[str], signal: str, ranks: Sequence[int], whose: st
     )
 
 
-def init_incomplete(case: Case) -> list[Diagnosis]:
+def init_incomplete(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """Ranks that began to make a communicator and never finished, or that no log mentions."""
-    made = []
-    for log in case.logs:
-        by_communicator: dict[str, list[Member]] = defaultdict(list)
-        for member in log.members:
-            by_communicator[member.communicator].append(member)
-        for communicator, members in by_communicator.items():
-            unfinished = [one for one in members if one.has_started and not (one.is_complete or one.is_closed)]
+    by_communicator: dict[str, list[Member]] = defaultdict(list)
+    for member in log.members:
+        by_communicator[member.communicator].append(member)
+    for communicator, members in by_communicator.items():
+        unfinished = [one for one in members if one.has_started and not (one.is_complete or one.is_closed)]
+        if unfinished:
             absent = sorted(set(range(members[0].size)) - {member.rank for member in members})
-            if not unfinished:
-                continue
-            made.append(_incomplete(case, log, communicator, members, unfinished, absent))
-    return made
+            yield _incomplete(case, log, communicator, members, unfinished, absent)
 
 
 def _incomplete(
@@ -98,33 +94,27 @@ def _incomplete(
     )
 
 
-def wrong_values(case: Case) -> list[Diagnosis]:
+def wrong_values(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """Results that nccl-tests found wrong."""
-    return [
-        Diagnosis(
-            diagnosis=f"nccl-tests found {log.wrong_values} wrong values{of(log, case)}: data is corrupted.",
-        )
-        for log in case.logs
-        if log.wrong_values
-    ]
+    if log.wrong_values:
+        yield Diagnosis(f"nccl-tests found {log.wrong_values} wrong values{of(log, case)}: data is corrupted.")
 
 
-def settings(case: Case) -> Iterator[Diagnosis]:
+def settings(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """Variables in the environment that change what NCCL does, and that no other rule speaks of."""
     spoken_of = {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}
-    for log in case.logs:
-        told = sorted({(name, value) for name, value in log.environment if name in SETTINGS and name not in spoken_of})
-        uneven = _uneven(log)
-        if not told and not uneven:
-            continue
-        yield Diagnosis(
-            severity="medium" if uneven else "info",
-            diagnosis=f"The environment changes what NCCL does{of(log, case)}: "
-            + ", ".join(f"{name}={value} ({SETTINGS[name]})" for name, value in told)
-            + (f". Not the same on all ranks: {', '.join(uneven)}" if uneven else "")
-            + ".",
-            recommendation="Give all ranks the same settings." if uneven else None,
-        )
+    told = sorted({(name, value) for name, value in log.environment if name in SETTINGS and name not in spoken_of})
+    uneven = _uneven(log)
+    if not told and not uneven:
+        return
+    yield Diagnosis(
+        severity="medium" if uneven else "info",
+        diagnosis=f"The environment changes what NCCL does{of(log, case)}: "
+        + ", ".join(f"{name}={value} ({SETTINGS[name]})" for name, value in told)
+        + (f". Not the same on all ranks: {', '.join(uneven)}" if uneven else "")
+        + ".",
+        recommendation="Give all ranks the same settings." if uneven else None,
+    )
 
 
 def _uneven(log: NcclLog) -> list[str]:
@@ -135,46 +125,45 @@ def _uneven(log: NcclLog) -> list[str]:
     return sorted(name for name, own in values.items() if len(own) > 1 and name in SETTINGS and name not in per_node)
 
 
-def log_in_words(case: Case) -> Iterator[Diagnosis]:
+def log_in_words(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """What a log tells that is in order."""
-    for log in case.logs:
-        versions = sorted(set(log.versions.values()))
-        if not (versions or log.nccl_lines or log.test_gb_per_s):
-            continue
-        world = [member for member in log.members if member.size == log.world]
-        complete = [member for member in world if member.is_complete]
-        parts = [
-            f"NCCL {' and '.join(versions) or 'of unknown version'}",
-            f"{log.world} ranks on {len(log.hosts)} {'host' if len(log.hosts) == 1 else 'hosts'}" if log.world else "",
-            _init(log, len(complete)),
-            ", ".join(f"{count} connections via {transport}" for transport, count in log.transports().most_common(4)),
-            f"{count} channels for collectives" if (count := log.coll_channels()) is not None else "",
-            ", ".join(
-                sorted(
-                    {
-                        f"graph of {count} channels at {rate:g} GB/s over {path}"
-                        for count, rate, path in log.patterns.values()
-                    }
-                )
-            ),
-            f"nccl-tests reach {log.test_gb_per_s[size]:g} GB/s of bus bandwidth at {size_text(size)}"
-            if (size := max(log.test_gb_per_s, key=log.test_gb_per_s.__getitem__, default=None)) is not None
-            else "",
-            _socket(log),
-        ]
-        is_fine = bool(complete) and len(complete) == len(world) and not log.warnings and len(versions) == 1
-        closed = any(member.is_closed == "Destroy" for member in world)
-        yield Diagnosis(
-            diagnosis=f"The log{of(log, case)}: "
-            + "; ".join(part for part in parts if part)
-            + (". No warning; every rank that it has finished init" if is_fine else "")
-            + (", and closed its communicator." if is_fine and closed else "."),
-            signal=f"{log.nccl_lines:,} lines of NCCL in {', '.join(log.names[:3])}"
-            + (" and more." if len(log.names) > 3 else "."),
-            caveat=None
-            if closed or not is_fine
-            else "It does not have the end of the job: a hang after the last line would not show.",
-        )
+    versions = sorted(set(log.versions.values()))
+    if not (versions or log.nccl_lines or log.test_gb_per_s):
+        return
+    world = [member for member in log.members if member.size == log.world]
+    complete = [member for member in world if member.is_complete]
+    parts = [
+        f"NCCL {' and '.join(versions) or 'of unknown version'}",
+        f"{log.world} ranks on {len(log.hosts)} {'host' if len(log.hosts) == 1 else 'hosts'}" if log.world else "",
+        _init(log, len(complete)),
+        ", ".join(f"{count} connections via {transport}" for transport, count in log.transports().most_common(4)),
+        f"{count} channels for collectives" if (count := log.coll_channels()) is not None else "",
+        ", ".join(
+            sorted(
+                {
+                    f"graph of {count} channels at {rate:g} GB/s over {path}"
+                    for count, rate, path in log.patterns.values()
+                }
+            )
+        ),
+        f"nccl-tests reach {log.test_gb_per_s[size]:g} GB/s of bus bandwidth at {size_text(size)}"
+        if (size := max(log.test_gb_per_s, key=log.test_gb_per_s.__getitem__, default=None)) is not None
+        else "",
+        _socket(log),
+    ]
+    is_fine = bool(complete) and len(complete) == len(world) and not log.warnings and len(versions) == 1
+    closed = any(member.is_closed == "Destroy" for member in world)
+    yield Diagnosis(
+        diagnosis=f"The log{of(log, case)}: "
+        + "; ".join(part for part in parts if part)
+        + (". No warning; every rank that it has finished init" if is_fine else "")
+        + (", and closed its communicator." if is_fine and closed else "."),
+        signal=f"{log.nccl_lines:,} lines of NCCL in {', '.join(log.names[:3])}"
+        + (" and more." if len(log.names) > 3 else "."),
+        caveat=None
+        if closed or not is_fine
+        else "It does not have the end of the job: a hang after the last line would not show.",
+    )
 
 
 def _init(log: NcclLog, complete: int) -> str:

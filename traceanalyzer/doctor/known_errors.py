@@ -10,7 +10,7 @@ from traceanalyzer.doctor.case import Case, Diagnosis, of
 from traceanalyzer.meaning.vocabulary import Severity, first_upper, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from traceanalyzer.doctor.nccl_log import NcclLog, Process
 
@@ -49,30 +49,27 @@ def known_error(text: str) -> tuple[int, re.Match[str]] | None:
     return next(((number, match) for number, one in enumerate(_COMPILED) if (match := one.search(text))), None)
 
 
-def warnings(case: Case) -> list[Diagnosis]:
+def warnings(log: "NcclLog", case: Case) -> "Iterator[Diagnosis]":
     """What was warned of: each known kind with its meaning, then all the rest together."""
-    made = []
-    for log in case.logs:
-        by_kind: dict[int, list[tuple[re.Match[str], str, Sequence[Process]]]] = {}
-        rest = {}
-        for text, who in log.warnings.items():
-            found = known_error(text)
-            if found is None:
-                rest[text] = who
-            else:
-                by_kind.setdefault(found[0], []).append((found[1], text, who))
-        made += [_known(KNOWLEDGE.messages[number], own, log, of(log, case)) for number, own in sorted(by_kind.items())]
-        if rest:
-            first = max(rest, key=lambda text: len(rest[text]))
-            made.append(
-                Diagnosis(
-                    severity="medium",
-                    diagnosis=f"NCCL warns{of(log, case)}: {first[:200]}",
-                    signal=f"{sum(map(len, rest.values()))} warnings of {len(rest)} kinds: {_shown(rest.items())}.",
-                    ranks=tuple(log.ranks_of(process for who in rest.values() for process in who)),
-                )
+    by_kind: dict[int, list[tuple[re.Match[str], str, Sequence[Process]]]] = {}
+    rest = {}
+    for text, who in log.warnings.items():
+        found = known_error(text)
+        if found is None:
+            rest[text] = who
+        else:
+            by_kind.setdefault(found[0], []).append((found[1], text, who))
+    yield from (_known(KNOWLEDGE.messages[number], own, log, of(log, case)) for number, own in sorted(by_kind.items()))
+    if rest:
+        first = max(rest, key=lambda text: len(rest[text]))
+        yield (
+            Diagnosis(
+                severity="medium",
+                diagnosis=f"NCCL warns{of(log, case)}: {first[:200]}",
+                signal=f"{sum(map(len, rest.values()))} warnings of {len(rest)} kinds: {_shown(rest.items())}.",
+                ranks=tuple(log.ranks_of(process for who in rest.values() for process in who)),
             )
-    return made
+        )
 
 
 def _known(

@@ -11,7 +11,7 @@ import msgspec
 import pandas as pd
 
 from traceanalyzer.discovery.candidates import all_below
-from traceanalyzer.doctor.case import Case, Diagnosis
+from traceanalyzer.doctor.case import Diagnosis
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import whole as files_whole
 from traceanalyzer.meaning.columns import size_text, time_text
@@ -334,14 +334,12 @@ def against_others(table: pd.DataFrame, figure: str) -> pd.Series:
     return pd.Series(ratios, dtype="float64").dropna()
 
 
-def often_last(case: Case) -> list[Diagnosis]:
+def often_last(inspector: Inspector) -> list[Diagnosis]:
     """A rank that comes last to most collectives of a communicator of more than two, and makes the others wait."""
-    if case.inspector is None:
-        return []
-    late = late_ranks(case.inspector)
+    late = late_ranks(inspector)
     if late.empty:
         return []
-    total = case.inspector.calls.groupby("communicator")["duration_ns"].sum()
+    total = inspector.calls.groupby("communicator")["duration_ns"].sum()
     members = late.groupby("communicator")["rank"].transform("size")
     share = 100 * late["caused_wait_ns"] * (members - 1) / late["communicator"].map(total)
     found = late[(late["last_pct"] >= 50) & (late["calls"] >= 20) & (share >= 5)]
@@ -358,11 +356,9 @@ def often_last(case: Case) -> list[Diagnosis]:
     ]
 
 
-def bandwidth_drops(case: Case) -> list[Diagnosis]:
+def bandwidth_drops(inspector: Inspector) -> list[Diagnosis]:
     """Collectives of one size whose slowest tenth reaches less than half of the median bandwidth."""
-    if case.inspector is None:
-        return []
-    table = bandwidth(case.inspector)
+    table = bandwidth(inspector)
     big = table[(table["calls"] >= 50) & (table["size_bytes"] >= 1 << 20)]
     found = big[big["low_gb_per_s"] < 0.5 * big["median_gb_per_s"]]
     return [
@@ -381,10 +377,10 @@ def bandwidth_drops(case: Case) -> list[Diagnosis]:
     ][:5]  # fmt: skip
 
 
-def ras_troubles(case: Case) -> list[Diagnosis]:
+def ras_troubles(ras: RasReport) -> list[Diagnosis]:
     """What RAS reports as incomplete or mismatching."""
     made = []
-    for trouble in case.ras.troubles if case.ras else ():
+    for trouble in ras.troubles:
         where = f"communicator {trouble.communicator}" if trouble.communicator else "the job"
         counts = sorted(trouble.counts, key=lambda pair: pair[1])
         if len(counts) > 1:
@@ -412,27 +408,25 @@ def ras_troubles(case: Case) -> list[Diagnosis]:
     return made
 
 
-def reported_hang(case: Case) -> list[Diagnosis]:
+def reported_hang(xpu_timer: XpuTimer) -> Iterator[Diagnosis]:
     """Ranks whose kernels did not end within xpu_timer's limit."""
-    ranks = hanging(case.xpu_timer) if case.xpu_timer else []
-    return [
-        Diagnosis(
-            diagnosis=f"xpu_timer reports a hang on {numbered('rank', ranks)}: a product or a collective did not end "
-            "within its limit (300 s unless set otherwise).",
+    if ranks := hanging(xpu_timer):
+        yield Diagnosis(
+            f"xpu_timer reports a hang on {numbered('rank', ranks)}: a product or a collective did not end within its "
+            "limit (300 s unless set otherwise).",
             ranks=tuple(ranks),
         )
-    ] if ranks else []  # fmt: skip
 
 
-def _beside_others(case: Case, of: Literal["collective", "product"], figure: str, most: float) -> list[tuple[int, str]]:
+def _beside_others(
+    metrics: XpuTimer, of: Literal["collective", "product"], figure: str, most: float
+) -> list[tuple[int, str]]:
     """Ranks whose figure is at most so much of the other ranks', and what per cent it is; the lowest five."""
-    if case.xpu_timer is None:
-        return []
-    shares = against_others(series(case.xpu_timer, of), figure)
+    shares = against_others(series(metrics, of), figure)
     return [(int(rank), f"{100 * share:.0f} %") for rank, share in shares[shares <= most].sort_values().items()][:5]
 
 
-def waited_for(case: Case) -> list[Diagnosis]:
+def waited_for(xpu_timer: XpuTimer) -> list[Diagnosis]:
     """A rank whose collectives are much shorter than the other ranks' of the same series: it comes last."""
     return [
         Diagnosis(
@@ -441,16 +435,16 @@ def waited_for(case: Case) -> list[Diagnosis]:
             recommendation=f"Record a trace of rank {rank} and of one other rank, and give both to analyze-traces.",
             ranks=(rank,),
         )
-        for rank, share in _beside_others(case, "collective", "avg_us", 0.7)
+        for rank, share in _beside_others(xpu_timer, "collective", "avg_us", 0.7)
     ]
 
 
-def slow_products(case: Case) -> list[Diagnosis]:
+def slow_products(xpu_timer: XpuTimer) -> list[Diagnosis]:
     """A rank whose matrix products run slower than the other ranks' of the same series."""
     return [
         Diagnosis(
             diagnosis=f"Rank {rank}'s matrix products reach {share} of the other ranks' speed: its GPU is slower.",
             ranks=(rank,),
         )
-        for rank, share in _beside_others(case, "product", "tflops", 0.9)
+        for rank, share in _beside_others(xpu_timer, "product", "tflops", 0.9)
     ]

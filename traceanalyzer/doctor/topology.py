@@ -177,11 +177,8 @@ def _is_told(cell: str) -> bool:
     return cell in PATHS or is_nvlink(cell)
 
 
-def topology_in_words(case: Case) -> Iterator[Diagnosis]:
+def topology_in_words(topology: Topology) -> Iterator[Diagnosis]:
     """How the GPUs are joined."""
-    if case.topology is None:
-        return
-    topology = case.topology
     paths = Counter(topology.gpu_pairs().values())
     if not paths:
         told = f"The machine has {len(topology.gpus)} GPU: there is no path between GPUs."
@@ -207,10 +204,9 @@ def _counted(paths: Counter[str]) -> str:
     return ", ".join(f"{count} × {path}" for path, count in sorted(paths.items(), key=lambda item: distance(item[0])))
 
 
-def unread_rows(case: Case) -> Iterator[Diagnosis]:
+def unread_rows(topology: Topology) -> Iterator[Diagnosis]:
     """Rows of the matrix that are not read, or read cell by cell."""
-    topology = case.topology
-    if topology is None or not topology.unread + topology.separated:
+    if not topology.unread + topology.separated:
         return
     told = [f"no path of {', '.join(gpus)} was read" for gpus in [topology.unread] if gpus]
     told += [f"cells of {', '.join(gpus)} run together and were separated" for gpus in [topology.separated] if gpus]
@@ -221,11 +217,10 @@ def unread_rows(case: Case) -> Iterator[Diagnosis]:
     )
 
 
-def no_p2p(case: Case) -> Iterator[Diagnosis]:
+def no_p2p(topology: Topology) -> Iterator[Diagnosis]:
     """GPUs between which the driver says that P2P does not work."""
-    topology = case.topology
-    bad = {pair: cell for pair, cell in topology.p2p.items() if cell != "OK" and pair[0] < pair[1]} if topology else {}
-    if not topology or not bad:
+    bad = {pair: cell for pair, cell in topology.p2p.items() if cell != "OK" and pair[0] < pair[1]}
+    if not bad:
         return
     why = ", ".join(f"{cell}: {_P2P[cell]}" for cell in dict.fromkeys(bad.values()))
     yield Diagnosis(
@@ -234,11 +229,9 @@ def no_p2p(case: Case) -> Iterator[Diagnosis]:
     )
 
 
-def sys_paths(case: Case) -> Iterator[Diagnosis]:
+def sys_paths(topology: Topology) -> Iterator[Diagnosis]:
     """GPUs of which some pair is joined through the CPUs' interconnect only."""
-    if case.topology is None:
-        return
-    far = [f"{one}–{other}" for (one, other), path in case.topology.gpu_pairs().items() if path == "SYS"]
+    far = [f"{one}–{other}" for (one, other), path in topology.gpu_pairs().items() if path == "SYS"]
     if not far:
         return
     yield Diagnosis(
@@ -276,11 +269,8 @@ def parse_inventory(text: str) -> tuple[Gpu, ...]:
     )
 
 
-def gpu_inventory(case: Case) -> list[Diagnosis]:
+def gpu_inventory(gpus: tuple[Gpu, ...]) -> list[Diagnosis]:
     """Which GPUs there are; a few that idle while the others are at 100%; several models."""
-    gpus = case.gpus
-    if not gpus:
-        return []
     models = Counter(gpu.name for gpu in gpus)
     listed = ", ".join(f"{count} × {name}" for name, count in models.most_common())
     busy = [gpu.number for gpu in gpus if gpu.busy_pct == 100]
@@ -302,17 +292,15 @@ def gpu_inventory(case: Case) -> list[Diagnosis]:
     return made
 
 
-def far_nic(case: Case) -> Iterator[Diagnosis]:
+def far_nic(topology: Topology, case: Case) -> Iterator[Diagnosis]:
     """GPUs whose nearest network card is on another NUMA node, or behind another host bridge."""
-    if case.topology is None:
-        return
-    nearest = case.topology.nearest_nics()
+    nearest = topology.nearest_nics()
     far = {gpu: (path, nics) for gpu, (path, nics) in nearest.items() if path == "SYS"}
     if not far:
         return
     crosses_nodes = any(not log.is_one_node for log in case.logs)
     told = "; ".join(
-        f"{gpu}: {', '.join(case.topology.name_of(nic) for nic in nics)} at {path}" for gpu, (path, nics) in far.items()
+        f"{gpu}: {', '.join(topology.name_of(nic) for nic in nics)} at {path}" for gpu, (path, nics) in far.items()
     )
     yield Diagnosis(
         severity="medium" if crosses_nodes else "low",

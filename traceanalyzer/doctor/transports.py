@@ -17,42 +17,41 @@ NVLINK_GB_PER_S = 25
 _PCIE = "32 GB/s a direction on PCIe 4.0 x16 and 64 GB/s on 5.0"
 
 
-def suspected_p2p_failure(case: Case) -> Iterator[Diagnosis]:
+def suspected_p2p_failure(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """P2P over SYS, or without NVLink as far as is known, and a log that stops."""
-    for log in case.logs:
-        stall, within = _stall(log, case), _within(log)
-        if stall is None or not within["P2P"]:
-            continue
-        known = {pair: path for link in log.links
-                 if case.topology and link.kind == "P2P" and (pair := gpus_of(link, log, case.topology))
-                 and (path := case.topology.path(*pair))}  # fmt: skip
-        far = sorted(f"{min(pair)}-{max(pair)}" for pair, path in known.items() if path == "SYS")
-        transports = ", ".join(dict.fromkeys(link.transport for link in log.links if link.kind == "P2P"))
-        if far and len(far) == len(known):
-            yield Diagnosis(
-                severity="high",
-                diagnosis=f"Suspected P2P failure{of(log, case)}: NCCL sends directly between GPUs whose only path "
-                "crosses the CPUs' interconnect (SYS), and the job stops there.",
-                signal=f"{', '.join(dict.fromkeys(far))} joined by SYS only; {within['P2P']} connections via "
-                f"{transports}; {stall}. Such access is often set up without an error and then delivers no data.",
-                recommendation=_TEST_P2P,
-                caveat="A suspicion, not a proof: a rank that never came, or a crash, stops a log at the same place. "
-                "Do not set NCCL_P2P_DISABLE=1 pre-emptively or for good: it costs bandwidth wherever P2P works.",
-            )
-            continue
-        if case.standing is not None and (case.standing.absences or case.standing.mismatches):
-            continue  # the dumps say why it stops
-        has_nvlink = any(map(is_nvlink, known.values())) or any(log.nvls.values())
-        has_nvlink |= any(path == "NVL" for _, _, path in log.patterns.values())
-        if set(within) == {"P2P"} and not has_nvlink and (log.watchdog or not log.has_more):
-            yield Diagnosis(
-                severity="medium" if log.watchdog else "low",
-                diagnosis=f"The log stops after P2P connections{of(log, case)}: suspect the P2P path if the job hangs.",
-                signal=f"{within['P2P']} connections via {transports} and none by another transport; {stall}. Over "
-                "PCIe, P2P can be set up without an error and then deliver nothing.",
-                recommendation=("" if case.topology else "Give `nvidia-smi topo -m` (--topo). ") + _TEST_P2P,
-                caveat="Low confidence: a log without later lines looks the same in a job that goes on.",
-            )
+    stall, within = _stall(log, case), _within(log)
+    if stall is None or not within["P2P"]:
+        return
+    known = {pair: path for link in log.links
+             if case.topology and link.kind == "P2P" and (pair := gpus_of(link, log, case.topology))
+             and (path := case.topology.path(*pair))}  # fmt: skip
+    far = sorted(f"{min(pair)}-{max(pair)}" for pair, path in known.items() if path == "SYS")
+    transports = ", ".join(dict.fromkeys(link.transport for link in log.links if link.kind == "P2P"))
+    if far and len(far) == len(known):
+        yield Diagnosis(
+            severity="high",
+            diagnosis=f"Suspected P2P failure{of(log, case)}: NCCL sends directly between GPUs whose only path "
+            "crosses the CPUs' interconnect (SYS), and the job stops there.",
+            signal=f"{', '.join(dict.fromkeys(far))} joined by SYS only; {within['P2P']} connections via "
+            f"{transports}; {stall}. Such access is often set up without an error and then delivers no data.",
+            recommendation=_TEST_P2P,
+            caveat="A suspicion, not a proof: a rank that never came, or a crash, stops a log at the same place. "
+            "Do not set NCCL_P2P_DISABLE=1 pre-emptively or for good: it costs bandwidth wherever P2P works.",
+        )
+        return
+    if case.standing is not None and (case.standing.absences or case.standing.mismatches):
+        return  # the dumps say why it stops
+    has_nvlink = any(map(is_nvlink, known.values())) or any(log.nvls.values())
+    has_nvlink |= any(path == "NVL" for _, _, path in log.patterns.values())
+    if set(within) == {"P2P"} and not has_nvlink and (log.watchdog or not log.has_more):
+        yield Diagnosis(
+            severity="medium" if log.watchdog else "low",
+            diagnosis=f"The log stops after P2P connections{of(log, case)}: suspect the P2P path if the job hangs.",
+            signal=f"{within['P2P']} connections via {transports} and none by another transport; {stall}. Over "
+            "PCIe, P2P can be set up without an error and then deliver nothing.",
+            recommendation=("" if case.topology else "Give `nvidia-smi topo -m` (--topo). ") + _TEST_P2P,
+            caveat="Low confidence: a log without later lines looks the same in a job that goes on.",
+        )
 
 
 _TEST_P2P = (
@@ -82,58 +81,55 @@ def _stall(log: NcclLog, case: Case) -> str | None:
     return "the log stops after connecting: no communicator is ever closed, and nothing says that a collective ended"
 
 
-def p2p_off(case: Case) -> Iterator[Diagnosis]:
+def p2p_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """P2P switched off by the environment: what NCCL uses instead, and what that costs."""
-    for log in case.logs:
-        setting = _p2p_setting(log)
-        if setting is None:
-            continue
-        within = _within(log)
-        instead = _instead(within, log)
-        yield Diagnosis(
-            severity="high" if _links_between_gpus(case.topology) else "medium",
-            diagnosis=f"P2P is switched off by the environment{of(log, case)}. {instead} {_cost(case, log)}",
-            signal=f"{setting} in the log; connections on one node: {_counted(within)}"
-            + (f"; {count} channels for collectives" if (count := log.coll_channels()) is not None else "")
-            + ".",
-        )
+    setting = _p2p_setting(log)
+    if setting is None:
+        return
+    within = _within(log)
+    instead = _instead(within, log)
+    yield Diagnosis(
+        severity="high" if _links_between_gpus(case.topology) else "medium",
+        diagnosis=f"P2P is switched off by the environment{of(log, case)}. {instead} {_cost(case, log)}",
+        signal=f"{setting} in the log; connections on one node: {_counted(within)}"
+        + (f"; {count} channels for collectives" if (count := log.coll_channels()) is not None else "")
+        + ".",
+    )
 
 
-def p2p_refused(case: Case) -> Iterator[Diagnosis]:
+def p2p_refused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """P2P that the driver refuses between GPUs of a machine, and what NCCL uses instead."""
-    for log in case.logs:
-        within = _within(log)
-        if not log.p2p_disabled_pairs or _p2p_setting(log) is not None:
-            continue
-        pairs = [" ".join(text.split("GPUs ")[-1].split()[:3]).strip(".") for text in log.p2p_disabled_pairs]
-        yield Diagnosis(
-            severity="medium" if set(within) - {"P2P"} else "low",
-            diagnosis=f"P2P is disabled between connected GPUs{of(log, case)}: NCCL uses "
-            f"{_counted(within) if within else 'another path'}.",
-            signal=f"The driver refuses it: GPUs {', '.join(pairs[:8])}. {_instead(within, log)}",
-        )
+    within = _within(log)
+    if not log.p2p_disabled_pairs or _p2p_setting(log) is not None:
+        return
+    pairs = [" ".join(text.split("GPUs ")[-1].split()[:3]).strip(".") for text in log.p2p_disabled_pairs]
+    yield Diagnosis(
+        severity="medium" if set(within) - {"P2P"} else "low",
+        diagnosis=f"P2P is disabled between connected GPUs{of(log, case)}: NCCL uses "
+        f"{_counted(within) if within else 'another path'}.",
+        signal=f"The driver refuses it: GPUs {', '.join(pairs[:8])}. {_instead(within, log)}",
+    )
 
 
-def slow_links(case: Case) -> Iterator[Diagnosis]:
+def slow_links(log: NcclLog) -> Iterator[Diagnosis]:
     """GPUs whose links NCCL measures as narrower than those of the other GPUs of the host."""
-    for log in case.logs:
-        for host, gpus in log.link_gb_per_s.items():
-            for kind in sorted({kind for rates in gpus.values() for kind in rates}):
-                rates = {gpu: own[kind] for gpu, own in gpus.items() if kind in own}
-                best = max(rates.values())
-                slow = {gpu: rate for gpu, rate in rates.items() if rate < best}
-                if not slow:
-                    continue
-                name = {"NVL": "NVLink", "PCI": "PCIe"}.get(kind, kind)
-                shown = ", ".join(f"GPU {gpu} {rate:g}" for gpu, rate in list(slow.items())[:8])
-                yield Diagnosis(
-                    severity="low" if kind == "PCI" else "high",
-                    diagnosis=f"{name} of {len(slow)} of {len(rates)} GPUs is narrower"
-                    f"{f' on {host}' if host else ''}: {shown} GB/s, where others have {best:g}.",
-                    recommendation="Check `nvidia-smi nvlink -s` and `-e` for links that are down."
-                    if kind != "PCI"
-                    else "Check `nvidia-smi -q | grep -A9 'GPU Link Info'` for width and generation, and the slot.",
-                )
+    for host, gpus in log.link_gb_per_s.items():
+        for kind in sorted({kind for rates in gpus.values() for kind in rates}):
+            rates = {gpu: own[kind] for gpu, own in gpus.items() if kind in own}
+            best = max(rates.values())
+            slow = {gpu: rate for gpu, rate in rates.items() if rate < best}
+            if not slow:
+                continue
+            name = {"NVL": "NVLink", "PCI": "PCIe"}.get(kind, kind)
+            shown = ", ".join(f"GPU {gpu} {rate:g}" for gpu, rate in list(slow.items())[:8])
+            yield Diagnosis(
+                severity="low" if kind == "PCI" else "high",
+                diagnosis=f"{name} of {len(slow)} of {len(rates)} GPUs is narrower"
+                f"{f' on {host}' if host else ''}: {shown} GB/s, where others have {best:g}.",
+                recommendation="Check `nvidia-smi nvlink -s` and `-e` for links that are down."
+                if kind != "PCI"
+                else "Check `nvidia-smi -q | grep -A9 'GPU Link Info'` for width and generation, and the slot.",
+            )
 
 
 def _p2p_setting(log: NcclLog) -> str | None:
@@ -173,27 +169,25 @@ def _cost(case: Case, log: NcclLog) -> str:
     return " ".join(told) or "How much that costs depends on the path that P2P would have taken, which no input tells."
 
 
-def shm_off(case: Case) -> Iterator[Diagnosis]:
+def shm_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """Shared memory switched off by the environment, or not everywhere."""
-    for log in case.logs:
-        if not _is_shm_off(log):
-            continue
-        within = _within(log)
-        uses_net = any(kind.startswith("NET") for kind in within)
-        setting = f"NCCL_SHM_DISABLE={log.set_to('NCCL_SHM_DISABLE')}"
-        who = sum(len(who) for (name, _), who in log.environment.items() if name == "NCCL_SHM_DISABLE")
-        yield Diagnosis(
-            severity="medium" if uses_net or within["SHM"] else "low",
-            diagnosis=f"{setting} is set, yet {within['SHM']} connections use shared memory (SHM){of(log, case)}."
-            if within["SHM"]
-            else f"Shared memory is switched off by the environment{of(log, case)}: ranks of one node that have no "
-            f"P2P talk over the network{', and they do here' if uses_net else ''}.",
-            signal=f"{setting} on {who} of {len(log.last_texts)} processes; connections on one node: "
-            f"{_counted(within)}.",
-            recommendation="Set it on all ranks, or remove it; a log of two runs shows both."
-            if within["SHM"]
-            else "Remove NCCL_SHM_DISABLE; in containers give /dev/shm room (--shm-size, --ipc=host).",
-        )
+    if not _is_shm_off(log):
+        return
+    within = _within(log)
+    uses_net = any(kind.startswith("NET") for kind in within)
+    setting = f"NCCL_SHM_DISABLE={log.set_to('NCCL_SHM_DISABLE')}"
+    who = sum(len(who) for (name, _), who in log.environment.items() if name == "NCCL_SHM_DISABLE")
+    yield Diagnosis(
+        severity="medium" if uses_net or within["SHM"] else "low",
+        diagnosis=f"{setting} is set, yet {within['SHM']} connections use shared memory (SHM){of(log, case)}."
+        if within["SHM"]
+        else f"Shared memory is switched off by the environment{of(log, case)}: ranks of one node that have no "
+        f"P2P talk over the network{', and they do here' if uses_net else ''}.",
+        signal=f"{setting} on {who} of {len(log.last_texts)} processes; connections on one node: {_counted(within)}.",
+        recommendation="Set it on all ranks, or remove it; a log of two runs shows both."
+        if within["SHM"]
+        else "Remove NCCL_SHM_DISABLE; in containers give /dev/shm room (--shm-size, --ipc=host).",
+    )
 
 
 def _is_shm_off(log: NcclLog) -> bool:
@@ -204,47 +198,45 @@ def _within(log: NcclLog) -> Counter[str]:
     return Counter(link.kind for link in log.links if is_within_node(link, log))
 
 
-def nvlink_unused(case: Case) -> Iterator[Diagnosis]:
+def nvlink_unused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """NVLink between two GPUs, and another transport in the log, without a setting that asks for it."""
     if case.topology is None:
         return
-    for log in case.logs:
-        joined = {
-            (link, pair) for link in log.links
-            if (pair := gpus_of(link, log, case.topology)) is not None and is_nvlink(case.topology.path(*pair))
-        }  # fmt: skip
-        other = Counter(link.kind for link, _ in joined if link.kind not in {"P2P", "NVLS"})
-        if not other or _p2p_setting(log) is not None:
-            continue
-        pairs = sorted({f"{min(pair)}-{max(pair)}" for link, pair in joined if link.kind not in {"P2P", "NVLS"}})
-        said = f" NCCL itself says: {next(iter(log.p2p_disabled_pairs))}" if log.p2p_disabled_pairs else ""
-        yield Diagnosis(
-            diagnosis=f"NVLink is there but not used{of(log, case)}: NCCL joins GPUs that NVLink joins by "
-            f"{' and '.join(other)}.{said}",
-            signal=f"{', '.join(pairs[:8])}{' and more' if len(pairs) > 8 else ''} have NVLinks in the topology; "
-            f"{_counted(other)} between them in the log.",
-        )
+    joined = {
+        (link, pair) for link in log.links
+        if (pair := gpus_of(link, log, case.topology)) is not None and is_nvlink(case.topology.path(*pair))
+    }  # fmt: skip
+    other = Counter(link.kind for link, _ in joined if link.kind not in {"P2P", "NVLS"})
+    if not other or _p2p_setting(log) is not None:
+        return
+    pairs = sorted({f"{min(pair)}-{max(pair)}" for link, pair in joined if link.kind not in {"P2P", "NVLS"}})
+    said = f" NCCL itself says: {next(iter(log.p2p_disabled_pairs))}" if log.p2p_disabled_pairs else ""
+    yield Diagnosis(
+        diagnosis=f"NVLink is there but not used{of(log, case)}: NCCL joins GPUs that NVLink joins by "
+        f"{' and '.join(other)}.{said}",
+        signal=f"{', '.join(pairs[:8])}{' and more' if len(pairs) > 8 else ''} have NVLinks in the topology; "
+        f"{_counted(other)} between them in the log.",
+    )
 
 
-def few_channels(case: Case) -> Iterator[Diagnosis]:
+def few_channels(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """Fewer channels than the NVLinks between two GPUs allow."""
     links = _links_between_gpus(case.topology)
-    for log in case.logs:
-        channels = log.coll_channels()
-        limits = {name: value for (name, value) in log.environment if name in _LIMITS}
-        uses_nvlink = log.kinds()["P2P"] > 0
-        if channels is None or not uses_nvlink or not log.is_one_node or not links or channels * 2 >= links:
-            continue
-        limit = ", ".join(f"{name}={value}" for name, value in limits.items())
-        yield Diagnosis(
-            diagnosis=f"NCCL uses {channels} channels over {links} NVLinks{of(log, case)}: too few to fill them"
-            + (f", as {limit} asks." if limit else "."),
-            signal=f"{channels} channels for collectives; {links} NVLinks between two GPUs.",
-            recommendation=f"Remove {' and '.join(limits)}."
-            if limits
-            else "See whether NCCL_MAX_NCHANNELS, "
-            "NCCL_MAX_CTAS or the communicator's configuration (max_ctas) limits them.",
-        )
+    channels = log.coll_channels()
+    limits = {name: value for (name, value) in log.environment if name in _LIMITS}
+    uses_nvlink = log.kinds()["P2P"] > 0
+    if channels is None or not uses_nvlink or not log.is_one_node or not links or channels * 2 >= links:
+        return
+    limit = ", ".join(f"{name}={value}" for name, value in limits.items())
+    yield Diagnosis(
+        diagnosis=f"NCCL uses {channels} channels over {links} NVLinks{of(log, case)}: too few to fill them"
+        + (f", as {limit} asks." if limit else "."),
+        signal=f"{channels} channels for collectives; {links} NVLinks between two GPUs.",
+        recommendation=f"Remove {' and '.join(limits)}."
+        if limits
+        else "See whether NCCL_MAX_NCHANNELS, "
+        "NCCL_MAX_CTAS or the communicator's configuration (max_ctas) limits them.",
+    )
 
 
 _LIMITS = {"NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "NCCL_NCHANNELS_PER_NET_PEER"}
@@ -265,28 +257,27 @@ def _counted(kinds: Counter[str]) -> str:
 _RDMA_NAMES = ("mlx5", "mlx4", "bnxt_re", "irdma", "efa", "rdmap", "roce", "ib")
 
 
-def sockets_across_nodes(case: Case) -> Iterator[Diagnosis]:
+def sockets_across_nodes(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """TCP between nodes; harmless on one node."""
-    for log in case.logs:
-        across = [link for link in log.links if link.kind == "NET/Socket" and not is_within_node(link, log)]
-        is_socket = bool(across) or (not log.is_one_node and "Socket" in log.networks.values())
-        if not is_socket:
-            continue
-        cards = _cards(case, log)
-        off = (log.set_to("NCCL_IB_DISABLE") or "").upper() in {"1", "Y", "YES", "TRUE"}
-        why = " NCCL_IB_DISABLE=1 asks for it." if off else ""
-        yield Diagnosis(
-            severity="high" if cards else "medium",
-            diagnosis=f"Nodes talk over TCP sockets{of(log, case)}"
-            + (f", though the machine has {cards}.{why}" if cards else f".{why} No input tells of InfiniBand or RoCE."),
-            signal=f"{len(across)} connections between nodes via NET/Socket; NCCL uses the network "
-            f"{', '.join(sorted(set(log.networks.values()))) or 'Socket'}; NET/IB found "
-            f"{', '.join(sorted(set(log.ib_devices.values()) - {''})) or 'no device'}.",
-            recommendation=("Remove NCCL_IB_DISABLE. " if off else "")
-            + "Look first which cards and ports are up (ibv_devinfo, ibstat) and whether the container has them "
-            "(/dev/infiniband, ulimit -l unlimited). Then name them with NCCL_IB_HCA. On RoCE look at the table of "
-            "GIDs (show_gids) before setting NCCL_IB_GID_INDEX: the right row is RoCE v2 with the port's address.",
-        )
+    across = [link for link in log.links if link.kind == "NET/Socket" and not is_within_node(link, log)]
+    is_socket = bool(across) or (not log.is_one_node and "Socket" in log.networks.values())
+    if not is_socket:
+        return
+    cards = _cards(case, log)
+    off = (log.set_to("NCCL_IB_DISABLE") or "").upper() in {"1", "Y", "YES", "TRUE"}
+    why = " NCCL_IB_DISABLE=1 asks for it." if off else ""
+    yield Diagnosis(
+        severity="high" if cards else "medium",
+        diagnosis=f"Nodes talk over TCP sockets{of(log, case)}"
+        + (f", though the machine has {cards}.{why}" if cards else f".{why} No input tells of InfiniBand or RoCE."),
+        signal=f"{len(across)} connections between nodes via NET/Socket; NCCL uses the network "
+        f"{', '.join(sorted(set(log.networks.values()))) or 'Socket'}; NET/IB found "
+        f"{', '.join(sorted(set(log.ib_devices.values()) - {''})) or 'no device'}.",
+        recommendation=("Remove NCCL_IB_DISABLE. " if off else "")
+        + "Look first which cards and ports are up (ibv_devinfo, ibstat) and whether the container has them "
+        "(/dev/infiniband, ulimit -l unlimited). Then name them with NCCL_IB_HCA. On RoCE look at the table of "
+        "GIDs (show_gids) before setting NCCL_IB_GID_INDEX: the right row is RoCE v2 with the port's address.",
+    )
 
 
 def _cards(case: Case, log: NcclLog) -> str:
@@ -298,20 +289,19 @@ def _cards(case: Case, log: NcclLog) -> str:
     return ", ".join(rdma)
 
 
-def no_gpudirect(case: Case) -> Iterator[Diagnosis]:
+def no_gpudirect(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """InfiniBand or RoCE without GPUDirect RDMA."""
-    for log in case.logs:
-        remote = [link for link in log.links if link.kind.startswith("NET/IB")]
-        staged = [link for link in remote if not link.is_direct]
-        if not staged:
-            continue
-        level = log.set_to("NCCL_NET_GDR_LEVEL")
-        yield Diagnosis(
-            diagnosis=f"Traffic between nodes is staged through host memory{of(log, case)}: no GPUDirect RDMA on "
-            f"{len(staged)} of {len(remote)} connections.",
-            signal=f"{_counted(Counter(link.transport for link in staged))}; with GPUDirect they end in /GDRDMA"
-            + (f"; NCCL_NET_GDR_LEVEL={level}." if level else "."),
-        )
+    remote = [link for link in log.links if link.kind.startswith("NET/IB")]
+    staged = [link for link in remote if not link.is_direct]
+    if not staged:
+        return
+    level = log.set_to("NCCL_NET_GDR_LEVEL")
+    yield Diagnosis(
+        diagnosis=f"Traffic between nodes is staged through host memory{of(log, case)}: no GPUDirect RDMA on "
+        f"{len(staged)} of {len(remote)} connections.",
+        signal=f"{_counted(Counter(link.transport for link in staged))}; with GPUDirect they end in /GDRDMA"
+        + (f"; NCCL_NET_GDR_LEVEL={level}." if level else "."),
+    )
 
 
 def wiring(topology: Topology | None, logs: Sequence[NcclLog]) -> Wiring | None:

@@ -213,36 +213,35 @@ _FOLLOWS = {-6, -15}
 """SIGABRT is how the watchdog itself ends a process, SIGTERM how launchers end the others."""
 
 
-def dead_ranks(case: Case) -> Iterator[Diagnosis]:
+def dead_ranks(log: "NcclLog", case: Case) -> Iterator[Diagnosis]:
     """Processes that died of something else than the watchdog: the timeouts of the others follow from it."""
-    for log in case.logs:
-        dog = log.watchdog
-        waiting = {one.rank for one in dog.progress}
-        causes = [one for one in dog.exits if one.code not in _FOLLOWS and (one.code < 0 or one.rank not in waiting)]
-        if not causes:
-            continue
-        first = causes[0]
-        who = f"Rank {first.rank}" if first.rank is not None else f"The process of local rank {first.local}"
-        what, fix = _SIGNALS.get(first.code, ("", "Read the first traceback of that rank: later errors follow."))
-        name = f"signal {-first.code}" if -first.code not in set(Signals) else Signals(-first.code).name
-        how = f"was killed by {name}" if first.code < 0 else f"failed with exit code {first.code}"
-        others = sorted(waiting - {first.rank})
-        yield Diagnosis(
-            severity="high" if first.code < 0 else "medium",
-            diagnosis=f"{who} {how}{f' ({what})' if what else ''}{of(log, case)}.",
-            signal=f"Exit code {first.code}{f' on {first.host}' if first.host else ''} is the first failure."
-            + (f" The timeout of {numbered('rank', others)} follows from it." if others else ""),
-            recommendation=fix,
-            caveat="An administrator or a scheduler can send SIGKILL too." if first.code == -9 else None,
-            ranks=() if first.rank is None else (first.rank,),
-        )
+    dog = log.watchdog
+    waiting = {one.rank for one in dog.progress}
+    causes = [one for one in dog.exits if one.code not in _FOLLOWS and (one.code < 0 or one.rank not in waiting)]
+    if not causes:
+        return
+    first = causes[0]
+    who = f"Rank {first.rank}" if first.rank is not None else f"The process of local rank {first.local}"
+    what, fix = _SIGNALS.get(first.code, ("", "Read the first traceback of that rank: later errors follow."))
+    name = f"signal {-first.code}" if -first.code not in set(Signals) else Signals(-first.code).name
+    how = f"was killed by {name}" if first.code < 0 else f"failed with exit code {first.code}"
+    others = sorted(waiting - {first.rank})
+    yield Diagnosis(
+        severity="high" if first.code < 0 else "medium",
+        diagnosis=f"{who} {how}{f' ({what})' if what else ''}{of(log, case)}.",
+        signal=f"Exit code {first.code}{f' on {first.host}' if first.host else ''} is the first failure."
+        + (f" The timeout of {numbered('rank', others)} follows from it." if others else ""),
+        recommendation=fix,
+        caveat="An administrator or a scheduler can send SIGKILL too." if first.code == -9 else None,
+        ranks=() if first.rank is None else (first.rank,),
+    )
 
 
 def timeouts(case: Case) -> list[Diagnosis]:
     """Collectives that PyTorch's watchdog gave up: by group who is behind, who is silent, who waits."""
     if case.recorder is not None and not case.recorder.entries.empty:
         return []
-    follows = any(one.severity == "high" for one in (*dead_ranks(case), *warnings(case)))
+    follows = any(one.severity == "high" for log in case.logs for one in (*dead_ranks(log, case), *warnings(log, case)))
     made = []
     for log in case.logs:
         by_group: dict[str | None, dict[int, Progress]] = {}
@@ -346,10 +345,11 @@ def _named(operation: str) -> str:
     return re.sub(r"^(all|reduce)(?=gather|reduce|to|scatter)", r"\1-", operation.strip("_").lower().replace("_", "-"))
 
 
-def stuck_watchdog(case: Case) -> list[Diagnosis]:
+def stuck_watchdog(log: "NcclLog", case: Case) -> Iterator[Diagnosis]:
     """Watchdog threads without a heartbeat: a CUDA or NCCL call that does not return, or the GIL."""
-    return [
-        Diagnosis(
+    dog = log.watchdog
+    if dog.stuck_s:
+        yield Diagnosis(
             diagnosis=f"A CUDA or NCCL call blocks {numbered('rank', dog.stuck_s)}"
             f"{f' for {longest} s' if (longest := max(dog.stuck_s.values())) else ''}{of(log, case)}.",
             recommendation=f"On {numbered('rank', dog.stuck_s)} collect `py-spy dump --native --pid PID`, "
@@ -357,6 +357,3 @@ def stuck_watchdog(case: Case) -> list[Diagnosis]:
             "A longer TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC helps only when the call is slow, not stuck.",
             ranks=tuple(sorted(dog.stuck_s)),
         )
-        for log in case.logs
-        if (dog := log.watchdog).stuck_s
-    ]
