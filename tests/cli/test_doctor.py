@@ -34,7 +34,7 @@ def test_json_and_page(tmp_path, capsys):
     assert told["tables"]["topology"][0]["GPU1"] == "NV18"
     assert told == json.loads((out / "doctor.json").read_text())
     page = (out / "doctor.html").read_text()
-    assert "Rank 1 never came to all-reduce number 6" in page
+    assert "Rank 1 never called all-reduce number 6" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 

@@ -54,13 +54,13 @@ CASES = {
     "an upload that takes no time": ("copies", [upload(4_000, total_ns=2)], [], None),
     "waits of one rank": (
         "cuda_api", [call("cudaStreamSynchronize", (0, 24))], [call("cudaLaunchKernel", 900)],
-        "calls in which the host waits for the GPU, a step 12 cudaStreamSynchronize on rank 1 | none"),
+        "blocking CPU calls per step 12 cudaStreamSynchronize on rank 1 | none"),
     "other launches": ("cuda_api", [call("cudaLaunchKernel", 900)], [call("cudaLaunchKernel", 90)], None),
     "a range of the user's": (
-        "host_work", [host_range("tokenize", 800)], [], "host ranges a step tokenize 400 ns | none"),
+        "host_work", [host_range("tokenize", 800)], [], "CPU ranges per step tokenize 400 ns | none"),
     "a shorter range": (
         "host_work", [host_range("data", 800)], [host_range("data", 80)],
-        "host ranges a step data 400 ns | data 40 ns"),
+        "CPU ranges per step data 400 ns | data 40 ns"),
     "a range that is as long as noise": ("host_work", [host_range("data", 800)], [host_range("data", 790)], None),
     "ranges of phases, parts and libraries": (
         "host_work", [host_range(name, 900) for name in ("forward", "block_3", "FSDP::pre_forward")], [], None),
@@ -91,7 +91,7 @@ def runs(analysis, base, other):
 def test_what_only_one_run_does(analysis, base, other, said):
     line = compare(runs(analysis, base, other)).different.replace("\u202f", " ")
     listed = line.removeprefix("Different: ").split(". ", maxsplit=1)[0]
-    assert listed == (said or "nothing that the runs tell")
+    assert listed == (said or "nothing known")
 
 
 def flops(capture, each):

@@ -31,36 +31,36 @@ def line(**more):
 
 
 CASES = {
-    "nothing": ({}, "Different: nothing that the runs tell. A difference of times is the code's, or noise."),
+    "nothing": ({}, "Different: nothing known. A time difference comes from the code, or is noise."),
     "another driver": (
         {"versions": INFO.versions | {"driver": "590.2"}},
-        "Different: driver 580.1 | 590.2. A difference of times may come from the surroundings and not from the code."),
+        "Different: driver 580.1 | 590.2. A time difference may come from the environment, not the code."),
     "other links": (
         {"topology": TOPOLOGY.format("SYS")},
-        "Different: links NV18 | SYS. A difference of times may come from the surroundings and not from the code."),
+        "Different: links NV18 | SYS. A time difference may come from the environment, not the code."),
     "another strategy": (
-        {"strategy": "zero3"}, "Different: strategy ddp | zero3. A difference of times may come from it."),
+        {"strategy": "zero3"}, "Different: strategy ddp | zero3. A time difference may come from it."),
     "compiled, with other software": (
         {"compile": True, "versions": INFO.versions | {"torch": "2.12.0", "nccl": "2.29.1"}},
         ("Different: compiled False | True; PyTorch 2.11.0 | 2.12.0; NCCL 2.28.9 | 2.29.1. "
-        "What the surroundings and what the settings do to the times cannot be told apart.")),
+        "The effects of the environment and of the settings cannot be separated.")),
     "the profiler's options": (
         {"profile": {"profiler": "torch", "record_shapes": True, "with_stack": True}},
-        ("Different: profiler's options record_shapes | record_shapes, with_stack. Profilers slow hosts by different "
-        "amounts: step times, idle and waits are not comparable, kernels' durations are.")),
+        ("Different: profiler's options record_shapes | record_shapes, with_stack. Profilers add different CPU "
+        "overhead: step times, idle and waits are not comparable, kernels' durations are.")),
     "another model": (
         {"model": {"layers": 9}},
-        "Different: model layers 2 | layers 9. They did not do the same work: their times say nothing of each other."),
+        "Different: model layers 2 | layers 9. They did not do the same work: their times are not comparable."),
     "a batch twice as large": (
         {"batch": Batch(tokens_per_step=128)},
         "Different: tokens a step 64 | 128. Figures are of unequal steps, made comparable as said below."),
     "parallel sizes": (
         {"parallel": {"dp": 1, "tp": 2, "pp": 1}},
-        "Different: parallel sizes data parallel 2 | tensor parallel 2. A difference of times may come from it."),
+        "Different: parallel sizes data parallel 2 | tensor parallel 2. A time difference may come from it."),
     "not known": (
         {"topology": None, "versions": None},
-        ("Different: nothing that the runs tell. Not known of every run: PyTorch, NCCL, driver, links. "
-        "Where those are the same, a difference of times is the code's, or noise.")),
+        ("Different: nothing known. Not known of every run: PyTorch, NCCL, driver, links. "
+        "Where those are the same, a time difference comes from the code, or is noise.")),
 }  # fmt: skip
 
 

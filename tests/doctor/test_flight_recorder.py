@@ -34,7 +34,7 @@ def test_a_thousand_ranks_within_five_seconds(tmp_path, request):
     assert [(row.label, row.is_suspect) for row in drawn.rows] == [
         ("rank 700", True), ("ranks 3 and 900", True), ("ranks 0 to 2, 4 to 699, 701 to 899 and 901 to 1023", False),
     ]  # fmt: skip
-    assert "never came to all-reduce number 12" in report_examination.page(found)
+    assert "never called all-reduce number 12" in report_examination.page(found)
 
 
 @pytest.mark.parametrize(("others", "what"), [

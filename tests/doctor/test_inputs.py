@@ -46,5 +46,5 @@ def test_an_option_stands_before_what_the_folder_has(tmp_path, capsys):
     shutil.copy(TOPOLOGY, tmp_path / "topo")
     assert run(["doctor", str(tmp_path), "--topo", str(FOLDER / "topo_8xH200_nvswitch.txt")]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "Rank 1 never came to all-reduce number 6" in printed
+    assert "Rank 1 never called all-reduce number 6" in printed
     assert "All 8 GPUs reach each other" in printed

@@ -21,7 +21,7 @@ def test_p2p_over_sys_that_stops(ends, is_suspected):
     found = said(SYS_TOPOLOGY, log(ends=ends))
     assert ("suspected_p2p_failure" in found) == is_suspected
     assert "GPU0: NIC2 (mlx5_bond_0) at NODE; GPU1: NIC0 (mlx5_0) at PIX" in found["topology_in_words"].diagnosis
-    assert "which ports it joins the matrix does not tell" in found["topology_in_words"].caveat
+    assert "the matrix does not show its ports" in found["topology_in_words"].caveat
     if is_suspected:
         one = found["suspected_p2p_failure"]
         assert one.severity == "high"
@@ -38,7 +38,7 @@ def test_a_stall_over_nvlink_is_no_p2p_suspicion():
 def test_healthy_is_said():
     found = examine(topo=FOLDER / "topo_2xH200_nvlink.txt", nccl_logs=[FOLDER / "nccl_plain.log"])
     assert {one.severity for one in found.diagnoses} == {"info"}
-    assert found.verdict[0] == "No rule finds anything wrong with what was given."
+    assert found.verdict[0] == "No problem found in these inputs."
     assert "harmless on one node" in said(NVLINK, (FOLDER / "nccl_plain.log").read_text())["log_in_words"].diagnosis
 
 
@@ -94,7 +94,7 @@ def test_rank_that_never_came():
     (one,) = [one for one in found.diagnoses if one.severity == "high"]
     assert one.ranks == (1,)
     assert one.diagnosis.startswith(
-        "Rank 1 never came to all-reduce number 6 of process group default_pg (0) since 2026-11-21 01:33:46 UTC"
+        "Rank 1 never called all-reduce number 6 of process group default_pg (0) since 2026-11-21 01:33:46 UTC"
     )
     assert "odd.py:66" in one.diagnosis
     assert "rank 1 last called all-reduce number 5 (completed)" in one.signal

@@ -161,7 +161,7 @@ def test_ranks_that_are_missing_pass_nothing():
     whole, part = (steady(10, 5, 5, ranks=2)[:count] for count in (2, 1))
     made = compare([side("base", capture(part)), side("other", capture(part))])
     (outcome,) = check_comparison([parse("step_ns +3%")], made)
-    assert (outcome.status, "base: 1 of 2 ranks is not here (1)" in outcome.message) == (UNKNOWN, True)
+    assert (outcome.status, "base: 1 of 2 ranks is missing (1)" in outcome.message) == (UNKNOWN, True)
     assert check_comparison([parse("step_ns +3%")], made, wanted={0})[0].status == PASSED
     made = compare([side("base", capture(whole)), side("other", capture(part))])
     assert check_comparison([parse("step_ns > 5")], made)[0].status == FAILED  # what is here is too much already

@@ -81,7 +81,7 @@ def test_no_row_is_not_available():
 )  # fmt: skip
 def test_a_rank_that_is_gone_passes_no_gate(one_rank, text, status):
     (outcome,) = check_run([parse(text)], one_rank, "run", lack=lack_of_ranks(one_rank["ranks"].to_frame(), None, ()))
-    assert (outcome.status, "1 of 2 ranks is not here (1)" in outcome.message) == (status, True)
+    assert (outcome.status, "1 of 2 ranks is missing (1)" in outcome.message) == (status, True)
 
 
 FILE = Skipped("rank1.json", "cut off")
@@ -91,9 +91,9 @@ FILE = Skipped("rank1.json", "cut off")
     ("world_size", "wanted", "skipped", "lack"),
     [
         (1, None, [], None), (1, None, [FILE], None), (None, None, [], None), (2, {0}, [FILE], None),
-        (2, None, [], "1 of 2 ranks is not here (1)"),
-        (2, None, [FILE], "1 of 2 ranks is not here (1); skipped rank1.json: cut off"),
-        (2, {0, 1}, [], "1 of 2 ranks is not here (1)"), (None, None, [FILE], "skipped rank1.json: cut off"),
+        (2, None, [], "1 of 2 ranks is missing (1)"),
+        (2, None, [FILE], "1 of 2 ranks is missing (1); skipped rank1.json: cut off"),
+        (2, {0, 1}, [], "1 of 2 ranks is missing (1)"), (None, None, [FILE], "skipped rank1.json: cut off"),
     ],
 )  # fmt: skip
 def test_what_a_gate_does_not_see(world_size, wanted, skipped, lack):

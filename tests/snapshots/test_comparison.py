@@ -100,7 +100,7 @@ def test_gates_do_not_pass_what_they_do_not_see(tmp_path, monkeypatch, capsys):
     for at in (0, 1):
         (tmp_path / f"run{at}" / "run.json").write_text(json.dumps({"world_size": 3}))
     assert run(compared) == 5
-    assert "1 of 3 ranks is not here (2)" in " ".join(capsys.readouterr().out.split())
+    assert "1 of 3 ranks is missing (2)" in " ".join(capsys.readouterr().out.split())
     whole = (tmp_path / "run1" / "rank1_snapshot.pickle").read_bytes()
     (tmp_path / "run1" / "rank1_snapshot.pickle").write_bytes(whole[: len(whole) // 2])
     assert run(compared) == 2

@@ -34,7 +34,7 @@ def folder(tmp_path, ranks=(0, 1), **told):
     [
         ((0, 1), "peak_allocated_gib > 70", 0, "PASSED"),
         ((0, 1), "peak_allocated_bytes > 70e6 @ any rank", 1, "FAILED"),
-        ((0,), "peak_allocated_gib > 70", 5, "1 of 2 ranks is not here (1)"),
+        ((0,), "peak_allocated_gib > 70", 5, "1 of 2 ranks is missing (1)"),
         ((0, 1), "idle_pct > 5", 5, "CANNOT BE JUDGED"),
     ],
 )

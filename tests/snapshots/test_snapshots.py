@@ -78,7 +78,7 @@ def test_without_a_failed_request_the_next_is_looked_for(tmp_path):
     ]
     told = sentences([one])[1]
     assert "no failed request, and its allocator gave nothing back" in told
-    assert "which request it was and what it asked for cannot be told" in told
+    assert "which request it was and what it asked for is unknown" in told
     assert "only model.py:7 in forward, from train.py:20 in <module> made it take more from the GPU, once and" in told
     history.event("segment_free", 1 << 41, 20 * MB, KEEP)
     assert "gave nothing back" not in sentences([examined(tmp_path, history)])[1]

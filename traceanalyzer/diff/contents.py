@@ -13,9 +13,9 @@ from traceanalyzer.meaning.columns import Unit, per_cent, text
 
 COPIES = "copies a step"
 
-WAITS = "calls in which the host waits for the GPU, a step"
+WAITS = "blocking CPU calls per step"
 
-RANGES = "host ranges a step"
+RANGES = "CPU ranges per step"
 
 PRODUCTS = "matrix products a step"
 

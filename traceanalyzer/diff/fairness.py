@@ -160,7 +160,7 @@ IS_CLOSE: Mapping[str, Callable[[Sequence[Capture]], bool]] = {
 """Facts of which equal runs may be told differently."""
 
 FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
-    ("GPU", REFUSE, "times on different GPUs say nothing of the strategies.", _gpu),
+    ("GPU", REFUSE, "times on different GPUs do not compare strategies.", _gpu),
     ("model", REFUSE, "different models do different work.", _model),
     ("dtype", REFUSE, "another element type is other work.", _of_info("dtype")),
     (
@@ -212,8 +212,8 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
         for name in surroundings.PACKAGES
     ),
     ("links", NOTE, "collectives and copies run at another speed.", surroundings.links),
-    ("profiler", NOTE, "profilers slow the host by different amounts.", surroundings.profiler),
-    ("profiler's options", NOTE, "what is recorded besides slows the host.", surroundings.profiler_options),
+    ("profiler", NOTE, "profilers add different CPU overhead.", surroundings.profiler),
+    ("profiler's options", NOTE, "extra recording adds CPU overhead.", surroundings.profiler_options),
     ("host", NOTE, "links and CPUs may differ.", _distinct("host")),
 )
 """In the order in which they are shown."""
@@ -249,7 +249,7 @@ _KIND_OF = {
 KINDS: Mapping[str, str] = {name: kind for kind, names in _KIND_OF.items() for name in names}
 """Facts that the line names; others are told further down."""
 
-NOTHING = "A difference of times is the code's, or noise."
+NOTHING = "A time difference comes from the code, or is noise."
 """What follows where nothing differs."""
 
 ASKED_FOR = ("PyTorch", "NCCL", "driver", "links", "parallel sizes", "tokens a step")
@@ -284,10 +284,10 @@ def line(
     kinds = {KINDS[fact.name] for fact in differing}
     follows = _conclusion(kinds, len(differing), is_fair=is_fair, has_own_times=has_own_times)
     if is_damaged:
-        follows = "Their times say nothing of each other."
+        follows = "Their times are not comparable."
     if unknown and follows == NOTHING:
         follows = f"Where those are the same, {NOTHING[0].lower()}{NOTHING[1:]}"
-    return f"Different: {listed or 'nothing that the runs tell'}.{asked} {follows}"
+    return f"Different: {listed or 'nothing known'}.{asked} {follows}"
 
 
 def _listed(fact: Fact, runs: Sequence[str]) -> str:
@@ -312,19 +312,19 @@ def _names(runs: Sequence[str]) -> str:
 
 def _conclusion(kinds: set[str], count: int, *, is_fair: bool, has_own_times: bool) -> str:
     if not is_fair:
-        return "They did not do the same work: their times say nothing of each other."
+        return "They did not do the same work: their times are not comparable."
     said = []
     if RECORDING in kinds:
         own = "the step times without a profiler are" if has_own_times else "kernels' durations are"
-        said.append(f"Profilers slow hosts by different amounts: step times, idle and waits are not comparable, {own}.")
+        said.append(f"Profilers add different CPU overhead: step times, idle and waits are not comparable, {own}.")
     if SURROUNDINGS in kinds:
         said.append(
-            "What the surroundings and what the settings do to the times cannot be told apart."
+            "The effects of the environment and of the settings cannot be separated."
             if SETTING in kinds or WORK in kinds
-            else "A difference of times may come from the surroundings and not from the code."
+            else "A time difference may come from the environment, not the code."
         )
     if not said and SETTING in kinds:
-        said.append(f"A difference of times may come from {'it' if count == 1 else 'any of them'}.")
+        said.append(f"A time difference may come from {'it' if count == 1 else 'any of them'}.")
     if RANKS in kinds:
         said.append("Means over ranks, and waits for ranks without a trace, are not comparable.")
     if not said and WORK in kinds:
@@ -369,11 +369,11 @@ class Fairness:
         flops = next(fact for fact in self.facts if fact.name == MODEL_FLOPS)
         both = " | ".join(text or "not known" for text in flops.told)
         told = {
-            UNKNOWN: "nor do the traces tell all model FLOPs",
+            UNKNOWN: "and the traces do not give all model FLOPs",
             SAME: f"though model FLOPs a step agree: {both}",
             DIFFERS: f"and model FLOPs a step differ: {both}",
         }[flops.state]
-        return f"{', '.join(unknown)} not told for every run, {told}"
+        return f"{', '.join(unknown)} not known for every run, {told}"
 
     @property
     def _is_same_by_traces(self) -> bool:
@@ -534,7 +534,7 @@ def _unknown(facts: tuple[Fact, ...]) -> list[str]:
     names = [fact.name for fact in checked if fact.state == UNKNOWN and fact.name not in ASKED_FOR]
     if not names:
         return []
-    return [f"Not checked, as a run does not tell: {', '.join(names)}. A run.json beside the traces tells."]
+    return [f"Not checked (not known for every run): {', '.join(names)}. Add a run.json beside the traces."]
 
 
 def _repeats(sides: Sequence[Side]) -> list[str]:

@@ -37,7 +37,7 @@ class Examination:
         worst = [one for one in self.diagnoses if one.severity != "info"]
         if worst:
             return tuple(one.diagnosis for one in worst[:3])
-        return ("No rule finds anything wrong with what was given.", *(one.diagnosis for one in self.diagnoses[:2]))
+        return ("No problem found in these inputs.", *(one.diagnosis for one in self.diagnoses[:2]))
 
 
 def examine(

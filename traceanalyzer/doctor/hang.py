@@ -240,7 +240,7 @@ def _never_came(one: Absence) -> Diagnosis:
     waiting, verb = numbered("rank", one.came), "waits" if len(one.came) == 1 else "wait"
     called = f"{_named(one.operation)} number {one.seq}"
     return Diagnosis(
-        diagnosis=f"{first_upper(who)} never came to {called} of {one.group.label}{since}: {waiting} {verb} there."
+        diagnosis=f"{first_upper(who)} never called {called} of {one.group.label}{since}: {waiting} {verb} there."
         f"{where}",
         signal=f"{called}{size} is not complete on {waiting}{limit}; {last}.{there}",
         recommendation=f"Look at what {who} did after that call: an exception, an early end of its data, a branch that "
@@ -261,14 +261,14 @@ def _called_differently(one: Mismatch) -> Diagnosis:
     where = f" Rank {frames[0]} calls it at {_user_frame(frames[1])}." if frames else ""
     usual = f"{one.agreeing} {'rank has' if one.agreeing == 1 else 'ranks have'} {_told(one.what, one.usual)}"
     caveat = (
-        "As many ranks have the one as the other: which is right cannot be told."
+        "As many ranks have the one as the other: which is right is unknown."
         if one.is_even
         else "The majority is taken to be right."
     )
     what = {"operation": "another operation", "sizes": "other sizes", "dtypes": "other dtypes"}[one.what]
     who = numbered("rank", ranks)
     return Diagnosis(
-        diagnosis=f"{first_upper(who)} came to collective number {one.seq} of {one.group.label} with {what} than the "
+        diagnosis=f"{first_upper(who)} called collective number {one.seq} of {one.group.label} with {what} than the "
         f"others: {shown}, where {usual}.{where}",
         signal=f"Under number {one.seq} the dumps have {usual}; {shown}.",
         caveat=caveat + " Numbers count calls of each rank: after one call too many or too few all later ones differ.",
@@ -326,7 +326,7 @@ def open_send_recv(recorder: FlightRecorder) -> Iterator[Diagnosis]:
     elif (group, not is_send, peer, own) in halves:
         why = f"rank {peer} has called its half too, and neither completes"
     else:
-        why = f"rank {peer} has no open {other} for it: it never came to it, or it is done with it already"
+        why = f"rank {peer} has no open {other} for it: it never called it, or has completed it"
     frames = tuple(recorder.frames_of(row.rank, row.entry))
     where = f" It is called at {_user_frame(frames)}." if frames else ""
     yield Diagnosis(
@@ -401,7 +401,7 @@ def _told(what: str, value: str) -> str:
 def _user_frame(frames: tuple[str, ...]) -> str:
     """The innermost frame that is not PyTorch's own."""
     own = (frame for frame in frames if not any(part in frame for part in _TORCH))
-    return next(own, frames[0] if frames else "a place that its dump does not tell")
+    return next(own, frames[0] if frames else "an unknown place")
 
 
 def _time(ns: int) -> str:

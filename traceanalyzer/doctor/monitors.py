@@ -345,10 +345,10 @@ def often_last(inspector: Inspector) -> list[Diagnosis]:
     found = late[(late["last_pct"] >= 50) & (late["calls"] >= 20) & (share >= 5)]
     return [
         Diagnosis(
-            diagnosis=f"Rank {rank} of communicator {communicator} comes last to {pct:.0f} % of its collectives: the "
+            diagnosis=f"Rank {rank} of communicator {communicator} arrives last at {pct:.0f}% of its collectives: the "
             f"others "
-            f"wait {time_text(caused / calls)} for it in each. Profile this rank next, beside one of the others.",
-            signal=f"{last:,} of {calls:,} collectives; the rank with the shortest duration is the one that came last.",
+            f"wait {time_text(caused / calls)} for it in each. Profile this rank next, and one of the others.",
+            signal=f"{last:,} of {calls:,} collectives; the rank with the shortest duration arrives last.",
             recommendation=f"Record a trace of rank {rank} and of one other rank, and give both to analyze-traces.",
             ranks=(int(rank),),
         )
@@ -423,7 +423,7 @@ def _beside_others(
 ) -> list[tuple[int, str]]:
     """Ranks whose figure is at most so much of the other ranks', and what per cent it is; the lowest five."""
     shares = against_others(series(metrics, of), figure)
-    return [(int(rank), f"{100 * share:.0f} %") for rank, share in shares[shares <= most].sort_values().items()][:5]
+    return [(int(rank), f"{100 * share:.0f}%") for rank, share in shares[shares <= most].sort_values().items()][:5]
 
 
 def waited_for(xpu_timer: XpuTimer) -> list[Diagnosis]:
@@ -431,7 +431,7 @@ def waited_for(xpu_timer: XpuTimer) -> list[Diagnosis]:
     return [
         Diagnosis(
             diagnosis=f"Rank {rank}'s collectives take {share} of the other ranks' time: a collective spins until its "
-            "last rank arrives, so the others wait for it. Profile this rank next, beside one of the others.",
+            "last rank arrives, so the others wait for it. Profile this rank next, and one of the others.",
             recommendation=f"Record a trace of rank {rank} and of one other rank, and give both to analyze-traces.",
             ranks=(rank,),
         )

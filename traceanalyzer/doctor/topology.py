@@ -196,7 +196,7 @@ def topology_in_words(topology: Topology) -> Iterator[Diagnosis]:
     yield Diagnosis(
         diagnosis=told + (f" Nearest network cards: {cards}." if cards else " It lists no network cards."),
         signal=f"The matrix of {len(topology.devices)} devices.",
-        caveat=f"{', '.join(bonds)} is a bond: which ports it joins the matrix does not tell." if bonds else None,
+        caveat=f"{', '.join(bonds)} is a bond: the matrix does not show its ports." if bonds else None,
     )
 
 

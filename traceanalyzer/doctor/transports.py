@@ -35,7 +35,7 @@ def suspected_p2p_failure(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
             signal=f"{', '.join(dict.fromkeys(far))} joined by SYS only; {within['P2P']} connections via "
             f"{transports}; {stall}. Such access is often set up without an error and then delivers no data.",
             recommendation=_TEST_P2P,
-            caveat="A suspicion, not a proof: a rank that never came, or a crash, stops a log at the same place. "
+            caveat="A suspicion, not a proof: a missing rank, or a crash, stops a log at the same place. "
             "Do not set NCCL_P2P_DISABLE=1 pre-emptively or for good: it costs bandwidth wherever P2P works.",
         )
         return
@@ -166,7 +166,7 @@ def _cost(case: Case, log: NcclLog) -> str:
                 f"Against {other.label}: {_counted(other.kinds())} there, {_counted(log.kinds())} here; "
                 f"{theirs} channels for collectives there, {mine} here."
             )
-    return " ".join(told) or "How much that costs depends on the path that P2P would have taken, which no input tells."
+    return " ".join(told) or "How much that costs depends on the path that P2P would have taken, which is unknown."
 
 
 def shm_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
@@ -251,7 +251,7 @@ def _links_between_gpus(topology: Topology | None) -> int:
 
 
 def _counted(kinds: Counter[str]) -> str:
-    return ", ".join(f"{count} × {kind}" for kind, count in kinds.most_common()) or "none told"
+    return ", ".join(f"{count} × {kind}" for kind, count in kinds.most_common()) or "unknown"
 
 
 _RDMA_NAMES = ("mlx5", "mlx4", "bnxt_re", "irdma", "efa", "rdmap", "roce", "ib")
@@ -269,7 +269,7 @@ def sockets_across_nodes(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     yield Diagnosis(
         severity="high" if cards else "medium",
         diagnosis=f"Nodes talk over TCP sockets{of(log, case)}"
-        + (f", though the machine has {cards}.{why}" if cards else f".{why} No input tells of InfiniBand or RoCE."),
+        + (f", though the machine has {cards}.{why}" if cards else f".{why} No input mentions InfiniBand or RoCE."),
         signal=f"{len(across)} connections between nodes via NET/Socket; NCCL uses the network "
         f"{', '.join(sorted(set(log.networks.values()))) or 'Socket'}; NET/IB found "
         f"{', '.join(sorted(set(log.ib_devices.values()) - {''})) or 'no device'}.",

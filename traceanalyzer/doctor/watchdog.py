@@ -310,7 +310,7 @@ def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Pr
             _asked(log.watchdog.dumps_asked, own),
         ))) or "Lines of PyTorch's watchdog.",
         recommendation=f"{fix} TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and "
-        "TORCH_NCCL_DUMP_ON_TIMEOUT=1 record who never came, for `--flight-recorder`.",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT=1 record which rank never called it, for `--flight-recorder`.",
         caveat="The lines name no process group: the ranks may be of different groups."
         if group is None and len(seqs) > 1
         else "A rank can also be inside the call that launches it: its number counts finished launches."

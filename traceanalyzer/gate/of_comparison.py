@@ -190,7 +190,9 @@ def figures_of(gate: Gate, sides: Sequence[Side], scale: Scale) -> list[Figures]
         values = [read(gate, capture, scale) for capture in side.captures]
         silent = sum(value is None for value in values)
         if silent and not (gate.is_optional and silent < len(values)):
-            return f"{side.label} does not tell it" + (f" in {silent} of {len(values)} captures" if silent > 1 else "")
+            return f"{side.label} has no value for it" + (
+                f" in {silent} of {len(values)} captures" if silent > 1 else ""
+            )
         of_sides.append([value for value in values if value is not None])
     cases = dict.fromkeys(case for own in of_sides for value in own for case in value.columns)
     if not cases:

@@ -120,7 +120,7 @@ def _near(name: str, known: Iterable[str]) -> str:
     if near := difflib.get_close_matches(name, names, 3):
         return f"did you mean {', '.join(near)}?"
     likest = difflib.get_close_matches(name, names, 3, cutoff=0)
-    return f"of {len(names)} the likest are {', '.join(likest)}; docs/reference/tables.md has all"
+    return f"of {len(names)} the closest are {', '.join(likest)}; docs/reference/tables.md has all"
 
 
 # Gates on one run: rows of its Results, as summary.json and the tables have them.
@@ -208,7 +208,7 @@ def _judge(gate: Gate, rows: pd.DataFrame, column: str, extra: list[str], run: s
     case = ", ".join(f"{key} {rows[key].iloc[0]}" for key in extra)
     is_absent = rows[column].isna()
     if is_absent.any() and not (gate.is_optional and not is_absent.all()):
-        return not_available(gate, run, f"the trace does not tell it{_of_ranks(rows[is_absent])}", case)
+        return not_available(gate, run, f"the trace does not give it{_of_ranks(rows[is_absent])}", case)
     known = rows[~is_absent]
     values = over_ranks(known[column].astype(float), gate.scope)
     failing = fails(gate, values)
@@ -253,7 +253,7 @@ def lack_of_ranks(
     left_out = "; ".join(f"{item.what}: {item.why}" for item in islice(skipped, _MOST_NAMED))
     if count:
         named = ", ".join(str(rank) for rank in islice((rank for rank in expected if rank not in here), _MOST_NAMED))
-        text = f"{count} of {len(expected)} ranks {'is' if count == 1 else 'are'} not here ({named})"
+        text = f"{count} of {len(expected)} ranks {'is' if count == 1 else 'are'} missing ({named})"
         return f"{text}; skipped {left_out}" if left_out else text
     if left_out and not expected:
         return f"skipped {left_out}"

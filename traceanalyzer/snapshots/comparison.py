@@ -126,7 +126,7 @@ def _not_failed(one: Examined) -> str:
             ", and its allocator gave nothing back to the GPU, as it would before it fails: none failed up to its end"
         )
     told += (
-        ". If the run failed later, which request it was and what it asked for cannot be told: a snapshot that is "
+        ". If the run failed later, which request it was and what it asked for is unknown: a snapshot that is "
         "written at that moment (torch._C._cuda_attach_out_of_memory_observer) has it"
     )
     if not one.taken:
@@ -185,7 +185,7 @@ def _peak(one: Examined) -> str:
         )
     if known.empty:
         return told
-    return f"{told} The line with most is {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
+    return f"{told} The largest is from {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
 
 
 def capital(text: str) -> str:
