@@ -484,7 +484,11 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
         most = "Input-bound"
     elif shares[most] <= 100 - sum(shares.values()):
         return "Bottleneck unknown", f"GPUs are idle {over.of('idle_pct')['mean_pct']:.0f}% of the time"
-    return most, f"{_BOUND[most][0]} {shares[most]:.0f}% of the critical path"
+    of_path = f"{shares[most]:.0f}% of the critical path"
+    lacks_data = any(item.kind == "missing_data" and item.severity in GRAVE for item in report.findings)
+    if lacks_data and most == "Communication-bound":
+        return "Bottleneck unknown", f"communication, or waiting for ranks, is {of_path}"
+    return most, f"{_BOUND[most][0]} {of_path}"
 
 
 def headline_of(report: Report, split: Split | None) -> str:
