@@ -42,7 +42,7 @@ STAGES = {
 PIECES = {
     "traceanalyzer.execution": ("_work",),
     "traceanalyzer.decoding.batches": ("decoded",),
-    "traceanalyzer.findings.registry": ("_of_rule",),
+    "traceanalyzer.findings.conclude": ("_facts",),
 }
 """What processes share."""
 

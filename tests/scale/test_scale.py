@@ -24,7 +24,7 @@ from traceanalyzer.analyses.timeline import MOST_RANKS
 from traceanalyzer.discovery import discover
 from traceanalyzer.execution import quiet_pool
 from traceanalyzer.failures import PartFailedWarning
-from traceanalyzer.findings import results_of_rules
+from traceanalyzer.findings import results_of_kinds
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.report.build import build
 from traceanalyzer.report.timeline import timeline_data
@@ -101,7 +101,7 @@ def test_first_results_come_before_the_others_and_nothing_is_made_or_fails_twice
 
 @pytest.mark.parametrize("name", ["ddp", pytest.param("simple_ddp", marks=pytest.mark.thorough)])
 def test_what_is_shown_first_is_of_the_first_results(name):
-    held = results(name, (*{*results_of_rules(), *terminal.SHOWN},))
+    held = results(name, (*{*results_of_kinds(), *terminal.SHOWN},))
     report = build(Summary(held, (), (), {}), name)
     assert not report.failures
     terminal.show(report, Console(file=io.StringIO()))
@@ -113,7 +113,7 @@ def test_what_the_terminal_and_its_words_look_at_is_made_first():
     asked = {name for place in places for name in re.findall(r'results\["(\w+)"\]', place.read_text("utf-8"))}
     assert len(asked) > 15
     of_top = {"kernels_over_ranks", "operators_over_ranks"}  # only with `--top`
-    assert asked - of_top <= {*results_of_rules(), *terminal.SHOWN}
+    assert asked - of_top <= {*results_of_kinds(), *terminal.SHOWN}
 
 
 def test_a_run_that_is_too_large_is_not_replayed_and_keeps_no_graphs(tmp_path):
