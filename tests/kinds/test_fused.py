@@ -31,7 +31,7 @@ def test_they_are_said_on_the_terminal_and_in_the_verdict(tmp_path):
     said = CliRunner().invoke(cli, ["--trace-dir", str(folder(tmp_path)), "--output", str(tmp_path / "out")]).output
     plain = " ".join(said.split())
     assert "Of it" in plain
-    assert "33.3 % of compute kernel time is in kernels that compute and communicate at once" in plain
+    assert "Data quality: fused kernels." in plain
     assert "33.3 % in kernels that communicate too" in " ".join(
         (tmp_path / "out" / "summary.html").read_text().split()
     ).replace("\u00a0", " ")

@@ -72,7 +72,9 @@ def test_findings_are_those_of_the_report(tmp_path):
     assert run([str(SAMPLES / "moe"), "--format", "json", "--output", str(tmp_path), "--quiet"]) == 0
     reported = json.loads((tmp_path / "summary.json").read_text())["findings"]
     found = ta.find(sample("moe"))
-    assert [(item.headline, item.caveat) for item in found] == [(item["headline"], item["caveat"]) for item in reported]
+    assert [(item.headline, item.caveat) for item in found] == [
+        (item["headline"], item["caveat"] or "") for item in reported
+    ]
     assert found
 
 
