@@ -264,46 +264,51 @@ Duration: TypeAlias = Annotated[float, msgspec.Meta(ge=-_TIME_US, le=10**12)]
 _NOT_RECORDED = msgspec.Raw()
 
 
+def _called(name: str, default: Any = None) -> Any:
+    """A field under the profiler's own name."""
+    return msgspec.field(default=default, name=name)
+
+
 class Args(msgspec.Struct, gc=False):
     """`args` of a complete event, in the profiler's own order: a key out of order has to be searched for."""
 
-    external_id: Int = msgspec.field(default=-1, name="External id")
-    op_sequence: Int | None = msgspec.field(default=ABSENT, name="Sequence number")
-    forward_thread: Int | None = msgspec.field(default=ABSENT, name="Fwd thread id")
-    arguments: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Concrete Inputs")
-    dtypes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input type")
-    strides: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Strides")
-    shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Dims")
+    external_id: Int = _called("External id", -1)
+    op_sequence: Int | None = _called("Sequence number", ABSENT)
+    forward_thread: Int | None = _called("Fwd thread id", ABSENT)
+    arguments: msgspec.Raw = _called("Concrete Inputs", _NOT_RECORDED)
+    dtypes: msgspec.Raw = _called("Input type", _NOT_RECORDED)
+    strides: msgspec.Raw = _called("Input Strides", _NOT_RECORDED)
+    shapes: msgspec.Raw = _called("Input Dims", _NOT_RECORDED)
     kernel: str | None = None
     device: Int | None = None
     stream: Int | None = None
     correlation: Int = -1
-    graph_node: Int | None = msgspec.field(default=None, name="graph node id")
-    note: str | None = msgspec.field(default=None, name="name")
-    module: str | None = msgspec.field(default=None, name="module_fqn")
-    size_bytes: Int | None = msgspec.field(default=None, name="bytes")
+    graph_node: Int | None = _called("graph node id")
+    note: str | None = _called("name")
+    module: str | None = _called("module_fqn")
+    size_bytes: Int | None = _called("bytes")
     grid: msgspec.Raw = _NOT_RECORDED
     block: msgspec.Raw = _NOT_RECORDED
-    in_device: Int | None = msgspec.field(default=None, name="inDevice")
-    from_device: Int | None = msgspec.field(default=None, name="fromDevice")
-    to_device: Int | None = msgspec.field(default=None, name="toDevice")
-    collective: str | None = msgspec.field(default=None, name="Collective name")
-    in_elements: Int | None = msgspec.field(default=None, name="In msg nelems")
-    out_elements: Int | None = msgspec.field(default=None, name="Out msg nelems")
-    group_size: Int | None = msgspec.field(default=None, name="Group size")
+    in_device: Int | None = _called("inDevice")
+    from_device: Int | None = _called("fromDevice")
+    to_device: Int | None = _called("toDevice")
+    collective: str | None = _called("Collective name")
+    in_elements: Int | None = _called("In msg nelems")
+    out_elements: Int | None = _called("Out msg nelems")
+    group_size: Int | None = _called("Group size")
     dtype: str | None = None
-    in_split: str | None = msgspec.field(default=None, name="In split size")
-    out_split: str | None = msgspec.field(default=None, name="Out split size")
-    group: str | None = msgspec.field(default=None, name="Process Group Name")
-    group_description: str | None = msgspec.field(default=None, name="Process Group Description")
-    group_ranks: str | None = msgspec.field(default=None, name="Process Group Ranks")
-    sequence: Int | None = msgspec.field(default=None, name="Seq")
-    rank: Int | None = msgspec.field(default=None, name="Rank")
-    source_rank: Int | None = msgspec.field(default=None, name="Src Rank")
-    target_rank: Int | None = msgspec.field(default=None, name="Dst Rank")
-    source_stream: Int | None = msgspec.field(default=None, name="wait_on_stream")
-    record_correlation: Int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
-    old_shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input dims")  # PyTorch 1.8 and 1.9
+    in_split: str | None = _called("In split size")
+    out_split: str | None = _called("Out split size")
+    group: str | None = _called("Process Group Name")
+    group_description: str | None = _called("Process Group Description")
+    group_ranks: str | None = _called("Process Group Ranks")
+    sequence: Int | None = _called("Seq")
+    rank: Int | None = _called("Rank")
+    source_rank: Int | None = _called("Src Rank")
+    target_rank: Int | None = _called("Dst Rank")
+    source_stream: Int | None = _called("wait_on_stream")
+    record_correlation: Int = _called("wait_on_cuda_event_record_corr_id", -1)
+    old_shapes: msgspec.Raw = _called("Input dims", _NOT_RECORDED)  # PyTorch 1.8 and 1.9
 
 
 class _Complete(msgspec.Struct, gc=False):
@@ -334,11 +339,11 @@ class ExactComplete(_Complete, gc=False, kw_only=True, tag_field="ph", tag="X"):
 class MemoryArgs(msgspec.Struct, gc=False):
     """`args` of a `[memory]` event."""
 
-    allocated: Int | None = msgspec.field(default=None, name="Total Allocated")
-    reserved: Int | None = msgspec.field(default=None, name="Total Reserved")
-    address: Int | None = msgspec.field(default=None, name="Addr")
-    device: Int | None = msgspec.field(default=None, name="Device Id")
-    device_type: Int | None = msgspec.field(default=None, name="Device Type")
+    allocated: Int | None = _called("Total Allocated")
+    reserved: Int | None = _called("Total Reserved")
+    address: Int | None = _called("Addr")
+    device: Int | None = _called("Device Id")
+    device_type: Int | None = _called("Device Type")
 
 
 class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
