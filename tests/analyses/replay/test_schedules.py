@@ -4,7 +4,8 @@ import pytest
 
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.torch_schedules import job
-from traceanalyzer.analyses.replay.changes import Change, order_of, read_schedule
+from traceanalyzer.analyses.pipelines.orders import order_of, read_schedule
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.schedule import Cost, Outside, SchedulePlayLengths, step_ns
 from traceanalyzer.analyses.replay.what_if import answer, needed
 from traceanalyzer.errors import UsageError

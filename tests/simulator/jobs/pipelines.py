@@ -15,8 +15,7 @@ from tests.simulator.workloads import (
     optimizer,
     wider,
 )
-from traceanalyzer.analyses.replay.changes import FORWARD, Pass, order_of
-from traceanalyzer.analyses.replay.schedule import Message, needs, with_messages
+from traceanalyzer.analyses.pipelines.orders import FORWARD, Message, Pass, needs, order_of, with_messages
 
 
 def with_loss(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Faults = (), *, chunks: int = 1,
@@ -53,12 +52,13 @@ def interleaved(ranks: int = 4, steps: int = 4, faults: Faults = (), *, microbat
         done: dict[Pass, int] = {}
         for item in items[program.rank]:
             if isinstance(item, Message):
-                own = 2 * ((item.peer - program.rank) % ranks) + item.is_send
+                peer, is_send = item.other_end(program.rank)
+                own = 2 * ((peer - program.rank) % ranks) + is_send
                 stream = COMM_STREAM + (0 if is_one_stream else own)
-                peer = {"sends" if item.is_send else "receives": (item.peer,)}
-                after = (done[item.of],) if item.is_send else ()
-                made = program.exchange(world, 1_000_000, 20_000, stream=stream, after=after, **peer)
-                if not item.is_send:
+                peers = {"sends" if is_send else "receives": (peer,)}
+                after = (done[item.of],) if is_send else ()
+                made = program.exchange(world, 1_000_000, 20_000, stream=stream, after=after, **peers)
+                if not is_send:
                     done[item.of] = made
                 continue
             after = tuple(done[one] for one in needs(item, ranks * chunks - 1, present))

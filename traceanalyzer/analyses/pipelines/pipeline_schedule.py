@@ -8,6 +8,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, STEP_OF_LAUNCH, Result, stack
 from traceanalyzer.analyses.phases.phases import NAMES
+from traceanalyzer.analyses.pipelines import orders
+from traceanalyzer.analyses.pipelines.orders import Pass
 from traceanalyzer.analyses.pipelines.shape import (
     BACKWARD,
     FORWARD,
@@ -113,57 +115,53 @@ def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_o
     )
 
 
-_Pass = tuple[str, int, int]
-"""What it computes (`F`, `B`, `W`), its stage and its microbatch."""
+KINDS: Mapping[str, str] = {FORWARD: orders.FORWARD, BACKWARD: orders.BACKWARD,
+                           INPUTS: orders.OF_INPUTS, WEIGHTS: orders.OF_WEIGHTS}  # fmt: skip
+"""Phases as kinds of passes."""
 
 
 def played_pct(passes: pd.DataFrame) -> float | None:
     """100 · idle / (ranks · makespan) of a step whose passes run in their order, each as long as the mean of its kind.
 
-    A forward pass needs that of the stage before it; a backward one its own forward pass and the backward one of the
-    stage after it; gradients of weights only those of its inputs, or what these would need (a first stage computes
-    none where its inputs need none). A forward pass and the backward one beside it are one action: what they make is
-    sent when both are done. `passes` has `rank`, `step`, `slot`, `phase`, `virtual_stage`, `microbatch`, `is_beside`
-    and `compute_ns`; the order is that of the first step. `None` where the passes cannot run in it, as where one is
-    missing.
+    A forward pass and the backward one beside it are one action: what they make is sent when both are done. The order
+    is that of the first step of `passes`, rows of `PipelineSchedule`. `None` where the passes cannot run in it.
     """
     first = passes[passes["step"] == passes["step"].min()].sort_values("slot", kind="stable")
-    lengths = passes.groupby("phase")["compute_ns"].mean().to_dict()
-    kinds = {FORWARD: "F", INPUTS: "B", WEIGHTS: "W"}
-    todo: dict[int, list[dict[_Pass, float]]] = {rank: [] for rank in first["rank"]}
-    is_open = dict.fromkeys(todo, False)
-    columns = ("rank", "phase", "virtual_stage", "microbatch", "is_beside")
-    for rank, phase, stage, number, is_beside in zip(*(first[name] for name in columns), strict=True):
-        if not (is_beside and is_open[rank]):
-            todo[rank].append({})
-        todo[rank][-1][kinds.get(phase, "B"), int(stage), int(number)] = float(lengths[phase])
+    lengths = passes["compute_ns"].groupby(passes["phase"].map(KINDS)).mean().to_dict()
+    queues: dict[int, list[tuple[Pass, ...]]] = {rank: [] for rank in first["rank"]}
+    is_open = dict.fromkeys(queues, False)
+    columns = (
+        first["rank"],
+        first["phase"].map(KINDS),
+        first["virtual_stage"],
+        first["microbatch"],
+        first["is_beside"],
+    )
+    for rank, kind, stage, number, is_beside in zip(*columns, strict=True):
+        own, one = queues[rank], (kind, int(stage), int(number))
         is_open[rank] = bool(is_beside) and not is_open[rank]
-    busy = sum(length for own in todo.values() for action in own for length in action.values())
-    last, ranks = int(first["virtual_stage"].max()), len(todo)
-    present = {what for own in todo.values() for action in own for what in action}
-    ends: dict[_Pass, float] = {}
-    free, before = dict.fromkeys(todo, 0.0), -1
-    while len(ends) != before:
-        before = len(ends)
-        for rank, own in todo.items():
-            while own:
-                needed = {what: [*{*_needs(what, last, present)} - own[0].keys()] for what in own[0]}
-                if any(each not in ends for needs in needed.values() for each in needs):
-                    break
-                for what, length in own[0].items():
-                    free[rank] = max([free[rank], *(ends[each] for each in needed[what])]) + length
-                ends.update(dict.fromkeys(own.pop(0), free[rank]))
-    makespan = max(ends.values(), default=0.0)
-    return 100.0 * (1 - busy / (ranks * makespan)) if makespan > 0 and not any(todo.values()) else None
+        if is_beside and not is_open[rank]:
+            own[-1] = (*own[-1], one)
+        else:
+            own.append((one,))
+    action_of = {one: action for own in queues.values() for action in own for one in action}
+    last = int(first["virtual_stage"].max())
 
+    def ends(action: tuple[Pass, ...], end: float, ended: Mapping[tuple[Pass, ...], float]) -> float | None:
+        for one in action:
+            needed = [
+                ended.get(action_of.get(each, ())) for each in orders.needs(one, last, action_of) if each not in action
+            ]
+            known = [each for each in needed if each is not None]
+            if len(known) < len(needed):
+                return None
+            end = max([end, *known]) + float(lengths[one[0]])
+        return end
 
-def _needs(what: _Pass, last: int, present: Collection[_Pass]) -> list[_Pass]:
-    kind, stage, number = what
-    if kind == "F":
-        return [("F", stage - 1, number)] if stage else []
-    if kind == "W" and ("B", stage, number) in present:
-        return [("B", stage, number)]
-    return [("F", stage, number), *([("B", stage + 1, number)] if stage < last else [])]
+    ended = orders.in_order(queues, ends)
+    makespan = max(ended.values()) if ended else 0.0
+    busy = sum(lengths[kind] for kind, _, _ in action_of)
+    return 100.0 * (1 - busy / (len(queues) * makespan)) if makespan > 0 else None
 
 
 ONE, GPIPE, ONE_F_ONE_B = "one microbatch", "GPipe", "1F1B"

@@ -1,7 +1,7 @@
 """What may be changed about a job, how it is written, and what the profiler costs."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.pipelines.orders import ORDERS, read_schedule
 from traceanalyzer.errors import UsageError
 from traceanalyzer.meaning.columns import chosen
 from traceanalyzer.model import RankTrace
@@ -95,112 +96,6 @@ def with_waits_for_workers(without_ns: np.ndarray, recorded_ns: np.ndarray, take
     end = np.arange(1, len(saved))
     found: np.ndarray = without_ns + np.where(takes_up > 0, saved[end] - saved[end - takes_up], 0)
     return found
-
-
-# The standard orders in which pipelines run their passes: GPipe, 1F1B, interleaved, zero-bubble.
-
-
-FORWARD, BACKWARD, OF_INPUTS, OF_WEIGHTS = "F", "B", "I", "W"
-"""Kinds of passes: forward, backward, and the two halves of a backward one."""
-
-Pass = tuple[str, int, int]
-"""Kind, stage of the model and microbatch, both counted from 0."""
-
-Order = Mapping[int, list[Pass]]
-"""A step's passes in order, by the rank's place in its pipeline."""
-
-
-def gpipe(ranks: int, microbatches: int, chunks: int) -> Order:
-    """All forward passes, then all backward ones; of several stages a rank one after the other, as they follow."""
-    forward, backward = range(chunks), range(chunks)[::-1]
-    return {
-        place: [
-            *((FORWARD, chunk * ranks + place, number) for chunk in forward for number in range(microbatches)),
-            *((BACKWARD, chunk * ranks + place, number) for chunk in backward for number in range(microbatches)),
-        ]
-        for place in range(ranks)
-    }
-
-
-def one_f_one_b(ranks: int, microbatches: int, chunks: int) -> Order:
-    """A forward and a backward pass in turns once a rank has what it needs; with several stages a rank interleaved.
-
-    Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters (2021).
-    """
-    return {place: _in_turns(place, ranks, microbatches, chunks, is_split=False) for place in range(ranks)}
-
-
-def zero_bubble(ranks: int, microbatches: int, chunks: int) -> Order:
-    """The same with gradients of weights computed apart, as many passes later as there are ranks before.
-
-    Qi et al., Zero Bubble Pipeline Parallelism (2024), H1.
-    """
-    return {place: _in_turns(place, ranks, microbatches, chunks, is_split=True) for place in range(ranks)}
-
-
-ORDERS: Mapping[str, Callable[[int, int, int], Order]] = MappingProxyType(
-    {"gpipe": gpipe, "1f1b": one_f_one_b, "interleaved": one_f_one_b, "zero-bubble": zero_bubble}
-)
-"""Schedules by the name that `--schedule` takes."""
-
-MOST_CHUNKS = 64
-
-
-def read_schedule(text: str) -> tuple[str, int | None]:
-    """Name and stages a rank of `1f1b`, `interleaved:4`; `None` where the text says no number.
-
-    Raises:
-        UsageError: there is no such schedule.
-    """
-    name, colon, number = text.strip().partition(":")
-    is_number = number.isdecimal() and 0 < int(number) <= MOST_CHUNKS
-    if name not in ORDERS or (colon and not is_number):
-        raise UsageError(
-            f"schedule {text!r}: write {', '.join(ORDERS)}; with stages a rank interleaved:2 (at most {MOST_CHUNKS})"
-        )
-    if (name == "1f1b" and is_number and int(number) > 1) or (name == "interleaved" and number == "1"):
-        raise UsageError(f"schedule {text!r}: 1f1b has one stage a rank, interleaved more than one")
-    return name, int(number) if is_number else None
-
-
-def order_of(name: str, ranks: int, microbatches: int, chunks: int) -> Order:
-    """The order of a schedule.
-
-    Raises:
-        UsageError: interleaving takes groups of as many microbatches as there are ranks, which these do not fill.
-    """
-    if chunks > 1 and name != "gpipe" and microbatches % ranks:
-        raise UsageError(
-            f"schedule {name}: with {chunks} stages a rank the microbatches ({microbatches}) must be a multiple of the "
-            f"ranks ({ranks})"
-        )
-    return ORDERS[name](ranks, microbatches, chunks)
-
-
-def _in_turns(place: int, ranks: int, microbatches: int, chunks: int, *, is_split: bool) -> list[Pass]:
-    total = microbatches * chunks
-    ahead = ranks - 1 - place
-    # In zero-bubble half a backward pass sets the pace, so that interleaved ranks start one pass apart.
-    warm = ahead if chunks == 1 else (chunks - 1) * ranks + (1 if is_split else 2) * ahead
-    warm = min(warm, total)
-    numbered = [_numbered(number, ranks, chunks) for number in range(total)]
-    forward = [(FORWARD, chunk * ranks + place, number) for chunk, number in numbered]
-    back = [((chunks - 1 - chunk) * ranks + place, number) for chunk, number in numbered]
-    found = forward[:warm]
-    for done, (stage, number) in enumerate(back):
-        found += forward[warm + done : warm + done + 1]
-        found.append((OF_INPUTS if is_split else BACKWARD, stage, number))
-        if is_split and done >= place:
-            found.append((OF_WEIGHTS, *back[done - place]))
-    return [*found, *((OF_WEIGHTS, *one) for one in back[max(total - place, 0) :])] if is_split else found
-
-
-def _numbered(number: int, ranks: int, chunks: int) -> tuple[int, int]:
-    """Chunk and microbatch of a rank's forward pass: groups of as many microbatches as ranks, chunk by chunk."""
-    if chunks == 1:
-        return 0, number
-    group, within = divmod(number, ranks * chunks)
-    return within // ranks, group * ranks + within % ranks
 
 
 # What may be changed about a job, and how it is written.

@@ -1,7 +1,7 @@
 """Pipeline schedules replayed in another standard order."""
 
 import re
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,25 +11,25 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result, is_any
-from traceanalyzer.analyses.pipelines.shape import BACKWARD as WHOLE
-from traceanalyzer.analyses.pipelines.shape import FORWARD as AHEAD
-from traceanalyzer.analyses.pipelines.shape import INPUTS, WEIGHTS
-from traceanalyzer.analyses.replay.changes import (  # fmt: skip
+from traceanalyzer.analyses.pipelines.orders import (
     BACKWARD,
-    COST_NS,
     FORWARD,
     OF_INPUTS,
     OF_WEIGHTS,
-    TYPICAL,
-    Change,
+    Item,
+    Message,
     Order,
     Pass,
+    in_order,
+    needs,
     order_of,
     read_schedule,
+    with_messages,
 )
+from traceanalyzer.analyses.pipelines.pipeline_schedule import KINDS
+from traceanalyzer.analyses.replay.changes import COST_NS, TYPICAL, Change
 from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Job, Lengths
-from traceanalyzer.analyses.replay.job import Lengths as JobLengths
 from traceanalyzer.errors import InputError
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.model.schema import NONE
@@ -78,17 +78,6 @@ class SchedulePlayLengths:
     has_one_channel: bool
 
 
-class Message(Struct, frozen=True):
-    """One end of a message: the pass whose result it is, whether it is sent, and the rank's place at the other end."""
-
-    of: Pass
-    is_send: bool
-    peer: int
-
-
-Item = Pass | Message
-
-
 def step_ns(order: Order, lengths: SchedulePlayLengths) -> float | None:
     """Length of a step played in this order; `None` where its passes wait for each other for ever.
 
@@ -100,152 +89,67 @@ def step_ns(order: Order, lengths: SchedulePlayLengths) -> float | None:
     programs = with_messages(order)
     if programs is None:
         return None
-    pipeline = _Pipeline(programs, lengths)
-    begins = [pipeline.step() for _ in range(3)]  # in the third each rank starts as in a long run
-    return begins[-1] - begins[-2]
+    host, gpu = (dict.fromkeys(programs, 0.0) for _ in range(2))
+    _, before, after = (_step(programs, lengths, host, gpu) for _ in range(3))  # the third starts as in a long run
+    return None if before is None or after is None else after - before
 
 
-def with_messages(order: Order) -> dict[int, list[Item]] | None:
-    """The order with its messages: sent right after their pass, taken in by their receiver where it is by then.
+Channel = tuple[int, int | None, bool]
+"""A rank's place, its peer's (`None` for all peers), and whether it sends."""
 
-    `None` where the passes wait for each other for ever.
-    """
-    place_of = {stage: place for place, passes in order.items() for _, stage, _ in passes}
-    last = max(place_of)
-    left = {place: deque(passes) for place, passes in order.items()}
-    present = {one for passes in order.values() for one in passes}
-    items: dict[int, list[Item]] = {place: [] for place in order}
-    known: dict[int, set[Pass]] = {place: set() for place in order}
-    while any(left.values()):
-        has_moved = False
-        for place in sorted(left):
-            if not left[place] or any(one not in known[place] for one in needs(left[place][0], last, present)):
+
+def _step(
+    programs: Mapping[int, list[Item]], lengths: SchedulePlayLengths, host: dict[int, float], gpu: dict[int, float]
+) -> float | None:
+    """When the last rank of a step began its first pass; `host` and `gpu` are when they are free, before and after."""
+    passes = [item for items in programs.values() for item in items if not isinstance(item, Message)]
+    present, last = {*passes}, max(stage for _, stage, _ in passes)
+    launched: dict[Item, float] = {}
+    until: dict[Item, float] = {}
+    queues: dict[int | Channel, list[Item]] = defaultdict(list)
+    for place, items in programs.items():
+        for item in items:
+            if isinstance(item, Message):
+                channel = (place, None, False) if lengths.has_one_channel else (place, *item.other_end(place))
+                queues[channel].append(item)
+                launched[item] = max(launched.get(item, 0.0), host[place])
                 continue
-            has_moved = True
-            done = left[place].popleft()
-            items[place].append(done)
-            known[place].add(done)
-            target = place_of.get(_next_stage(done), place)
-            if target != place:
-                items[place].append(Message(done, is_send=True, peer=target))
-                items[target].append(Message(done, is_send=False, peer=place))
-                known[target].add(done)
-        if not has_moved:
-            return None
-    return items
+            cost = lengths.of_pass[item[0], item[1]]
+            queues[place].append(item)
+            launched[item] = host[place] + cost.before_ns
+            until[item] = host[place] = launched[item] + cost.within_ns
+    place_of = {item: place for place, items in programs.items() for item in items if not isinstance(item, Message)}
+    begins: dict[int, float] = {}
 
-
-def _next_stage(one: Pass) -> int:
-    kind, stage, _ = one
-    return stage + 1 if kind == FORWARD else stage - 1 if kind in (BACKWARD, OF_INPUTS) else stage
-
-
-def needs(one: Pass, last: int, present: set[Pass]) -> list[Pass]:
-    """Passes whose results a pass needs, of which its own rank's need no message."""
-    kind, stage, number = one
-    if kind == FORWARD:
-        return [(FORWARD, stage - 1, number)] if stage else []
-    if kind == OF_WEIGHTS and (OF_INPUTS, stage, number) in present:
-        return [(OF_INPUTS, stage, number)]
-    behind = [(each, stage + 1, number) for each in (BACKWARD, OF_INPUTS)]
-    return [(FORWARD, stage, number), *(each for each in behind if stage < last and each in present)]
-
-
-class _Pipeline:
-    """When all ranks' CPUs, GPUs and channels are done with what they were given, over several steps.
-
-    In a step all is launched: GPUs and channels take what comes first in theirs, as soon as it is ready.
-    """
-
-    def __init__(self, programs: Mapping[int, list[Item]], lengths: SchedulePlayLengths) -> None:
-        self.programs, self.lengths = programs, lengths
-        self.host, self.gpu = (dict.fromkeys(programs, 0.0) for _ in range(2))
-        self.present = {one for items in programs.values() for one in items if not isinstance(one, Message)}
-        self.last = max(stage for _, stage, _ in self.present)
-
-    def step(self) -> float:
-        """Play one; returns when its last rank began its first pass."""
-        self.passes: dict[int, deque[tuple[Pass, float, float]]] = {place: deque() for place in self.programs}
-        self.channels: dict[Channel, deque[tuple[Message, float]]] = defaultdict(deque)
-        self.free: dict[Channel, float] = defaultdict(float)
-        self.ends: dict[tuple[int, Pass], float] = {}
-        self.begins: dict[int, float] = {}
-        self.sent_until = dict.fromkeys(self.programs, 0.0)
-        for place, items in self.programs.items():
-            for item in items:
-                self._issue(place, item)
-        while self._moves():
-            pass
-        for place in self.programs:
-            outside = self.lengths.outside[place]
-            launched = self.host[place] + outside.cost.before_ns
-            self.gpu[place] = max(self.gpu[place], launched, self.sent_until[place]) + outside.cost.gpu_ns
-            done = self.gpu[place] if outside.is_blocking else 0.0
-            self.host[place] = max(launched + outside.cost.within_ns, done)
-        return max(self.begins.values())
-
-    def _issue(self, place: int, item: Item) -> None:
-        """The CPU never waits within a step, so that its times are known beforehand."""
+    def ends(item: Item, free_ns: float, ended: Mapping[Item, float]) -> float | None:
         if isinstance(item, Message):
-            self.channels[self._channel_of(place, item.peer, is_send=item.is_send)].append((item, self.host[place]))
-            return
-        cost = self.lengths.of_pass[item[0], item[1]]
-        launched = self.host[place] + cost.before_ns
-        self.host[place] = launched + cost.within_ns
-        self.passes[place].append((item, launched, self.host[place]))
+            made = ended.get(item.of)
+            return None if made is None else max(free_ns, made, launched[item]) + lengths.message_ns
+        place = place_of[item]
+        needed = [
+            ended.get(each if place_of[each] == place else Message(each, place_of[each], place))
+            for each in needs(item, last, present)
+        ]
+        known = [each for each in needed if each is not None]
+        if len(known) < len(needed):
+            return None
+        begin = max([free_ns, launched[item], *known])
+        begins.setdefault(place, begin)
+        return max(begin + lengths.of_pass[item[0], item[1]].gpu_ns, until[item])
 
-    def _channel_of(self, place: int, peer: int, *, is_send: bool) -> "Channel":
-        """What a message follows others in."""
-        return (place, -1, False) if self.lengths.has_one_channel else (place, peer, is_send)
-
-    def _moves(self) -> bool:
-        """Run and send all that is ready; whether anything was."""
-        has_moved = False
-        for place, queue in self.passes.items():
-            while queue and self._run(place, *queue[0]):
-                queue.popleft()
-                has_moved = True
-        for channel, messages in list(self.channels.items()):
-            while messages and messages[0][0].is_send and self._send(channel, *messages[0]):
-                has_moved = True
-        return has_moved
-
-    def _run(self, place: int, one: Pass, launched: float, launched_all: float) -> bool:
-        needed = [self.ends.get((place, each)) for each in needs(one, self.last, self.present)]
-        if None in needed:
-            return False
-        begin = max([self.gpu[place], launched, *(each for each in needed if each is not None)])
-        self.begins.setdefault(place, begin)
-        end = max(begin + self.lengths.of_pass[one[0], one[1]].gpu_ns, launched_all)
-        self.gpu[place] = self.ends[place, one] = end
-        return True
-
-    def _send(self, channel: "Channel", message: Message, launched: float) -> bool:
-        """A message goes when it is the next one at both ends."""
-        place, target = channel[0], message.peer
-        there = self._channel_of(target, place, is_send=False)
-        waiting = self.channels[there]
-        made = self.ends.get((place, message.of))
-        if made is None or not waiting or waiting[0][0].of != message.of or waiting[0][0].is_send:
-            return False
-        end = max(self.free[channel], self.free[there], made, launched, waiting[0][1]) + self.lengths.message_ns
-        self.free[channel] = self.free[there] = self.ends[target, message.of] = end
-        for one in (place, target):
-            self.sent_until[one] = max(self.sent_until[one], end)
-        self.channels[channel].popleft()
-        waiting.popleft()
-        return True
-
-
-Channel = tuple[int, int, bool]
-"""A rank's place, its peer's (-1 for all peers), and whether it sends."""
+    ended = in_order(queues, ends, {**gpu})
+    if ended is None:
+        return None
+    for place, items in programs.items():
+        outside = lengths.outside[place]
+        started = host[place] + outside.cost.before_ns
+        gpu[place] = max([gpu[place], started, *(ended[item] for item in items)]) + outside.cost.gpu_ns
+        host[place] = max(started + outside.cost.within_ns, gpu[place] if outside.is_blocking else 0.0)
+    return max(begins.values())
 
 
 # What the passes of a recorded pipeline take on GPUs and hosts, and of a model cut into other stages.
 
-
-KINDS: Mapping[str, str] = {AHEAD: FORWARD, WHOLE: BACKWARD, INPUTS: OF_INPUTS, WEIGHTS: OF_WEIGHTS}
-"""Phases of the pipeline's schedule as kinds of passes."""
 
 OF_MESSAGES = (*POINT_TO_POINT, "send_recv")
 """What messages are called."""
@@ -312,17 +216,14 @@ class Recorded:
         )
         if (OF_INPUTS, stage) not in slow:
             return second, slow_second
-        within = (slow_first.within_ns + slow_second.within_ns) / WALKS
+        within = (slow_first.within_ns + slow_second.within_ns) / 2
         slower = (slow_first.before_ns + slow_second.before_ns) / 2
         gpu, before = first.gpu_ns + second.gpu_ns, (first.before_ns + second.before_ns) / 2
-        own = max(first.within_ns + second.within_ns - (WALKS - 1) * within, 0.0)
+        own = max(first.within_ns + second.within_ns - within, 0.0)
         return Cost(gpu, before, own), Cost(gpu, slower, within)
 
 
 NOTHING = Cost(0.0, 0.0, 0.0)
-
-WALKS = 2
-"""A backward pass in halves takes the host as long as so many whole ones: it goes through the graph once more."""
 
 
 def _split(stage: int, whole: Cost, slow: Cost) -> tuple[Cost, Cost, Cost]:
@@ -335,7 +236,7 @@ def _split(stage: int, whole: Cost, slow: Cost) -> tuple[Cost, Cost, Cost]:
     if not stage:
         return whole, NOTHING, whole
     half = Cost(whole.gpu_ns / 2, whole.before_ns, whole.within_ns / 2)
-    return whole, half, replace(half, within_ns=half.within_ns + (WALKS - 1) * slow.within_ns)
+    return whole, half, replace(half, within_ns=half.within_ns + slow.within_ns)
 
 
 def _cut(row: Sequence[Cost], stages: int) -> list[Cost]:
@@ -347,9 +248,7 @@ def _cut(row: Sequence[Cost], stages: int) -> list[Cost]:
     return [Cost(float(gpu), float(before) * stages / len(row), float(within)) for gpu, before, within in parts]
 
 
-def recorded(
-    job: Job, lengths: JobLengths, passes: pd.DataFrame, ranks: Sequence[int], steps: Sequence[int]
-) -> Recorded:
+def recorded(job: Job, lengths: Lengths, passes: pd.DataFrame, ranks: Sequence[int], steps: Sequence[int]) -> Recorded:
     """A pipeline of these ranks (in order of stage) over these steps, with the graph's lengths.
 
     `passes` are rows of `PipelineSchedule`; where they are not numbered by stage each rank is one.
@@ -375,7 +274,7 @@ def recorded(
     return Recorded(order, made, int(own["stage"].max()) + 1, int(own["microbatch"].nunique()))
 
 
-def _of_rank(job: Job, lengths: JobLengths, rank: int, passes: pd.DataFrame) -> tuple[pd.DataFrame, Outside]:
+def _of_rank(job: Job, lengths: Lengths, rank: int, passes: pd.DataFrame) -> tuple[pd.DataFrame, Outside]:
     """What each of the rank's passes takes; and what is outside of them in a step."""
     nodes, timing = job.nodes[rank], lengths.timing[rank]
     ops = nodes.piece.ops
@@ -436,7 +335,7 @@ def _pass_of_op(ops: pd.DataFrame, passes: pd.DataFrame) -> np.ndarray:
     return found
 
 
-def _of_messages(job: Job, lengths: JobLengths, ranks: Sequence[int]) -> tuple[float, bool]:
+def _of_messages(job: Job, lengths: Lengths, ranks: Sequence[int]) -> tuple[float, bool]:
     """What a message takes, and whether a rank's messages follow each other on one stream."""
     taken = lengths.transfer_ns[_is_message(job, ranks)]
     return float(np.median(taken[taken > 0])) if (taken > 0).any() else 0.0, is_on_one_stream(job, ranks)
