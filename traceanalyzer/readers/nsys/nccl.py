@@ -9,7 +9,7 @@ import pandas as pd
 
 from traceanalyzer.kinds import POINT_TO_POINT, collective
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN
-from traceanalyzer.readers.nsys.source import Source, int_values, is_known, text_values
+from traceanalyzer.readers.nsys.source import Source
 
 # All-to-alls that are written as sends to and receives from every rank of a communicator, between NCCL's group calls.
 #
@@ -172,20 +172,11 @@ def _with_fields(
 
 def _schemas(source: Source) -> dict[int, list[_Field]]:
     """Fields of each schema id; the same ids of several processes lay out the same."""
-    rows = source.read(ENTRIES, ints=("schemaId", "idx", "type", "offset"), texts=("name",))
-    sizes = _enum_sizes(source)
-    table = pd.DataFrame(
-        {
-            "schema": int_values(rows, "schemaId"),
-            "idx": int_values(rows, "idx", 0),
-            "type": int_values(rows, "type"),
-            "offset": int_values(rows, "offset"),
-            "name": text_values(rows, "name"),
-        }
-    )
-    table = table.drop_duplicates(["schema", "idx"]).sort_values(["schema", "idx"])
+    sizes = dict(source.rows(ENUMS, {"size": 4}, ints=("schemaId", "size")))
+    table = source.frame(ENTRIES, {"idx": 0}, ints=("schemaId", "idx", "type", "offset"), texts=("name",))
+    table = table.drop_duplicates(["schemaId", "idx"]).sort_values(["schemaId", "idx"])
     return {
-        int(schema): fields for schema, group in table.groupby("schema") if (fields := _payloads_fields(group, sizes))
+        int(schema): fields for schema, group in table.groupby("schemaId") if (fields := _payloads_fields(group, sizes))
     }
 
 
@@ -207,19 +198,10 @@ def _unsigned(size: int | None) -> str | None:
     return f"<u{size}" if size in (1, 2, 4, 8) else None
 
 
-def _enum_sizes(source: Source) -> dict[int, int]:
-    rows = source.read(ENUMS, ints=("schemaId", "size"))
-    return dict(zip(int_values(rows, "schemaId").tolist(), int_values(rows, "size", 4).tolist(), strict=True))
-
-
 def _enum_names(source: Source) -> dict[int, dict[int, str]]:
-    rows = source.read(ENUM_ENTRIES, ints=("schemaId", "value"), texts=("name",))
     names: dict[int, dict[int, str]] = {}
     # The export leaves a value of 0 out.
-    values = np.where(is_known(rows, "value"), int_values(rows, "value", 0), 0).tolist()
-    for schema, value, name in zip(
-        int_values(rows, "schemaId").tolist(), values, text_values(rows, "name"), strict=True
-    ):
+    for schema, value, name in source.rows(ENUM_ENTRIES, {"value": 0}, ints=("schemaId", "value"), texts=("name",)):
         names.setdefault(schema, {})[value] = name
     return names
 

@@ -9,8 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traceanalyzer.model.make import LATEST_NS
-from traceanalyzer.readers.nsys.source import Source, category, int_values, is_known, text_values
+from traceanalyzer.model.make import LATEST_NS, UNKNOWN_NS
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.readers.nsys.source import Source, frame_of, labelled, maybe
 from traceanalyzer.readers.nsys.tables import process_of, thread_of
 
 NVTX = "NVTX_EVENTS"
@@ -67,33 +68,26 @@ def read_nvtx(source: Source, containing: Sequence[str] = ()) -> Nvtx:
         containing=containing,
     )
     domains = _domain_names(source, rows)
-    rows = rows.filter(pa.array(np.isin(int_values(rows, "eventType"), _RANGES) & is_known(rows, "start")))
+    kept = np.isin(rows["eventType"].fill_null(NONE), _RANGES) & pc.is_valid(rows["start"]).to_numpy()
+    rows = rows.filter(pa.array(kept))
     codes, texts = _names(source, rows)
-    parsed = _parse(texts)
-    is_operator = parsed.is_operator[codes]
-    frame = _times(rows, parsed.name[codes], parsed.names)
-    others = np.flatnonzero(~is_operator)
+    parsed = _parsed(texts)
+    frame = _times(frame_of(rows, {"globalTid": 0, "end": UNKNOWN_NS, "domainId": 0}), codes, parsed["name"])
+    is_operator = parsed["is_operator"].to_numpy()[codes]
     return Nvtx(
-        ranges=_ranges(
-            rows.take(pa.array(others)), frame.iloc[others], parsed.names, parsed.name[codes[others]], domains
-        ),
-        operators=_operators(frame[is_operator], codes[is_operator], parsed),
-        open_ranges=int((~is_known(rows, "end")).sum()),
+        ranges=_ranges(frame[~is_operator], parsed.iloc[codes[~is_operator]], domains),
+        operators=_operators(frame[is_operator], parsed.iloc[codes[is_operator]]),
+        open_ranges=rows["end"].null_count,
     )
 
 
 def _domain_names(source: Source, rows: pa.Table) -> dict[tuple[int, int], str]:
     """Name of each (process, domain); the rows that name them may be missing."""
-    created = rows.filter(pa.array(int_values(rows, "eventType") == _DOMAIN_CREATED))
+    created = rows.filter(pc.equal(rows["eventType"], _DOMAIN_CREATED))
     codes, texts = _names(source, created)
-    names = texts.to_pylist()
-    processes = process_of(int_values(created, "globalTid", 0)).tolist()
-    ids = int_values(created, "domainId", 0).tolist()
-    return {
-        (process, domain): names[code]
-        for process, domain, code in zip(processes, ids, codes.tolist(), strict=True)
-        if domain
-    }
+    places = frame_of(created, {"globalTid": 0, "domainId": 0})
+    keys = zip(process_of(places["globalTid"]).tolist(), places["domainId"].tolist(), strict=True)
+    return {key: name for key, name in zip(keys, texts.take(codes).to_pylist(), strict=True) if key[1]}
 
 
 def _names(source: Source, rows: pa.Table) -> tuple[np.ndarray, pa.Array]:
@@ -101,123 +95,85 @@ def _names(source: Source, rows: pa.Table) -> tuple[np.ndarray, pa.Array]:
     own = rows["text"].combine_chunks().cast(pa.large_string()).fill_null("").dictionary_encode()
     codes = own.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     is_registered = pc.equal(own.dictionary, "").to_numpy(zero_copy_only=False)[codes]
-    id_codes, ids = pd.factorize(int_values(rows, "textId")[is_registered])
-    texts = source.strings(ids)
+    ids = rows["textId"].fill_null(NONE).to_numpy()[is_registered]
+    name_of = source.names(ids, "(range without a name)")
+    id_codes, distinct = pd.factorize(ids)
     codes[is_registered] = id_codes + len(own.dictionary)
-    registered = [texts.get(int(one)) or "(range without a name)" for one in ids]
-    return codes, pa.concat_arrays([own.dictionary, pa.array(registered, pa.large_string())])
+    registered = pa.array([name_of(one) for one in distinct.tolist()], pa.large_string())
+    return codes, pa.concat_arrays([own.dictionary, registered])
 
 
-def _times(rows: pa.Table, name: np.ndarray, names: list[str]) -> pd.DataFrame:
-    start = int_values(rows, "start", 0)
-    thread = int_values(rows, "globalTid", 0)
-    ends, is_open = _ends(rows, start, thread, name, names)
-    return pd.DataFrame(
-        {
-            "process": process_of(thread),
-            "start_ns": start,
-            "end_ns": ends,
-            "is_open": is_open,
-            "thread": thread_of(thread),
-        }
+def _times(rows: pd.DataFrame, codes: np.ndarray, names: pd.Series) -> pd.DataFrame:
+    """The rows with process, times and thread; of those without an end it is the start of the next range.
+
+    The next one on their thread of that name, numbers apart: a program that never closes its steps marks where they
+    begin. The last of them is open: its end is that of the capture's last range.
+    """
+    start, ends, thread = (rows[name].to_numpy() for name in ("start", "end", "globalTid"))
+    has_no_end = is_open = ends == UNKNOWN_NS
+    if has_no_end.any():
+        last = max(int(times.max(initial=0, where=times <= LATEST_NS)) for times in (ends, start))
+        kinds = pd.factorize(names.astype("object").str.replace(_NUMBER, "#", regex=True))[0]
+        of_name = rows.assign(kind=kinds[codes]).sort_values("start", kind="stable").groupby(["globalTid", "kind"])
+        following = of_name["start"].shift(-1).reindex(rows.index)
+        is_open = has_no_end & following.isna().to_numpy()
+        ends = np.where(has_no_end, following.fillna(last).astype("int64"), ends)
+    return rows.assign(
+        process=process_of(thread), start_ns=start, end_ns=ends, is_open=is_open, thread=thread_of(thread)
     )
 
 
-def _ends(
-    rows: pa.Table, start: np.ndarray, thread: np.ndarray, name: np.ndarray, names: list[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the ranges; of those without one the start of the next on their thread of that name, numbers apart.
-
-    A program that never closes its steps marks where they begin. The last of them is open: its end is that of the
-    capture's last range.
-    """
-    ends, is_open = int_values(rows, "end", np.iinfo(np.int64).min), ~is_known(rows, "end")
-    if not is_open.any():
-        return ends, is_open
-    last = max(int(times.max(initial=0, where=times <= LATEST_NS)) for times in (ends, start))
-    kind = pd.factorize(np.array([_NUMBER.sub("#", text) for text in names], dtype=object))[0][name]
-    order = np.lexsort((start, kind, thread))
-    is_next = (thread[order][1:] == thread[order][:-1]) & (kind[order][1:] == kind[order][:-1])
-    following, is_followed = np.full(len(start), last), np.zeros(len(start), dtype=bool)
-    following[order[:-1]], is_followed[order[:-1]] = np.where(is_next, start[order][1:], last), is_next
-    return np.where(is_open, following, ends), is_open & ~is_followed
-
-
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """What each distinct text says; `name` and `shape` are positions in `names` and `shapes`."""
-
-    name: np.ndarray
-    names: list[str]
-    sequence: pd.arrays.IntegerArray
-    shape: np.ndarray
-    shapes: list[str | None]
-    is_operator: np.ndarray
-    is_autograd: np.ndarray
-
-
-def _parse(texts: pa.Array) -> _Parsed:
-    """Take PyTorch's additions off the texts, and tell its operators from all others."""
+def _parsed(texts: pa.Array) -> pd.DataFrame:
+    """What each distinct text says, without PyTorch's additions, and whether it is an operator of PyTorch's."""
     fields = pc.extract_regex(texts, _EMITTED)
     name, sequence, op, sizes = (pc.struct_field(fields, part) for part in ("name", "seq", "op", "sizes"))
     has_sequence = pc.not_equal(sequence, "")
     emitted = pc.or_(pc.not_equal(op, ""), has_sequence)
     bare = pc.is_in(name, value_set=pa.array(_BARE_OPERATORS, pa.large_string()))
     operator = pc.or_(pc.or_(has_sequence, pc.match_substring(name, "::")), bare)
-    names, shapes = name.dictionary_encode(), pc.replace_substring(sizes, " ", "").dictionary_encode()
-    numbers = pc.if_else(has_sequence, sequence, "0").cast(pa.int64())
-    return _Parsed(
-        name=names.indices.to_numpy(zero_copy_only=False),
-        names=names.dictionary.to_pylist(),
-        sequence=pd.arrays.IntegerArray(numbers.to_numpy().copy(), ~_mask(has_sequence)),
-        shape=shapes.indices.to_numpy(zero_copy_only=False),
-        shapes=[shape or None for shape in shapes.dictionary.to_pylist()],
-        is_operator=_mask(pc.and_(emitted, operator)),
-        is_autograd=_mask(pc.match_substring_regex(name, _AUTOGRAD)),
+    numbers = pc.if_else(has_sequence, sequence, "-1").cast(pa.int64())
+    shapes = pc.replace_substring(sizes, " ", "")
+    return pd.DataFrame(
+        {
+            "name": _category(name),
+            "sequence": maybe(numbers.to_numpy()),
+            "shapes": _category(pc.if_else(pc.equal(shapes, ""), None, shapes)),
+            "is_operator": pc.and_(emitted, operator).to_numpy(zero_copy_only=False),
+            "is_autograd": pc.match_substring_regex(name, _AUTOGRAD).to_numpy(zero_copy_only=False),
+        }
     )
 
 
-def _mask(array: pa.Array) -> np.ndarray:
-    mask: np.ndarray = array.to_numpy(zero_copy_only=False).astype(bool)
-    return mask
+def _category(texts: pa.Array) -> pd.Categorical:
+    coded = texts.dictionary_encode()
+    codes = coded.indices.fill_null(NONE).to_numpy()
+    return pd.Categorical.from_codes(codes, categories=pd.Index(coded.dictionary.to_pylist(), dtype="str"))
 
 
-def _ranges(
-    rows: pa.Table, frame: pd.DataFrame, names: list[str], codes: np.ndarray, domains: dict[tuple[int, int], str]
-) -> pd.DataFrame:
-    name = category(codes, names)
-    domain = _domains(frame["process"].to_numpy(), int_values(rows, "domainId", 0), domains)
+def _ranges(frame: pd.DataFrame, said: pd.DataFrame, domains: dict[tuple[int, int], str]) -> pd.DataFrame:
+    name = said["name"].cat.remove_unused_categories().array
+    places = pd.MultiIndex.from_frame(frame[["process", "domainId"]])
+    domain = labelled(places, domains.get)
     # The row that names NCCL's domain may be missing; NCCL's functions are known by their names.
-    is_nccl = np.array([_is_nccl(text) for text in name.categories], dtype=bool)
+    is_nccl, is_bare = (
+        np.array([bool(test(text)) for text in name.categories], dtype=bool)[name.codes]
+        for test in (_is_nccl, _BARE_NCCL.match)
+    )
+    # So is a domain that holds nothing else, written without their prefix.
+    is_nccl |= pd.Series(is_bare).groupby(places.to_flat_index()).transform("all").to_numpy(dtype=bool) & (
+        frame["domainId"] != 0
+    )
     if NCCL_DOMAIN not in domain.categories:
         domain = domain.add_categories([NCCL_DOMAIN])
-    domain[domain.isna() & is_nccl[name.codes]] = NCCL_DOMAIN
-    domain[domain.isna() & _is_nccls_own(frame["process"].to_numpy(), int_values(rows, "domainId", 0), name)] = (
-        NCCL_DOMAIN
-    )
-    named = frame.assign(name=_with_prefix(name, domain == NCCL_DOMAIN), domain=domain)
-    return named.assign(payload=text_values(rows, "binaryData")).reset_index(drop=True)
-
-
-def _is_nccls_own(process: np.ndarray, domain: np.ndarray, name: pd.Categorical) -> np.ndarray:
-    """Ranges of a domain without a name that holds nothing but NCCL's functions, written without their prefix."""
-    is_bare = np.append([bool(_BARE_NCCL.match(text)) for text in name.categories], values=False).astype(bool)[
-        name.codes
-    ]
-    keys = pd.MultiIndex.from_arrays([process, domain]).to_flat_index()
-    every = pd.Series(is_bare).groupby(keys).transform("all").to_numpy(dtype=bool)
-    own: np.ndarray = every & (domain != 0)
-    return own
-
-
-def _with_prefix(name: pd.Categorical, is_nccl: np.ndarray) -> pd.Categorical:
-    """NCCL's functions as they are called: `AllReduce` of its domain is `ncclAllReduce`."""
-    bare = np.append([bool(_BARE_NCCL.match(text)) for text in name.categories], values=False).astype(bool)
-    held = is_nccl & bare[name.codes]
-    if not held.any():
-        return name
-    texts = pd.Series(name).astype("object")
-    return pd.Categorical(texts.where(~held, "nccl" + texts).astype("str"))
+    domain[domain.isna() & is_nccl] = NCCL_DOMAIN
+    # Functions as they are called: `AllReduce` of NCCL's domain is `ncclAllReduce`.
+    held = (domain == NCCL_DOMAIN) & is_bare
+    if held.any():
+        texts = pd.Series(name).astype("object")
+        name = pd.Categorical(texts.where(~held, "nccl" + texts).astype("str"))
+    columns = ["process", "start_ns", "end_ns", "is_open", "thread"]
+    payload = frame["binaryData"].to_numpy()
+    return frame[columns].assign(name=name, domain=domain, payload=payload).reset_index(drop=True)
 
 
 def _is_nccl(name: str) -> bool:
@@ -225,29 +181,17 @@ def _is_nccl(name: str) -> bool:
     return name.startswith("nccl") and name[4:5].isupper()
 
 
-def _domains(process: np.ndarray, ids: np.ndarray, names: dict[tuple[int, int], str]) -> pd.Categorical:
-    codes, keys = pd.factorize(pd.MultiIndex.from_arrays([process, ids]))
-    return category(codes, [names.get((int(owner), int(one))) for owner, one in keys])
-
-
-def _operators(frame: pd.DataFrame, codes: np.ndarray, parsed: _Parsed) -> pd.DataFrame:
+def _operators(frame: pd.DataFrame, said: pd.DataFrame) -> pd.DataFrame:
     """Operators; those that autograd runs carry the thread of the forward operator of the same sequence."""
-    operators = frame.assign(
-        name=category(parsed.name[codes], parsed.names),
-        sequence=parsed.sequence[codes],
-        shapes=category(parsed.shape[codes], parsed.shapes),
-    )
-    return operators.assign(forward_thread=_forward_threads(operators, parsed.is_autograd[codes])).reset_index(
-        drop=True
-    )
-
-
-def _forward_threads(operators: pd.DataFrame, is_autograd: np.ndarray) -> pd.api.extensions.ExtensionArray:
+    columns = ["process", "start_ns", "end_ns", "is_open", "thread"]
+    texts = {name: said[name].cat.remove_unused_categories().array for name in ("name", "shapes")}
+    operators = frame[columns].assign(sequence=said["sequence"].array, **texts).reset_index(drop=True)
+    is_autograd = said["is_autograd"].to_numpy()
     keys = ["process", "sequence"]
-    forward = operators[~is_autograd & operators["sequence"].notna().to_numpy()]
+    forward = operators[~is_autograd & operators["sequence"].notna()]
     first = forward.sort_values("start_ns").drop_duplicates(keys)[[*keys, "thread"]]
     found = operators[keys].merge(first, on=keys, how="left")["thread"].astype("Int64")
     # The engine's own ranges have no sequence number: they get the thread that ran most forward operators.
     usual = first.groupby("process")["thread"].agg(lambda threads: threads.mode().iloc[0])
-    found = found.fillna(operators["process"].map(usual).astype("Int64").reset_index(drop=True))
-    return found.where(is_autograd, pd.NA).array
+    found = found.fillna(operators["process"].map(usual).astype("Int64"))
+    return operators.assign(forward_thread=found.where(is_autograd, pd.NA))

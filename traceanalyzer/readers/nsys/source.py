@@ -3,12 +3,11 @@
 import re
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,11 +22,8 @@ from traceanalyzer.model.schema import NONE
 # What a source of an export's tables offers, so that nothing above it knows databases from Parquet files.
 
 
-Triples = Mapping[str, tuple[str, str, str]]
-
 PACK_BITS = (32, 16, 0)
 """Where a triple's three numbers stand in its packed int64: CUDA's limits are 2³¹−1, 65,535 and 65,535."""
-
 
 STRINGS = "StringIds"
 """The table of all names."""
@@ -38,30 +34,27 @@ ESSENTIAL = frozenset({
 })  # fmt: skip
 """Tables without which figures would be wrong, and not only fewer."""
 
+_TYPES = {
+    "ints": pa.int64(), "floats": pa.float64(), "texts": pa.large_string(), "blobs": pa.large_string(),
+    "triples": pa.int64(),
+}  # fmt: skip
+"""Arrow's type of each kind of column."""
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is read of a table.
 
-    Attributes:
-        ints: columns read as int64 (unsigned ones wrap).
-        floats: columns read as float64.
-        texts: columns read as text; NULL may come as "".
-        blobs: columns of bytes, as hexadecimal text; NULL may come as "".
-        triples: name → three columns, read as one int64 (`PACK_BITS`), NULL where one is.
-        containing: only rows whose column `text`, or string of `textId`, contains one of these words, in any case.
-    """
+class Column(NamedTuple):
+    """A column to read: its kind (a key of `_TYPES`) and the names of the table's columns that it is made of."""
 
-    ints: Sequence[str] = ()
-    floats: Sequence[str] = ()
-    texts: Sequence[str] = ()
-    blobs: Sequence[str] = ()
-    triples: Triples = field(default_factory=dict)
-    containing: Sequence[str] = ()
+    kind: str
+    parts: tuple[str, ...]
 
 
 class Source(ABC):
     """The tables of one export. Tables and columns come and go between versions: ask, or read NULLs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damaged: dict[str, str] = {}
+        """Tables that are treated as absent, and why."""
 
     @property
     @abstractmethod
@@ -76,36 +69,65 @@ class Source(ABC):
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """Texts of these `StringIds`; only these, since the table also holds the machine's environment."""
 
-    def __init__(self) -> None:
-        self.damaged: dict[str, str] = {}
-        """Tables that are taken as absent, and why."""
+    @abstractmethod
+    def _select(self, table: str, columns: Mapping[str, Column], words: Sequence[str]) -> pa.Table:
+        """Columns that the table has, of all its rows; see `read`."""
 
-    def read(self, table: str, **wanted: Any) -> pa.Table:
-        """Chosen columns of all rows, by the names of `Wanted`.
+    def read(
+        self,
+        table: str,
+        *,
+        triples: Mapping[str, tuple[str, str, str]] | None = None,
+        containing: Sequence[str] = (),
+        **names: Sequence[str],
+    ) -> pa.Table:
+        """Chosen columns of all rows.
 
         Columns that the table lacks are NULL, a table that is absent is empty. So is one that cannot be read, where
         figures can do without it: `damaged` names it then.
 
+        Args:
+            table: its name.
+            triples: name → three columns, read as one int64 (`PACK_BITS`), NULL where one is.
+            containing: only rows whose column `text`, or string of `textId`, contains one of these words, in any case.
+            names: `ints` are read as int64 (unsigned ones wrap), `floats` as float64, `texts` as text and `blobs`
+                as hexadecimal text; of both NULL may come as "".
+
         Raises:
             NotATraceError: a table of `ESSENTIAL` cannot be read.
         """
+        columns = {name: Column(kind, (name,)) for kind, own in names.items() for name in own}
+        columns |= {name: Column("triples", parts) for name, parts in (triples or {}).items()}
+        present: dict[str, Column] = {}
+        rows = pa.table({})
         try:
-            return self._read(table, Wanted(**wanted))
+            if has := self.columns(table):
+                present = {name: column for name, column in columns.items() if has.issuperset(column.parts)}
+                rows = self._select(table, present, containing)
         except NotATraceError as error:
             if table in ESSENTIAL:
                 raise
             self.damaged[table] = str(error)
-            names = Wanted(**wanted)
-            kinds = {
-                **dict.fromkeys((*names.ints, *names.triples), pa.int64()),
-                **dict.fromkeys(names.floats, pa.float64()),
-                **dict.fromkeys((*names.texts, *names.blobs), pa.large_string()),
-            }
-            return pa.table({name: pa.nulls(0, kind) for name, kind in kinds.items()})
+            present = {}
+        read = {
+            name: rows[name] if name in present else pa.chunked_array([pa.nulls(len(rows), _TYPES[column.kind])])
+            for name, column in columns.items()
+        }
+        return with_valid_text(pa.table(read))
 
-    @abstractmethod
-    def _read(self, table: str, wanted: Wanted) -> pa.Table:
-        """The same."""
+    def frame(self, table: str, missing: Mapping[str, int] | None = None, **names: Any) -> pd.DataFrame:
+        """The same of columns without NULLs; see `read` and `frame_of`."""
+        return frame_of(self.read(table, **names), missing)
+
+    def rows(self, table: str, missing: Mapping[str, int] | None = None, **names: Sequence[str]) -> Iterator[Any]:
+        """The same as tuples of Python's numbers and texts."""
+        frame = self.frame(table, missing, **names)
+        return zip(*(frame[name].tolist() for name in frame), strict=True)
+
+    def names(self, ids: np.ndarray, otherwise: str) -> Callable[[int], str]:
+        """From an id among these to its text; `otherwise` for one without a text."""
+        texts = self.strings(pd.unique(ids))
+        return lambda one: texts.get(one) or otherwise
 
 
 def with_valid_text(rows: pa.Table) -> pa.Table:
@@ -122,33 +144,22 @@ def with_valid_text(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def int_values(rows: pa.Table, name: str, missing: int = NONE) -> np.ndarray:
-    """A column as int64 with `missing` for NULL."""
-    column = rows[name]
-    if column.null_count == len(column):
-        return np.full(len(column), missing, dtype=np.int64)
-    values: np.ndarray = (column.fill_null(missing) if column.null_count else column).to_numpy()
-    return values
+def frame_of(rows: pa.Table, missing: Mapping[str, int] | None = None) -> pd.DataFrame:
+    """The rows: whole numbers with `missing` by column, else -1, for NULL, others with NaN and texts with ""."""
+    columns: dict[str, Any] = {}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if pa.types.is_large_string(column.type):
+            columns[name] = np.array([value or "" for value in column.to_pylist()], dtype=object)
+        else:
+            null = (missing or {}).get(name, NONE) if pa.types.is_integer(column.type) else np.nan
+            columns[name] = column.fill_null(null).to_numpy() if column.null_count else column.to_numpy()
+    return pd.DataFrame(columns, copy=False)
 
 
-def maybe_ints(rows: pa.Table, name: str) -> pd.api.extensions.ExtensionArray:
-    """A column as pandas' Int64 with NA for NULL."""
-    column = rows[name]
-    if not column.null_count:
-        return pd.array(column.to_numpy(), dtype="Int64")
-    return pd.arrays.IntegerArray(
-        column.fill_null(0).to_numpy().copy(), column.is_null().to_numpy(zero_copy_only=False)
-    )
-
-
-def text_values(rows: pa.Table, name: str) -> list[str]:
-    """A column as strings with "" for NULL."""
-    return [value or "" for value in rows[name].to_pylist()]
-
-
-def is_known(rows: pa.Table, name: str) -> np.ndarray:
-    """Where a column is not NULL."""
-    return np.asarray(pc.is_valid(rows[name]).to_numpy())
+def maybe(numbers: Any) -> pd.api.extensions.ExtensionArray:
+    """Whole numbers as pandas' Int64 with NA for -1."""
+    numbers = np.asarray(numbers)
+    return pd.arrays.IntegerArray(numbers, numbers == NONE)
 
 
 def category(codes: np.ndarray, names: Sequence[str | None]) -> pd.Categorical:
@@ -163,15 +174,16 @@ def category(codes: np.ndarray, names: Sequence[str | None]) -> pd.Categorical:
     return pd.Categorical.from_codes(new_codes, categories=pd.Index(list(distinct), dtype="str"))
 
 
-def triple_category(packed: np.ndarray) -> pd.Categorical:
-    """Packed triples as "24x1x1"; NA for negative ones."""
-    codes, distinct = pd.factorize(packed)
+def labelled(values: Any, label: Callable[[Any], str | None]) -> pd.Categorical:
+    """A label for each value, worked out once for a distinct one."""
+    codes, distinct = pd.factorize(values)
+    return category(codes, [label(one) for one in distinct.tolist()])
+
+
+def triple(packed: int) -> str | None:
+    """A packed triple as "24x1x1"; `None` for a negative one."""
     high, middle, _ = PACK_BITS
-    names = [
-        None if value < 0 else f"{value >> high}x{(value >> middle) & 0xFFFF}x{value & 0xFFFF}"
-        for value in distinct.tolist()
-    ]
-    return category(codes, names)
+    return None if packed < 0 else f"{packed >> high}x{(packed >> middle) & 0xFFFF}x{packed & 0xFFFF}"
 
 
 # Tables of a database that `nsys export --type=sqlite` wrote, read without touching the file.
@@ -187,8 +199,7 @@ class SqliteSource(Source):
     """One database, opened read-only and immutable: no lock, no journal, nothing written beside it."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
+        super().__init__(path)
         self._uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._columns: dict[str, frozenset[str]] = {}
 
@@ -211,24 +222,13 @@ class SqliteSource(Source):
             self._columns[table] = frozenset(row[1] for row in self._ask(f"PRAGMA table_info({_quoted(table)})"))
         return self._columns[table]
 
-    def _read(self, table: str, wanted: Wanted) -> pa.Table:
-        has = self.columns(table)
-        fields = [
-            *((name, pa.int64(), (name,), _int(name)) for name in wanted.ints),
-            *((name, pa.float64(), (name,), _float(name)) for name in wanted.floats),
-            *((name, pa.string(), (name,), _text(name)) for name in wanted.texts),
-            *((name, pa.string(), (name,), _sqlite_hex(name)) for name in wanted.blobs),
-            *((name, pa.int64(), parts, _sqlite_packed(parts)) for name, parts in wanted.triples.items()),
-        ]
-        present = [(name, kind, sql) for name, kind, parts, sql in fields if has.issuperset(parts)]
+    def _select(self, table: str, columns: Mapping[str, Column], words: Sequence[str]) -> pa.Table:
         # Without any of the columns the number of rows still matters.
-        asked = present or [("rows", pa.int64(), "0")]
-        rows = self._select(table, asked, self._named(has, wanted.containing)) if has else None
-        length = len(rows) if rows is not None else 0
-        absent = [(name, kind) for name, kind, parts, _ in fields if not has.issuperset(parts)]
-        columns = dict(zip(rows.column_names, rows.columns, strict=True)) if rows is not None else {}
-        columns |= {name: pa.chunked_array([pa.nulls(length, kind)]) for name, kind in absent}
-        return pa.table({name: columns[name] for name, *_ in fields})
+        selected = ", ".join(f"{_sql(*one)} AS {_quoted(name)}" for name, one in columns.items()) or "0"
+        condition = self._named(self.columns(table), words) if words else "1"
+        rows = self._fetch(f"SELECT {selected} FROM {_quoted(table)} WHERE {condition}")  # noqa: S608
+        # A column that is all NULL comes with another type.
+        return rows.cast(pa.schema([(name, _TYPES[one.kind]) for name, one in columns.items()])) if columns else rows
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """Texts of these `StringIds`."""
@@ -248,20 +248,11 @@ class SqliteSource(Source):
         return self.columns("StringIds").issuperset(("id", "value"))
 
     def _named(self, has: frozenset[str], words: Sequence[str]) -> str:
-        """A condition on a row's text; empty without words."""
-        if not words:
-            return ""
+        """A condition on a row's text."""
         either = [_like("text", words)] if "text" in has else []
         if "textId" in has and self._has_strings:
             either.append(f'"textId" IN (SELECT id FROM StringIds WHERE {_like("value", words)})')  # noqa: S608
-        return f"({' OR '.join(either or ['0'])})"
-
-    def _select(self, table: str, fields: list[tuple[str, pa.DataType, str]], condition: str) -> pa.Table:
-        selected = ", ".join(f"{sql} AS {_quoted(name)}" for name, _, sql in fields)
-        query = f"SELECT {selected} FROM {_quoted(table)}"  # noqa: S608
-        rows = self._fetch(f"{query} WHERE {condition}" if condition else query)
-        # A column that is all NULL comes with another type.
-        return with_valid_text(rows.cast(pa.schema([(name, kind) for name, kind, _ in fields])))
+        return " OR ".join(either) or "0"
 
     def _fetch(self, query: str) -> pa.Table:
         import adbc_driver_sqlite.dbapi as adbc  # noqa: PLC0415 - only where there is a database
@@ -324,34 +315,26 @@ def _quoted(name: str) -> str:
 
 _TIMES = ("start", "end", "timestamp")
 
-
-def _int(name: str) -> str:
-    number = f"CAST({_quoted(name)} AS INTEGER)"
+_SQL = {
+    "ints": "CAST({0} AS INTEGER)",
     # A text would be read as 0, which is a time like any other.
-    return f"CASE WHEN typeof({_quoted(name)}) IN ('integer', 'real') THEN {number} END" if name in _TIMES else number
-
-
-def _float(name: str) -> str:
+    "times": "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS INTEGER) END",
     # ADBC takes a column's type from its first rows, so NULL must look like a number: 9e999 is infinity.
-    return f"IFNULL(CAST({_quoted(name)} AS REAL), 9e999)"
+    "floats": "IFNULL(CAST({0} AS REAL), 9e999)",
+    "texts": "IFNULL(CAST({0} AS TEXT), '')",
+    "blobs": "CASE typeof({0}) WHEN 'blob' THEN hex({0}) WHEN 'text' THEN {0} ELSE '' END",
+    "triples": "(({0} << 32) | ({1} << 16) | {2})",
+}
+"""What is selected for a column of each kind; `triples` as of `PACK_BITS`."""
 
 
-def _text(name: str) -> str:
-    return f"IFNULL(CAST({_quoted(name)} AS TEXT), '')"
+def _sql(kind: str, parts: tuple[str, ...]) -> str:
+    return _SQL["times" if kind == "ints" and parts[0] in _TIMES else kind].format(*map(_quoted, parts))
 
 
 def _like(column: str, words: Sequence[str]) -> str:
     quoted = [word.replace("'", "''") for word in words]
     return " OR ".join(f"{_quoted(column)} LIKE '%{word}%'" for word in quoted)
-
-
-def _sqlite_hex(name: str) -> str:
-    column = _quoted(name)
-    return f"CASE typeof({column}) WHEN 'blob' THEN hex({column}) WHEN 'text' THEN {column} ELSE '' END"
-
-
-def _sqlite_packed(parts: tuple[str, str, str]) -> str:
-    return "(" + " | ".join(f"({_quoted(part)} << {bits})" for part, bits in zip(parts, PACK_BITS, strict=True)) + ")"
 
 
 # Tables of a folder that `nsys export --type=parquetdir` wrote: one Parquet file a table.
@@ -361,12 +344,11 @@ _LONGEST = 120
 """Characters of Arrow's own words that an error carries."""
 
 
+_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+
 class ParquetSource(Source):
     """One folder of Parquet files."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
 
     @cached_property
     def tables(self) -> frozenset[str]:
@@ -379,50 +361,39 @@ class ParquetSource(Source):
             return frozenset()
         try:
             return frozenset(pq.read_schema(self._file(table)).names)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             raise self._damaged(table, error) from error
 
-    def _read(self, table: str, wanted: Wanted) -> pa.Table:
-        plain = {
-            **dict.fromkeys(wanted.ints, pa.int64()), **dict.fromkeys(wanted.floats, pa.float64()),
-            **dict.fromkeys(wanted.texts, pa.large_string()), **dict.fromkeys(wanted.blobs, pa.large_string()),
-        }  # fmt: skip
-        has = self.columns(table)
-        names = [*plain, *(name for parts in wanted.triples.values() for name in parts)]
-        rows = self._load(table, [name for name in names if name in has]) if has else pa.table({})
+    def _select(self, table: str, columns: Mapping[str, Column], words: Sequence[str]) -> pa.Table:
         try:
-            columns = {
-                name: _as(rows[name], kind, name in wanted.blobs) if name in has else _nulls(len(rows), kind)
-                for name, kind in plain.items()
-            }
-            for name, parts in wanted.triples.items():
-                columns[name] = _parquet_packed(rows, parts) if has.issuperset(parts) else _nulls(len(rows), pa.int64())
-            table_read = with_valid_text(pa.table(columns))
-        except pa.ArrowException as error:
+            with pq.ParquetFile(self._file(table)) as file:
+                parts = [part for column in columns.values() for part in column.parts]
+                # Without any of the columns the number of rows still matters.
+                rows = file.read(columns=parts or file.schema_arrow.names[:1])
+            if not columns:
+                return rows
+            read = pa.table({name: _of_kind(rows, *column) for name, column in columns.items()})
+        except _UNREADABLE as error:
             raise self._damaged(table, error) from error
-        return self._named(table_read, wanted.containing) if wanted.containing else table_read
+        return self._named(with_valid_text(read), words) if words else read
 
     def _named(self, rows: pa.Table, words: Sequence[str]) -> pa.Table:
         """Rows whose text, or string of `textId`, contains one of the words."""
         pattern = "(?i)" + "|".join(re.escape(word) for word in words)
-        strings = self.read("StringIds", ints=("id",), texts=("value",))
+        strings = self.read(STRINGS, ints=("id",), texts=("value",))
         named = strings.filter(pc.match_substring_regex(strings["value"], pattern))["id"].combine_chunks()
-        is_named = pc.is_in(rows["textId"], value_set=named)
-        return rows.filter(pc.or_(pc.match_substring_regex(rows["text"].fill_null(""), pattern), is_named))
+        is_named = pa.array(np.zeros(len(rows), dtype=bool))
+        if "text" in rows.column_names:
+            is_named = pc.or_(is_named, pc.match_substring_regex(rows["text"].fill_null(""), pattern))
+        if "textId" in rows.column_names:
+            is_named = pc.or_(is_named, pc.is_in(rows["textId"], value_set=named))
+        return rows.filter(is_named)
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """Texts of these `StringIds`."""
-        rows = self.read("StringIds", ints=("id",), texts=("value",))
+        rows = self.read(STRINGS, ints=("id",), texts=("value",))
         rows = rows.filter(pc.is_in(rows["id"], value_set=pa.array(ids, pa.int64())))
         return dict(zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True))
-
-    def _load(self, table: str, columns: list[str]) -> pa.Table:
-        try:
-            with pq.ParquetFile(self._file(table)) as file:
-                # Without any of the columns the number of rows still matters.
-                return file.read(columns=columns or file.schema_arrow.names[:1])
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise self._damaged(table, error) from error
 
     def _file(self, table: str) -> Path:
         return self.path / f"{table}.parquet"
@@ -432,16 +403,19 @@ class ParquetSource(Source):
         return NotATraceError(f"{self._file(table)}: not readable as Parquet ({first_line}); export the report again")
 
 
-def _nulls(length: int, kind: pa.DataType) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.nulls(length, kind)])
-
-
-def _as(column: pa.ChunkedArray, kind: pa.DataType, is_blob: bool) -> pa.ChunkedArray:
-    if not is_blob:
-        return column if column.type == kind else column.cast(kind, safe=False)
-    # The export declares bytes as text: they need not be valid UTF-8.
-    raw = column.cast(pa.large_binary(), safe=False).to_pylist()
-    return pa.chunked_array([pa.array([_parquet_hex(value) for value in raw], pa.large_string())])
+def _of_kind(rows: pa.Table, kind: str, parts: tuple[str, ...]) -> pa.ChunkedArray:
+    """A column of that kind."""
+    if kind == "triples":
+        numbers = zip(parts, PACK_BITS, strict=True)
+        return reduce(
+            pc.bit_wise_or, (pc.shift_left(rows[name].cast(pa.int64(), safe=False), bits) for name, bits in numbers)
+        )
+    column = rows[parts[0]]
+    if kind == "blobs":
+        # The export declares bytes as text: they need not be valid UTF-8.
+        raw = column.cast(pa.large_binary(), safe=False).to_pylist()
+        return pa.chunked_array([pa.array([_parquet_hex(value) for value in raw], pa.large_string())])
+    return column.cast(_TYPES[kind], safe=False)
 
 
 def _parquet_hex(value: bytes | None) -> str | None:
@@ -453,11 +427,3 @@ def _parquet_hex(value: bytes | None) -> str | None:
     except ValueError:
         return value.hex()
     return text
-
-
-def _parquet_packed(rows: pa.Table, parts: tuple[str, str, str]) -> pa.ChunkedArray:
-    high, middle, low = (
-        pc.shift_left(rows[name].cast(pa.int64(), safe=False), bits)
-        for name, bits in zip(parts, PACK_BITS, strict=True)
-    )
-    return pc.bit_wise_or(pc.bit_wise_or(high, middle), low)

@@ -1,42 +1,35 @@
 """GPU operations, API calls and counters of an export."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from traceanalyzer.cuda_graphs import Recording, with_operators
 from traceanalyzer.kinds import ACTIVITIES, KINDS, KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import UNKNOWN_NS
 from traceanalyzer.model.schema import NONE, UNNAMED
-from traceanalyzer.readers.nsys.source import (
-    Source,
-    category,
-    int_values,
-    is_known,
-    maybe_ints,
-    text_values,
-    triple_category,
-)
+from traceanalyzer.readers.nsys.source import Source, category, labelled, maybe, triple
 
 # What the packed ids of an export hold: `globalPid` and `globalTid` are machine, VM, process and thread.
 
 
 _LOW = 0xFFFFFF
 
+Column: TypeAlias = Any
+"""`np.ndarray`, a `pd.Series` or one of pandas' arrays."""
 
-def process_of(global_id: np.ndarray) -> np.ndarray:
+
+def process_of(global_id: Column) -> Column:
     """Machine, VM and process: what joins the tables of one process, unique within an export."""
-    return global_id >> 24
+    return global_id // (1 << 24)  # a Series cannot be shifted
 
 
-def thread_of(global_tid: np.ndarray) -> np.ndarray:
+def thread_of(global_tid: Column) -> Column:
     """The thread's id in its operating system."""
     return global_tid & _LOW
 
@@ -57,20 +50,17 @@ _VERSION = re.compile(r"_v\d{4,}$")
 
 def read_api_calls(source: Source) -> pd.DataFrame:
     """Calls with the columns of `model.API_CALLS`, and `process`; times are the export's own."""
-    rows = source.read(RUNTIME, ints=("start", "end", "globalTid", "correlationId", "nameId"))
-    codes, distinct = pd.factorize(int_values(rows, "nameId"))
-    texts = source.strings(distinct)
-    names = [_VERSION.sub("", texts.get(int(one)) or "(call without a name)") for one in distinct]
-    thread = int_values(rows, "globalTid", 0)
-    start = int_values(rows, "start", UNKNOWN_NS)
+    names = ("start", "end", "globalTid", "correlationId", "nameId")
+    rows = source.frame(RUNTIME, {"start": UNKNOWN_NS, "end": UNKNOWN_NS, "globalTid": 0}, ints=names)
+    name_of = source.names(rows["nameId"].to_numpy(), "(call without a name)")
     return pd.DataFrame(
         {
-            "process": process_of(thread),
-            "start_ns": start,
-            "end_ns": np.where(is_known(rows, "end"), int_values(rows, "end", 0), start),
-            "name": category(codes, names),
-            "thread": thread_of(thread),
-            "correlation": int_values(rows, "correlationId"),
+            "process": process_of(rows["globalTid"]),
+            "start_ns": rows["start"],
+            "end_ns": rows["end"].where(rows["end"] != UNKNOWN_NS, rows["start"]),
+            "name": labelled(rows["nameId"], lambda one: _VERSION.sub("", name_of(one))),
+            "thread": thread_of(rows["globalTid"]),
+            "correlation": rows["correlationId"],
         },
         copy=False,
     )
@@ -100,69 +90,41 @@ def read_counters(source: Source) -> pd.DataFrame:
 
 
 def _gpu_metrics(source: Source) -> pd.DataFrame:
-    rows = source.read(GPU_METRICS, ints=("timestamp", "typeId", "metricId"), floats=("value",))
-    named = source.read(_GPU_NAMES, ints=("typeId", "metricId"), texts=("metricName",))
-    names = dict(
-        zip(
-            zip(int_values(named, "typeId").tolist(), int_values(named, "metricId").tolist(), strict=True),
-            text_values(named, "metricName"),
-            strict=True,
-        )
-    )
-    kind, metric = int_values(rows, "typeId"), int_values(rows, "metricId")
-    codes, keys = pd.factorize(pd.MultiIndex.from_arrays([kind, metric]))
-    labels = [names.get((int(one), int(number))) or f"metric {number}" for one, number in keys]
-    value = _floats(rows, "value")
-    in_hertz = np.array(["[MHz]" in label for label in labels], dtype=bool)[codes] & (value > _HERTZ_ABOVE)
-    return pd.DataFrame(
-        {
-            "time_ns": int_values(rows, "timestamp", 0),
-            "name": category(codes, labels),
-            "value": np.where(in_hertz, value / 1e6, value),
-            "gpu": kind & 0xFFFFFFFF,  # the rest of a type's id is the machine
-        }
+    keys = ("typeId", "metricId")
+    rows = source.frame(GPU_METRICS, {"timestamp": 0}, ints=("timestamp", *keys), floats=("value",))
+    names = {(kind, one): name for kind, one, name in source.rows(_GPU_NAMES, ints=keys, texts=("metricName",))}
+    label = labelled(pd.MultiIndex.from_frame(rows[[*keys]]), lambda key: names.get(key) or f"metric {key[1]}")
+    in_hertz = label.map(lambda name: "[MHz]" in name).astype(bool) & (rows["value"] > _HERTZ_ABOVE)
+    return _samples(
+        rows["timestamp"],
+        label,
+        rows["value"].mask(in_hertz, rows["value"] / 1e6),
+        gpu=rows["typeId"] & 0xFFFFFFFF,  # the rest of a type's id is the machine
     )
 
 
 def _nic_metrics(source: Source) -> pd.DataFrame:
     keys = ("metricsListId", "metricsIdx")
-    rows = source.read(NIC_METRICS, ints=("start", "globalId", *keys), floats=("value",))
-    cards, metrics = _card_names(source), _nic_metric_names(source)
-    codes, distinct = pd.factorize(pd.MultiIndex.from_arrays([int_values(rows, name) for name in ("globalId", *keys)]))
-    labels = [
-        f"{cards.get(int(card), f'NIC {card}')}: {metrics.get((int(group), int(one)), f'metric {one}')}"
-        for card, group, one in distinct
-    ]
-    return pd.DataFrame(
-        {
-            "time_ns": int_values(rows, "start", 0),
-            "name": category(codes, labels),
-            "value": _floats(rows, "value"),
-            "gpu": np.full(len(rows), -1),
-        }
-    )
+    rows = source.frame(NIC_METRICS, {"start": 0}, ints=("start", "globalId", *keys), floats=("value",))
+    nics = {nic: name for nic, name in source.rows(_CARDS, ints=("nicId",), texts=("name",)) if name}
+    joined = source.rows(_CARD_IDS, ints=("nicId", "globalId"))
+    cards = {card: nics[nic] for nic, card in joined if nic in nics}
+    metrics = {
+        (group, one): f"{name} [{unit}]" if unit else name
+        for group, one, name, unit in source.rows(_NIC_NAMES, ints=keys, texts=("name", "unit"))
+    }
+
+    def label(key: tuple[int, int, int]) -> str:
+        card, group, one = key
+        return f"{cards.get(card, f'NIC {card}')}: {metrics.get((group, one), f'metric {one}')}"
+
+    named = labelled(pd.MultiIndex.from_frame(rows[["globalId", *keys]]), label)
+    return _samples(rows["start"], named, rows["value"], gpu=NONE)
 
 
-def _card_names(source: Source) -> dict[int, str]:
-    info = source.read(_CARDS, ints=("nicId",), texts=("name",))
-    names = dict(zip(int_values(info, "nicId").tolist(), text_values(info, "name"), strict=True))
-    joined = source.read(_CARD_IDS, ints=("nicId", "globalId"))
-    pairs = zip(int_values(joined, "nicId").tolist(), int_values(joined, "globalId").tolist(), strict=True)
-    return {card: names[nic] for nic, card in pairs if names.get(nic)}
-
-
-def _nic_metric_names(source: Source) -> dict[tuple[int, int], str]:
-    rows = source.read(_NIC_NAMES, ints=("metricsListId", "metricsIdx"), texts=("name", "unit"))
-    fields = (
-        int_values(rows, "metricsListId").tolist(), int_values(rows, "metricsIdx").tolist(),
-        text_values(rows, "name"), text_values(rows, "unit"),
-    )  # fmt: skip
-    return {(group, one): f"{name} [{unit}]" if unit else name for group, one, name, unit in zip(*fields, strict=True)}
-
-
-def _floats(rows: pa.Table, name: str) -> np.ndarray:
-    values = pc.fill_null(rows[name], float("nan")).to_numpy()
-    return np.where(np.isfinite(values), values, np.nan)
+def _samples(time_ns: pd.Series, name: pd.Categorical, value: pd.Series, gpu: Column) -> pd.DataFrame:
+    finite = value.where(np.isfinite(value))
+    return pd.DataFrame({"time_ns": time_ns, "name": name, "value": finite, "gpu": gpu})
 
 
 # On which GPU of which process an operation ran, where its row leaves one of the two out.
@@ -175,9 +137,9 @@ Pair = tuple[int, int]
 """Process and device; -1 for what is not known."""
 
 
-def stated(rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+def stated(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Process and device of each row; -1 for what it does not say, and for devices that cannot be."""
-    pid, device = int_values(rows, "globalPid"), int_values(rows, "deviceId")
+    pid, device = rows["globalPid"].to_numpy(), rows["deviceId"].to_numpy()
     process = np.where(pid == NONE, NONE, process_of(pid))
     return process, np.where((device < 0) | (device >= DEVICES), NONE, device)
 
@@ -229,9 +191,6 @@ _DIRECTIONS = {
 _MEMORIES = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device", 6: "Managed"}
 """`ENUM_CUDA_MEM_KIND`; static device memory is device memory."""
 
-
-Column: TypeAlias = Any
-"""`np.ndarray`, or one of pandas' arrays."""
 
 _UNKNOWN = 15
 
@@ -324,117 +283,99 @@ def _moved(part: _Part, places: Mapping[Pair, Pair | None]) -> _Part:
 
 
 def _kernels(source: Source, rules: KindRules) -> _Part:
-    rows = source.read(KERNEL, ints=(*_PLACE, KERNEL_NAMES[0], "graphNodeId"), triples={"grid": _GRID, "block": _BLOCK})
-    codes, distinct = pd.factorize(_name_ids(source, rows))
-    texts = source.strings(distinct)
-    names = [texts.get(int(one)) or UNNAMED for one in distinct]
-    return _part(
-        rows,
-        _named("kernel", codes, names, rules),
-        grid=triple_category(int_values(rows, "grid")),
-        block=triple_category(int_values(rows, "block")),
-        graph_node=maybe_ints(rows, "graphNodeId"),
-    )
+    rows = _placed(source, KERNEL, KERNEL_NAMES[0], "graphNodeId", triples={"grid": _GRID, "block": _BLOCK})
+    ids = _name_ids(source, rows)
+    sizes = {name: labelled(rows[name], triple) for name in ("grid", "block")}
+    return _part(rows, "kernel", ids, source.names(ids, UNNAMED), rules, **sizes)
 
 
-def _name_ids(source: Source, rows: pa.Table) -> np.ndarray:
+def _name_ids(source: Source, rows: pd.DataFrame) -> np.ndarray:
     """Ids of the kernels' full names; of their short ones where those are NULL."""
-    ids = int_values(rows, KERNEL_NAMES[0])
+    ids = rows[KERNEL_NAMES[0]].to_numpy()
     for name in KERNEL_NAMES[1:]:
         if (ids == NONE).any():
-            ids = np.where(ids == NONE, int_values(source.read(KERNEL, ints=(name,)), name), ids)
+            ids = np.where(ids == NONE, source.frame(KERNEL, ints=(name,))[name], ids)
     return ids
 
 
 def _copies(source: Source, rules: KindRules) -> _Part:
     kinds = ("copyKind", "srcKind", "dstKind")
-    devices = ("srcDeviceId", "dstDeviceId")
-    rows = source.read(MEMCPY, ints=(*_PLACE, "bytes", *kinds, *devices, "graphNodeId"))
-    copy_kind, from_memory, to_memory = (_enumerated(rows, name) for name in kinds)
+    rows = _placed(source, MEMCPY, "bytes", *kinds, "srcDeviceId", "dstDeviceId", "graphNodeId")
+    copy_kind, from_memory, to_memory = (
+        rows[name].where(rows[name].between(0, _UNKNOWN), _UNKNOWN).to_numpy() for name in kinds
+    )
+
+    def name(packed: int) -> str:
+        way, *ends = _DIRECTIONS.get(packed >> 8), _MEMORIES.get((packed >> 4) & 15), _MEMORIES.get(packed & 15)
+        return "Memcpy {} ({} -> {})".format(*(word or "Unknown" for word in (way, *ends)))
+
     directions = [_DIRECTIONS.get(kind) for kind in range(_UNKNOWN + 1)]
-    memories = [_MEMORIES.get(kind) for kind in range(_UNKNOWN + 1)]
-    codes, distinct = pd.factorize((copy_kind << 8) | (from_memory << 4) | to_memory)
-    names = [
-        f"Memcpy {directions[one >> 8] or 'Unknown'} "
-        f"({memories[(one >> 4) & 15] or 'Unknown'} -> {memories[one & 15] or 'Unknown'})"
-        for one in distinct.tolist()
-    ]
-    lowered = [memory.lower() if memory else None for memory in memories]
+    memories = [_MEMORIES[kind].lower() if kind in _MEMORIES else None for kind in range(_UNKNOWN + 1)]
+    other = np.where(rows["srcDeviceId"] == rows["deviceId"], rows["dstDeviceId"], rows["srcDeviceId"])
     return _part(
         rows,
-        _named("memcpy", codes, names, rules),
-        bytes=maybe_ints(rows, "bytes"),
+        "memcpy",
+        (copy_kind << 8) | (from_memory << 4) | to_memory,
+        name,
+        rules,
         direction=category(copy_kind, directions),
-        source_memory=category(from_memory, lowered),
-        target_memory=category(to_memory, lowered),
-        peer_device=_peer(rows, copy_kind == 10),
-        graph_node=maybe_ints(rows, "graphNodeId"),
+        source_memory=category(from_memory, memories),
+        target_memory=category(to_memory, memories),
+        # The end of a peer-to-peer copy that is not the device which the row belongs to.
+        peer_device=maybe(np.where((copy_kind == 10) & (other >= 0), other, NONE)),
     )
 
 
-def _enumerated(rows: pa.Table, name: str) -> np.ndarray:
-    """A column of small numbers; NULL and numbers that no version knows are `_UNKNOWN`."""
-    values = int_values(rows, name)
-    return np.where((values >= 0) & (values < _UNKNOWN), values, _UNKNOWN)
-
-
-def _peer(rows: pa.Table, is_peer: np.ndarray) -> pd.api.extensions.ExtensionArray:
-    """The other GPU of a peer-to-peer copy: the end that is not the device which the row belongs to."""
-    device, first, last = (int_values(rows, name) for name in ("deviceId", "srcDeviceId", "dstDeviceId"))
-    other = np.where(first == device, last, first)
-    return pd.arrays.IntegerArray(other, ~is_peer | (other < 0))
-
-
 def _memsets(source: Source, rules: KindRules) -> _Part:
-    rows = source.read(MEMSET, ints=(*_PLACE, "bytes", "memKind", "graphNodeId"))
-    codes, distinct = pd.factorize(int_values(rows, "memKind"))
+    rows = _placed(source, MEMSET, "bytes", "memKind", "graphNodeId")
     # Exports of 2022 lack memKind; Kineto writes "Memset (Device)" for nearly all.
-    names = [f"Memset ({_MEMORIES.get(one, 'Unknown' if one >= 0 else 'Device')})" for one in distinct.tolist()]
     return _part(
         rows,
-        _named("memset", codes, names, rules),
-        bytes=maybe_ints(rows, "bytes"),
-        graph_node=maybe_ints(rows, "graphNodeId"),
+        "memset",
+        rows["memKind"],
+        lambda one: f"Memset ({_MEMORIES.get(one, 'Unknown' if one >= 0 else 'Device')})",
+        rules,
     )
 
 
 def _graphs(source: Source, rules: KindRules) -> _Part:
-    rows = source.read(GRAPH, ints=(*_PLACE, "graphId"))
-    codes, distinct = pd.factorize(int_values(rows, "graphId"))
-    names = ["CUDA graph" if one < 0 else f"CUDA graph {one}" for one in distinct.tolist()]
-    return _part(rows, _named("graph", codes, names, rules))
+    rows = _placed(source, GRAPH, "graphId")
+    return _part(rows, "graph", rows["graphId"], lambda one: "CUDA graph" if one < 0 else f"CUDA graph {one}", rules)
+
+
+def _placed(source: Source, table: str, *ints: str, **triples: Any) -> pd.DataFrame:
+    """Times, places and these columns of a table's rows."""
+    missing = {"start": UNKNOWN_NS, "end": UNKNOWN_NS, "streamId": 0}
+    return source.frame(table, missing, ints=(*_PLACE, *ints), **triples)
 
 
 _CATEGORIES = ("grid", "block", "direction", "source_memory", "target_memory")
-_NUMBERS = ("bytes", "peer_device", "graph_node")
 
 
-def _part(rows: pa.Table, named: dict[str, pd.Categorical], **known: Column) -> _Part:
-    """All columns of one activity; those that it does not have are NA."""
-    length = len(rows)
-    nothing = category(np.zeros(length, np.int64), [None])
-    unknown = pd.arrays.IntegerArray(np.zeros(length, np.int64), np.ones(length, bool))
-    start = int_values(rows, "start", UNKNOWN_NS)
-    has_end = is_known(rows, "end")
+def _part(
+    rows: pd.DataFrame, activity: str, values: Any, name_of: Callable[[Any], str], rules: KindRules, **known: Column
+) -> _Part:
+    """All columns of one activity, whose operations are named by `values`; those that it does not have are NA."""
+    start, end = rows["start"].to_numpy(), rows["end"].to_numpy()
+    name = labelled(values, name_of)
+    kinds = np.array([KINDS.index(rules.kind(one, activity)) for one in name.categories], dtype=np.int8)
+    activities = np.full(len(rows), ACTIVITIES.index(activity), dtype=np.int8)
+    nothing = category(np.zeros(len(rows), np.int64), [None])
+    numbers = {"bytes": "bytes", "graph_node": "graphNodeId"}
     columns: dict[str, Column] = {
         "start_ns": start,
-        "end_ns": np.where(has_end, int_values(rows, "end", 0), start),  # an operation without an end took no time
-        "stream": int_values(rows, "streamId", 0),
-        "correlation": int_values(rows, "correlationId"),
+        "end_ns": np.where(end == UNKNOWN_NS, start, end),  # an operation without an end took no time
+        "stream": rows["streamId"].to_numpy(),
+        "correlation": rows["correlationId"].to_numpy(),
+        **dict.fromkeys(_CATEGORIES, nothing),
+        "peer_device": maybe(np.full(len(rows), NONE)),
+        **{ours: maybe(rows.get(theirs, np.full(len(rows), NONE))) for ours, theirs in numbers.items()},
+        **known,
+        "name": name,
+        "kind": pd.Categorical.from_codes(kinds[name.codes], categories=list(KINDS)),
+        "activity": pd.Categorical.from_codes(activities, categories=list(ACTIVITIES)),
     }
-    columns |= dict.fromkeys(_CATEGORIES, nothing) | dict.fromkeys(_NUMBERS, unknown) | known | named
     return _Part(*stated(rows), columns)
-
-
-def _named(activity: str, codes: np.ndarray, names: list[str], rules: KindRules) -> dict[str, pd.Categorical]:
-    """Name, kind and activity of every operation, each worked out once for a distinct name."""
-    kinds = np.array([KINDS.index(rules.kind(name, activity)) for name in names], dtype=np.int8)
-    place = np.full(len(codes), ACTIVITIES.index(activity), dtype=np.int8)
-    return {
-        "name": category(codes, names),
-        "kind": pd.Categorical.from_codes(kinds[codes], categories=list(KINDS)),
-        "activity": pd.Categorical.from_codes(place, categories=list(ACTIVITIES)),
-    }
 
 
 def _stacked(parts: list[Column]) -> Column:
@@ -462,17 +403,10 @@ _CLONES = 8
 
 def read_graph_nodes(source: Source) -> pd.DataFrame:
     """`process`, `thread`, `start_ns` (the export's own time), `node`, `original` (-1 of one that is no copy)."""
-    rows = source.read(NODES, ints=("start", "globalTid", "graphNodeId", "originalGraphNodeId"))
-    thread = int_values(rows, "globalTid", 0)
-    return pd.DataFrame(
-        {
-            "process": process_of(thread),
-            "thread": thread_of(thread),
-            "start_ns": int_values(rows, "start", UNKNOWN_NS),
-            "node": int_values(rows, "graphNodeId"),
-            "original": int_values(rows, "originalGraphNodeId"),
-        }
-    )
+    names = {"start": "start_ns", "graphNodeId": "node", "originalGraphNodeId": "original"}
+    rows = source.frame(NODES, {"start": UNKNOWN_NS, "globalTid": 0}, ints=("globalTid", *names))
+    thread = rows.pop("globalTid")
+    return rows.rename(columns=names).assign(process=process_of(thread), thread=thread_of(thread))
 
 
 def with_capturing_operators(trace: RankTrace, nodes: pd.DataFrame) -> RankTrace:
@@ -507,7 +441,7 @@ WAIT_TABLES = (SYNCHRONIZATION, CUDA_EVENT, CONTEXT)
 _STREAM_WAIT = 2
 """`ENUM_CUPTI_SYNC_TYPE`: a stream waits for an event."""
 
-_EVENT = ["process", "eventId", "eventSyncId"]
+_EVENT = ["globalPid", "eventId", "eventSyncId"]
 
 
 def read_stream_waits(source: Source) -> pd.DataFrame:
@@ -516,15 +450,20 @@ def read_stream_waits(source: Source) -> pd.DataFrame:
     An event may be recorded again and again: `eventSyncId` tells which time a wait is for.
     """
     names = ("start", "end", "contextId", "streamId", "globalPid", "syncType", "eventId", "eventSyncId")
-    waits = _frame(source, SYNCHRONIZATION, names)
+    waits = source.frame(SYNCHRONIZATION, ints=names)
     waits = waits[waits["syncType"] == _STREAM_WAIT]
-    events = _frame(source, CUDA_EVENT, ("streamId", "correlationId", "globalPid", "eventId", "eventSyncId"))
+    events = source.frame(CUDA_EVENT, ints=("streamId", "correlationId", *_EVENT))
     events = events.drop_duplicates(_EVENT).rename(columns={"streamId": "source"})
-    table = waits.merge(events[[*_EVENT, "source", "correlationId"]], on=_EVENT, how="left")
+    table = waits.merge(events, on=_EVENT, how="left")
+    # A wait's own `deviceId` is always 0: its context says the GPU.
+    contexts = source.rows(CONTEXT, ints=("processId", "contextId", "deviceId"))
+    device_of = {(process, context): device for process, context, device in contexts}
+    process = process_of(table["globalPid"])
+    places = zip(map(process_number, process.tolist()), table["contextId"].tolist(), strict=True)
     return pd.DataFrame(
         {
-            "process": table["process"],
-            "device": _devices(source, table),
+            "process": process,
+            "device": pd.Series([device_of.get(place) for place in places], index=table.index, dtype="Int64"),
             "start_ns": table["start"],
             "end_ns": table["end"],
             "stream": table["streamId"],
@@ -532,18 +471,3 @@ def read_stream_waits(source: Source) -> pd.DataFrame:
             "record_correlation": table["correlationId"].fillna(-1).astype("int64"),
         }
     )
-
-
-def _frame(source: Source, table: str, names: tuple[str, ...]) -> pd.DataFrame:
-    rows = source.read(table, ints=names)
-    frame = pd.DataFrame({name: int_values(rows, name) for name in names})
-    return frame.assign(process=process_of(frame["globalPid"].to_numpy()))
-
-
-def _devices(source: Source, waits: pd.DataFrame) -> pd.Series:
-    """The GPU of each wait's context: a wait's own `deviceId` is always 0."""
-    rows = source.read(CONTEXT, ints=("processId", "contextId", "deviceId"))
-    keys = zip(int_values(rows, "processId").tolist(), int_values(rows, "contextId").tolist(), strict=True)
-    known = dict(zip(keys, int_values(rows, "deviceId").tolist(), strict=True))
-    places = zip(map(process_number, waits["process"].tolist()), waits["contextId"].tolist(), strict=True)
-    return pd.Series([known.get(place) for place in places], index=waits.index, dtype="Int64")

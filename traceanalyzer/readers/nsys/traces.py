@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
@@ -25,7 +24,7 @@ from traceanalyzer.readers.nsys.nccl import (
     with_only_peers,
 )
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN, NVTX, Nvtx, read_nvtx
-from traceanalyzer.readers.nsys.source import STRINGS, Source, int_values, text_values
+from traceanalyzer.readers.nsys.source import STRINGS, Source
 from traceanalyzer.readers.nsys.tables import (
     COUNTER_TABLES,
     GPU_TABLES,
@@ -104,16 +103,19 @@ def read_session(source: Source) -> Session:
     settings = _settings(source)
     # A normalised export has its times shifted to UTC already.
     is_utc = settings.get(_NORMALIZED, "").lower() in ("true", "1")
-    starts = int_values(source.read(_START, ints=("utcEpochNs",)), "utcEpochNs", 0)
-    epoch = int(starts[0]) if len(starts) and 0 < starts[0] <= _LATEST_NS else 0
+    starts = source.frame(_START, {"utcEpochNs": 0}, ints=("utcEpochNs",))["utcEpochNs"].tolist()
+    epoch = starts[0] if starts and 0 < starts[0] <= _LATEST_NS else 0
+    lengths = source.frame(_DETAILS, ints=("duration",))["duration"].tolist()
+    devices = source.rows(_CUDA_DEVICE, ints=("pid", "cudaId", "gpuId"))
+    gpus = list(source.rows(_GPU, ints=("id", "totalMemory"), texts=("name",)))
     return Session(
         offset_ns=0 if is_utc else epoch,
         has_clock=is_utc or epoch > 0,
-        length_ns=_length(source),
+        length_ns=max([0, *lengths]) or None,
         versions={ours: settings[name] for name, ours in _VERSIONS.items() if name in settings},
-        gpu_of=_gpus_of_processes(source),
-        gpu_names=_gpu_names(source),
-        gpu_bytes=_gpu_bytes(source),
+        gpu_of={(process, device): gpu for process, device, gpu in devices if gpu >= 0 and device >= 0},
+        gpu_names={gpu: name for gpu, _, name in gpus if name},
+        gpu_bytes={gpu: size for gpu, size, _ in gpus if size > 0},
     )
 
 
@@ -123,33 +125,8 @@ def is_plain_setting(value: str | None) -> bool:
 
 
 def _settings(source: Source) -> dict[str, str]:
-    rows = source.read(EXPORT, texts=("name", "value"))
-    pairs = zip(text_values(rows, "name"), text_values(rows, "value"), strict=True)
+    pairs = source.rows(EXPORT, texts=("name", "value"))
     return {name: value for name, value in pairs if name in SETTINGS and is_plain_setting(value)}
-
-
-def _length(source: Source) -> int | None:
-    lengths = int_values(source.read(_DETAILS, ints=("duration",)), "duration", 0)
-    return int(lengths.max()) if len(lengths) and lengths.max() > 0 else None
-
-
-def _gpus_of_processes(source: Source) -> dict[tuple[int, int], int]:
-    rows = source.read(_CUDA_DEVICE, ints=("gpuId", "cudaId", "pid"))
-    frame = pd.DataFrame({name: int_values(rows, name) for name in ("pid", "cudaId", "gpuId")})
-    frame = frame[(frame["gpuId"] >= 0) & (frame["cudaId"] >= 0)]
-    return {(int(pid), int(device)): int(gpu) for pid, device, gpu in frame.itertuples(index=False, name=None)}
-
-
-def _gpu_names(source: Source) -> dict[int, str]:
-    rows = source.read(_GPU, ints=("id",), texts=("name",))
-    ids = int_values(rows, "id").tolist()
-    return {one: name for one, name in zip(ids, text_values(rows, "name"), strict=True) if name}
-
-
-def _gpu_bytes(source: Source) -> dict[int, int]:
-    rows = source.read(_GPU, ints=("id", "totalMemory"))
-    sizes = zip(int_values(rows, "id").tolist(), int_values(rows, "totalMemory", 0).tolist(), strict=True)
-    return {one: size for one, size in sizes if size > 0}
 
 
 # Which rank each (process, device) of an export is, and where that is known from.
@@ -228,14 +205,8 @@ def _from_nccl(places: Sequence[Place], members: pd.DataFrame, world: int | None
 
 
 def _from_mpi(source: Source, places: Sequence[Place]) -> dict[Place, int]:
-    rows = source.read(MPI_RANKS, ints=("globalTid", "rank"))
-    ranks = dict(
-        zip(
-            process_of(int_values(rows, "globalTid", 0)).tolist(),
-            int_values(rows, "rank").tolist(),
-            strict=True,
-        )
-    )
+    rows = source.frame(MPI_RANKS, {"globalTid": 0}, ints=("globalTid", "rank"))
+    ranks = dict(zip(process_of(rows["globalTid"]).tolist(), rows["rank"].tolist(), strict=True))
     return {place: ranks[place.process] for place in places if place.process in ranks}
 
 
@@ -268,12 +239,10 @@ def plain_diagnostic(text: str | None) -> str:
 
 def dropped_events(source: Source) -> dict[int, int]:
     """Events that were dropped, by process; those of no process count for all, under -1."""
-    rows = source.read(DIAGNOSTICS, ints=("globalPid",), texts=("text",))
-    pids = int_values(rows, "globalPid")
-    processes = np.where(pids < 0, NONE, process_of(pids)).tolist()
     dropped: dict[int, int] = {}
-    for process, text in zip(processes, text_values(rows, "text"), strict=True):
+    for pid, text in source.rows(DIAGNOSTICS, ints=("globalPid",), texts=("text",)):
         if match := _DROPPED.search(text):
+            process = NONE if pid < 0 else process_of(pid)
             dropped[process] = dropped.get(process, 0) + int(match[1] or match[2])
     return dropped
 
@@ -362,7 +331,7 @@ def _nccl_notes(nccl: Nccl) -> list[str]:
 
 def _said(source: Source) -> list[str]:
     """Errors only: that "not all events might have been collected" stands in every report that an API call ended."""
-    errors = int((int_values(source.read(DIAGNOSTICS, ints=("severity",)), "severity", 0) == _ERROR).sum())
+    errors = int((source.frame(DIAGNOSTICS, ints=("severity",))["severity"] == _ERROR).sum())
     if not errors:
         return []
     return [f"The report holds {errors} diagnostics of level error: open it in Nsight Systems to read them."]
@@ -459,7 +428,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
 
 
 def _places_of_tables(source: Source) -> list[Place]:
-    tables = [stated(source.read(table, ints=("globalPid", "deviceId"))) for table in GPU_TABLES]
+    tables = [stated(source.frame(table, ints=("globalPid", "deviceId"))) for table in GPU_TABLES]
     places = settled(set().union(*(distinct(*columns) for columns in tables)))
     return sorted({Place(*place) for place in places.values() if place is not None})
 
