@@ -155,8 +155,8 @@ def table(sides: Sequence[Side], scale: Scale) -> pd.DataFrame:
 
 def value(table: pd.DataFrame, metric: str, run: str) -> Any:
     """One cell of the table's `value`; `None` when it is not known."""
-    found = table.loc[(table["metric"] == metric) & (table["run"] == run), "value"]
-    return None if found.empty or pd.isna(found.iloc[0]) else found.iloc[0]
+    found = row(table, metric, run)
+    return None if found is None or pd.isna(found["value"]) else found["value"]
 
 
 def row(table: pd.DataFrame, metric: str, run: str) -> pd.Series | None:

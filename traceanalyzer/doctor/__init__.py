@@ -38,29 +38,12 @@ __all__ = [
     "read_xpu_timer",
 ]
 
-_HOMES = {
-    "Case": "case",
-    "Diagnosis": "case",
-    "Examination": "examination",
-    "FlightRecorder": "flight_recorder",
-    "Inspector": "monitors",
-    "NcclLog": "nccl_log",
-    "RULES": "examination",
-    "Topology": "topology",
-    "XpuTimer": "monitors",
-    "diagnose": "examination",
-    "examine": "examination",
-    "examine_texts": "examination",
-    "parse_topology": "topology",
-    "read_flight_recorder": "flight_recorder",
-    "read_inspector": "monitors",
-    "read_logs": "nccl_log",
-    "read_xpu_timer": "monitors",
-}
+_HOMES = ("examination", "flight_recorder", "monitors", "topology")
 
 
 def __getattr__(name: str) -> Any:
     """What is named above, when it is asked for: a report looks for logs first, and most runs have none."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in __all__:
+        homes = (import_module(f"{__name__}.{home}") for home in _HOMES)
+        return next(getattr(home, name) for home in homes if hasattr(home, name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -80,19 +80,18 @@ def of(log: "NcclLog", case: Case) -> str:
 
 def gpus_of(link: "Link", log: "NcclLog", topology: "Topology") -> tuple[str, str] | None:
     """The two GPUs that a connection joins, as the topology names them; `None` when the log does not tell."""
-    ends = [log.member(link.communicator, rank) for rank in (link.source, link.target)]
-    if ends[0] is None or ends[1] is None or ends[0].process[0] != ends[1].process[0]:
-        numbers = [rank if log.is_one_node and log.world <= len(topology.gpus) else None
-                   for rank in (link.source, link.target)]  # fmt: skip
-    else:
-        numbers = [one.gpu if one.gpu is not None else one.device for one in ends if one is not None]
+    ends = log.ends(link)
+    numbers: list[int | None] = []
+    if ends and ends[0].process[0] == ends[1].process[0]:
+        numbers = [one.device if one.gpu is None else one.gpu for one in ends]
+    elif log.is_one_node and log.world <= len(topology.gpus):
+        numbers = [link.source, link.target]
     names = [f"GPU{number}" for number in numbers if number is not None]
     return (names[0], names[1]) if len(names) == 2 and set(names) <= set(topology.gpus) else None
 
 
 def is_within_node(link: "Link", log: "NcclLog") -> bool:
     """Whether a connection's two ranks are on one host, as far as the log tells."""
-    ends = [log.member(link.communicator, rank) for rank in (link.source, link.target)]
-    if ends[0] is not None and ends[1] is not None:
+    if ends := log.ends(link):
         return ends[0].process[0] == ends[1].process[0]
     return log.is_one_node

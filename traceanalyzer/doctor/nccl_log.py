@@ -233,6 +233,10 @@ class NcclLog:
         told = {value: len(who) for (name, value), who in self.environment.items() if name == variable}
         return max(told, key=lambda value: told[value]) if told else None
 
+    def is_on(self, variable: str) -> bool:
+        """Whether the environment sets a variable to yes."""
+        return (self.set_to(variable) or "").upper() in {"1", "Y", "YES", "TRUE", "T"}
+
     @cached_property
     def ranks(self) -> dict[Process, int]:
         """Process → its rank in its largest communicator, the first of several that are as large."""
@@ -262,9 +266,10 @@ class NcclLog:
             return max(told)
         return max((channel + 1 for _, channel in self.rings), default=None)
 
-    def member(self, communicator: str | None, rank: int) -> Member | None:
-        """A rank of a communicator."""
-        return None if communicator is None else self._by_rank.get((communicator, rank))
+    def ends(self, link: Link) -> list[Member]:
+        """The two ranks that a connection joins; none where the log does not have both."""
+        known = [self._by_rank.get((link.communicator or "", rank)) for rank in (link.source, link.target)]
+        return [one for one in known if one is not None] if None not in known else []
 
 
 _VERSION = re.compile(r"(?:NCCL|RCCL) version (\d\S*)")

@@ -1,15 +1,13 @@
 """Rules about the transports between GPUs and nodes, and the job's wiring by topology and log."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from traceanalyzer.doctor.case import Case, Diagnosis, gpus_of, is_within_node, of
 from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.topology import Topology, is_nvlink
 from traceanalyzer.job.run_info import Wiring
 from traceanalyzer.meaning.vocabulary import numbered
-
-_OFF = {"1", "Y", "YES", "TRUE", "T"}
 
 NVLINK_GB_PER_S = 25
 """Of one link in one direction, NVLink 2 to 4 (V100, A100, H100, H200; NVIDIA's data sheets); NVLink 5 carries 50."""
@@ -133,17 +131,17 @@ def slow_links(log: NcclLog) -> Iterator[Diagnosis]:
 
 
 def _p2p_setting(log: NcclLog) -> str | None:
-    disabled, level = log.set_to("NCCL_P2P_DISABLE"), log.set_to("NCCL_P2P_LEVEL")
-    if disabled is not None and disabled.upper() in _OFF:
-        return f"NCCL_P2P_DISABLE={disabled}"
-    return f"NCCL_P2P_LEVEL={level}" if level is not None and level.upper() in {"LOC", "0"} else None
+    if log.is_on("NCCL_P2P_DISABLE"):
+        return f"NCCL_P2P_DISABLE={log.set_to('NCCL_P2P_DISABLE')}"
+    level = log.set_to("NCCL_P2P_LEVEL") or ""
+    return f"NCCL_P2P_LEVEL={level}" if level.upper() in {"LOC", "0"} else None
 
 
 def _instead(within: Counter[str], log: NcclLog) -> str:
     if within["SHM"]:
         return "On one node NCCL goes through shared memory (SHM) instead: every byte crosses PCIe twice."
     if any(kind.startswith("NET") for kind in within):
-        off = " (SHM is switched off too)" if _is_shm_off(log) else ""
+        off = " (SHM is switched off too)" if log.is_on("NCCL_SHM_DISABLE") else ""
         return f"Ranks of one node talk over the network instead{off}: slower still than shared memory."
     return "On one node NCCL goes through shared memory (SHM) then, and over the network only when SHM is off too."
 
@@ -171,7 +169,7 @@ def _cost(case: Case, log: NcclLog) -> str:
 
 def shm_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """Shared memory switched off by the environment, or not everywhere."""
-    if not _is_shm_off(log):
+    if not log.is_on("NCCL_SHM_DISABLE"):
         return
     within = _within(log)
     uses_net = any(kind.startswith("NET") for kind in within)
@@ -190,21 +188,15 @@ def shm_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     )
 
 
-def _is_shm_off(log: NcclLog) -> bool:
-    return (log.set_to("NCCL_SHM_DISABLE") or "").upper() in _OFF
-
-
 def _within(log: NcclLog) -> Counter[str]:
     return Counter(link.kind for link in log.links if is_within_node(link, log))
 
 
-def nvlink_unused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
+def nvlink_unused(log: NcclLog, topology: Topology, case: Case) -> Iterator[Diagnosis]:
     """NVLink between two GPUs, and another transport in the log, without a setting that asks for it."""
-    if case.topology is None:
-        return
     joined = {
         (link, pair) for link in log.links
-        if (pair := gpus_of(link, log, case.topology)) is not None and is_nvlink(case.topology.path(*pair))
+        if (pair := gpus_of(link, log, topology)) is not None and is_nvlink(topology.path(*pair))
     }  # fmt: skip
     other = Counter(link.kind for link, _ in joined if link.kind not in {"P2P", "NVLS"})
     if not other or _p2p_setting(log) is not None:
@@ -264,7 +256,7 @@ def sockets_across_nodes(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     if not is_socket:
         return
     cards = _cards(case, log)
-    off = (log.set_to("NCCL_IB_DISABLE") or "").upper() in {"1", "Y", "YES", "TRUE"}
+    off = log.is_on("NCCL_IB_DISABLE")
     why = " NCCL_IB_DISABLE=1 asks for it." if off else ""
     yield Diagnosis(
         severity="high" if cards else "medium",
@@ -314,29 +306,21 @@ def wiring(topology: Topology | None, logs: Sequence[NcclLog]) -> Wiring | None:
     }  # fmt: skip
     if log is None:
         return Wiring(paths)
-    world = {(member.communicator, member.rank): rank for member in log.members
-             if (rank := log.ranks.get(member.process)) is not None}  # fmt: skip
     members = [(rank, member) for member in log.members if (rank := log.ranks.get(member.process)) is not None]
     return Wiring(
         paths,
         {rank: member.gpu for rank, member in members if member.gpu is not None},
         {rank: member.process[0] for rank, member in members},
-        _transports(log, world),
+        _transports(log),
     )
 
 
-def _transports(log: NcclLog, world: dict[tuple[str, int], int]) -> dict[tuple[int, int], Counter[str]]:
+def _transports(log: NcclLog) -> dict[tuple[int, int], Counter[str]]:
     """By two ranks of the job the transports of their connections, each channel of a communicator once."""
     channels: dict[tuple[int, int], set[tuple[str, str | None, int]]] = {}
     for link in log.links:
-        ends = _ends(link.communicator, (link.source, link.target), world)
-        if ends is not None:
-            channels.setdefault(ends, set()).add((link.transport, link.communicator, link.channel))
+        known = [log.ranks.get(member.process) for member in log.ends(link)]
+        ends = sorted({rank for rank in known if rank is not None} if link.communicator else {link.source, link.target})
+        if len(ends) == 2:  # a communicator that is not named is the job's
+            channels.setdefault((ends[0], ends[1]), set()).add((link.transport, link.communicator, link.channel))
     return {pair: Counter(name for name, _, _ in told) for pair, told in channels.items()}
-
-
-def _ends(communicator: str | None, ranks: Iterable[int], world: dict[tuple[str, int], int]) -> tuple[int, int] | None:
-    """The two ranks as the job counts them, the lower first; a communicator that is not named is the job's."""
-    known = [rank if communicator is None else world.get((communicator, rank)) for rank in ranks]
-    told = sorted(rank for rank in known if rank is not None)
-    return (told[0], told[1]) if len(told) == 2 and told[0] != told[1] else None
