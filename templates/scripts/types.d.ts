@@ -169,7 +169,6 @@ interface Timeline {
   doings: string[];
   causes: string[];
   knows_causes: boolean;
-  unsplit: string;
   steps: Step[];
   bands: Band[];
   pins: { rank: number; why: string }[];

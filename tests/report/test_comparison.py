@@ -58,7 +58,7 @@ def test_what_is_printed_adds_up_to_the_step_with_the_words_of_the_page():
         "compute ns",
         "exposed transfer ns",
         "exposed wait ns",
-        "exposed, unmatched or not separable ns",
+        "exposed, unattributed ns",
         "idle ns",
     )
     shown = [
@@ -66,7 +66,7 @@ def test_what_is_printed_adds_up_to_the_step_with_the_words_of_the_page():
     ]
     assert [sum(float(cells[column]) for cells in shown) for column in (0, 1)] == [20, 22]
     assert next(line for line in lines if line.strip().startswith("step ")).split()[:4] == ["step", "ns", "20", "22"]
-    assert "exposed, unmatched or not separable" in [part.label for part in step_parts.parts(made, "other")]
+    assert "exposed, unattributed" in [part.label for part in step_parts.parts(made, "other")]
 
 
 def without(run, *analyses):

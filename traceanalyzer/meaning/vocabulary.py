@@ -100,21 +100,13 @@ WAIT = Part(
     "exposed_wait_ns", "exposed wait", "wait", "A communication kernel waits for a later rank; no compute runs."
 )
 UNMATCHED = Part(
-    "exposed_unmatched_ns", "exposed, unmatched", "unmatched",
-    "Exposed communication whose calls could not be matched between ranks.",
+    "exposed_unmatched_ns", "exposed, unattributed", "unmatched",
+    "Exposed communication that is neither known to be transfer nor wait: calls that could not be matched between "
+    "ranks, or whose ranks do not wait alike (collectives with one root, uneven all-to-alls).",
 )  # fmt: skip
-INSEPARABLE = replace(
-    UNMATCHED, label="exposed transfer + wait, not separable",
-    definition="Exposed communication whose ranks do not wait alike: collectives with one root, uneven all-to-alls.",
-)  # fmt: skip
-UNSPLIT = replace(
-    UNMATCHED, label="exposed, unmatched or not separable",
-    definition=f"{UNMATCHED.definition} Or: {INSEPARABLE.definition}",
-)  # fmt: skip
-"""Exposed communication that is neither transfer nor wait, where its calls are not at hand, or are of both sorts."""
 
 COMM_PARTS = (TRANSFER, WAIT, UNMATCHED)
-"""They add up to exposed communication; the third is one of three, by its calls."""
+"""They add up to exposed communication."""
 
 
 class Cause(Struct, frozen=True):

@@ -24,7 +24,7 @@ from traceanalyzer.meaning.columns import is_known
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, IDLE, IDLE_CAUSES, KINDS, UNMATCHED, WAIT, numbered
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.words import Split, headline_steps, unsplit_calls, unsplit_part
+from traceanalyzer.report.words import Split, headline_steps
 
 # Columns of whole numbers as bytes for a page: runs of unsigned LEB128 numbers.
 
@@ -302,9 +302,9 @@ def note(held: int, recorded: int, least_ns: int, ranks: Sequence[int], of_ranks
     said = []
     if held < recorded:
         least = max(1, round(least_ns / 1000))
-        said.append(f"Of {recorded:,} host events the {held:,} longest are drawn: all above {least} µs.")
+        said.append(f"The {held:,} longest of {recorded:,} CPU events are drawn: all above {least} µs.")
     if len(ranks) < of_ranks:
-        said.append(f"The host is drawn of {numbered('rank', ranks)}.")
+        said.append(f"CPU threads are drawn for {numbered('rank', ranks)}.")
     return " ".join(said)
 
 
@@ -541,7 +541,6 @@ def timeline_data(
         "names": names,
         "calls": labels,
         "whys": whys,
-        "unsplit": unsplit_part(unsplit_calls(results)).label,
         "launches": [str(name) for name in table["launch"].cat.categories],
         "operators": operators,
         "paths": paths,

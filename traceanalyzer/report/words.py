@@ -34,11 +34,8 @@ from traceanalyzer.meaning.vocabulary import (
     GRAVE,
     HIGH,
     HOST,
-    INSEPARABLE,
     LAUNCH,
     SYNC,
-    UNMATCHED,
-    UNSPLIT,
     WAIT,
     Part,
     named,
@@ -302,10 +299,9 @@ def split(results: Results) -> Split | None:
     table = time_parts_of(results).table
     if table.empty:
         return None
-    rest = unsplit_part(unsplit_calls(results, headline_steps(results)))
     return Split(
         str(table["basis"].iloc[0]), count_of_steps(table),
-        tuple(rest if part is UNMATCHED else part for part in overview.leaves(table)), table,
+        tuple(overview.leaves(table)), table,
     )  # fmt: skip
 
 
@@ -314,8 +310,7 @@ def split_steps(results: Results) -> tuple[pd.DataFrame, tuple[Part, ...]]:
     table = step_time_parts_of(results).table
     if table.empty:
         return table, ()
-    rest = unsplit_part(unsplit_calls(results))
-    return table, tuple(rest if part is UNMATCHED else part for part in overview.leaves(table))
+    return table, tuple(overview.leaves(table))
 
 
 def time_parts_of(results: Results) -> TimeParts:
@@ -356,14 +351,6 @@ def unsplit_calls(results: Results, steps: Sequence[int] = ()) -> pd.DataFrame:
     frame = results["call_waits"].to_frame()
     frame = frame[frame["transfer_ns"].isna()]
     return frame[frame["step"].isin(steps)] if len(steps) else frame
-
-
-def unsplit_part(calls: pd.DataFrame) -> Part:
-    """What exposed communication that is neither transfer nor wait is called, by the calls that it can be of."""
-    is_matched = calls["is_matched"].astype(bool)
-    if is_matched.empty or not is_matched.any():
-        return UNMATCHED
-    return INSEPARABLE if is_matched.all() else UNSPLIT
 
 
 def headline_steps(results: Results) -> list[int]:

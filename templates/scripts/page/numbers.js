@@ -34,7 +34,7 @@ export const timeText = (ns) => withUnit(ns, TIMES);
 export const bytesText = (bytes) => withUnit(bytes, SIZES);
 
 /** @param {number} part @param {number} whole */
-export const percentText = (part, whole) => (whole ? `${perCent((100 * part) / whole)}\u202f%` : "n/a");
+export const percentText = (part, whole) => (whole ? `${perCent((100 * part) / whole)}%` : "n/a");
 
 /** @param {{unit: string}} counter @param {number} value */
 export const amountText = ({ unit }, value) =>

@@ -18,7 +18,7 @@ const partsOf = ({ data }, sums) => {
     name === "idle" || data.ranks.some((rank) => rank.parts[name].s.length);
   return PARTS.filter((name) => has(name) && !(isRare(name) && sums.every((sum) => sum[name] === 0))).map((name) => [
     name,
-    name === "comm" && data.hasWaits ? data.unsplit : WORDS.parts[name],
+    name === "comm" && data.hasWaits ? WORDS.parts.unmatched : WORDS.parts[name],
   ]);
 };
 

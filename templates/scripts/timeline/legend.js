@@ -31,7 +31,7 @@ const ofOperations = (data) => {
     entries.push(data.hasWaits ? ["transfer"] : ["transfer", "communication"]);
   if (has("wait")) entries.push(["wait"]);
   if (data.hasWaits && has("comm"))
-    entries.push(["unmatched", `communication${data.unsplit.replace(/^exposed,?/, ":")}`]);
+    entries.push(["unmatched", `communication${WORDS.parts.unmatched.replace(/^exposed,?/, ":")}`]);
   if (has("copy")) entries.push(["copy"]);
   if (has("unknown")) entries.push(["unknown", WORDS.kinds.unknown.label]);
   return entries;

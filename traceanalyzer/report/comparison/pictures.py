@@ -11,7 +11,7 @@ from traceanalyzer.diff import Comparison, Side, metrics
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit, is_known, per_cent, text
-from traceanalyzer.meaning.vocabulary import COMM, COMM_PARTS, GRAPH, IDLE, IDLE_PARTS, PARTS, UNSPLIT, Part
+from traceanalyzer.meaning.vocabulary import COMM, COMM_PARTS, GRAPH, IDLE, IDLE_PARTS, PARTS, Part
 
 # Where each run's step goes, all runs side by side on one scale: a bar for each rank, split into parts that add up.
 
@@ -72,7 +72,7 @@ def cards(comparison: Comparison) -> Cards | None:
     return Cards(made, tuple(parts))
 
 
-_OF_COMM = (*COMM_PARTS[:-1], UNSPLIT)
+_OF_COMM = COMM_PARTS
 
 _ALL = tuple(
     one for part in PARTS for one in (*({COMM.column: _OF_COMM, IDLE.column: IDLE_PARTS}.get(part.column, ())), part)

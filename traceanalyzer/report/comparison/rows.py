@@ -11,7 +11,7 @@ from traceanalyzer.analyses import column_named
 from traceanalyzer.diff import Capture, Comparison, TableDiff, metrics
 from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, digits, is_known, scale, signed, stem
-from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, OPAQUE, PARTS, UNMATCHED, UNSPLIT
+from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, OPAQUE, PARTS, UNMATCHED
 from traceanalyzer.report.comparison import DiffReport
 from traceanalyzer.report.comparison.sentences import per
 from traceanalyzer.report.page.table_view import Cell, Heading
@@ -224,7 +224,7 @@ _RARE = frozenset(part.column for part in (OPAQUE, UNMATCHED, *IDLE_PARTS))
 _MOST_PCT = 10_000.0
 """More is no share of anything any longer: the base has next to none of it."""
 
-_LABELS = {**{part.column: part.label for part in (*PARTS, *COMM_PARTS, *IDLE_PARTS)}, UNMATCHED.column: UNSPLIT.label}
+_LABELS = {part.column: part.label for part in (*PARTS, *COMM_PARTS, *IDLE_PARTS)}
 
 _WORDS = {"comm": "communication", "std": "standard deviation", "mfu": "MFU"}
 """What a page calls parts of figures' names."""

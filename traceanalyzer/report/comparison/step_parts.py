@@ -24,14 +24,12 @@ from traceanalyzer.meaning.vocabulary import (
     IDLE,
     IDLE_CAUSES,
     IDLE_PARTS,
-    INSEPARABLE,
     ON_PATH,
     OPAQUE,
     PARTS,
     TRANSFER,
     UNKNOWN,
     UNMATCHED,
-    UNSPLIT,
     WAIT,
     Part,
     in_a_sentence,
@@ -254,7 +252,7 @@ def names_of_unsplit(comparison: Comparison, run: str) -> dict[str, str]:
     time_ns = own[["base_total_ns", "other_total_ns"]].astype("float64").max(axis=1)
     longest = own.loc[time_ns.sort_values(ascending=False).index, "collective"].astype("str").unique()
     words = f"exposed {', '.join(collective_words(name) for name in longest)}, moving or waiting"
-    return dict.fromkeys((UNSPLIT.label, UNMATCHED.label, INSEPARABLE.label), words) if len(longest) else {}
+    return {UNMATCHED.label: words} if len(longest) else {}
 
 
 def _awaited_ranks(comparison: Comparison, base: Side, other: Side) -> tuple[_Rank, _Rank] | None:
@@ -297,7 +295,7 @@ _PATH_LOOKS = {COMPUTE.kind: COMPUTE.kind, COMM.kind: TRANSFER.kind, COPY.kind: 
                **{cause.key: cause.part.kind for cause in IDLE_CAUSES}}  # fmt: skip
 """By category of a critical path."""
 
-_LOOKS = {part.column: part for part in (*PARTS, TRANSFER, WAIT, UNSPLIT)}
+_LOOKS = {part.column: part for part in (*PARTS, *COMM_PARTS)}
 
 
 @dataclass(frozen=True, slots=True)

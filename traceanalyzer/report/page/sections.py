@@ -90,7 +90,10 @@ PLACES: Mapping[str, tuple[Section, ...]] = MappingProxyType(
             Section("compilations"),
         ),
         "kernels": (
-            Section("kernels_over_ranks", 6),
+            Section("kernels_over_ranks", 6, (
+                "name", "kind", "share_pct", "total_ns", "calls", "mean_ns", "min_ns", "max_ns", "lowest_total_ns",
+                "lowest_rank", "highest_total_ns", "highest_rank",
+            )),
             Section("operators_over_ranks"),
             Section("copies"),
             Section("operator_kernels", template="chart"),
