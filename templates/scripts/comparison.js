@@ -1,5 +1,4 @@
 // What runs on the page of a comparison.
-import { startSteps } from "./comparison/steps.js";
 import { startStatuses } from "./comparison/statuses.js";
 import { startTables } from "./page/tables.js";
 import { startLinks, startTheme, startTitles } from "./page/theme.js";
@@ -9,4 +8,3 @@ startTitles();
 startLinks();
 startTables();
 startStatuses();
-startSteps();

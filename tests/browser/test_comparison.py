@@ -34,24 +34,3 @@ def test_nothing_is_wider_than_the_window(opened, comparison_page):
             page.set_viewport_size({"width": width, "height": 900})
             settled(page)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, width
-
-
-def test_steps_of_all_runs_show_the_same_stretch(opened, comparison_page):
-    with opened(comparison_page, timeline=False) as page:
-        boxes = "() => [...new Set([...document.querySelectorAll('.lanes svg')].map(s => s.getAttribute('viewBox')))]"
-        page.locator(".step-tools [data-do=in]").click()
-        assert page.evaluate(boxes) == ["25000 0 50000 34"]
-        assert " to " in page.locator(".step-tools output").text_content()
-        page.locator(".lanes").focus()
-        page.keyboard.press("ArrowRight")
-        assert page.evaluate(boxes) == ["35000 0 50000 34"]
-        page.keyboard.press("0")
-        assert page.evaluate(boxes) == ["0 0 100000 34"]
-        box = page.locator(".lanes svg").first.bounding_box()
-        page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 10)
-        page.mouse.down()
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 10)
-        page.mouse.up()
-        (drawn,) = page.evaluate(boxes)
-        start, _, span, _ = map(float, drawn.split())
-        assert (start, span) == (pytest.approx(25_000, abs=200), pytest.approx(25_000, abs=200))

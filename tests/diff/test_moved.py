@@ -36,7 +36,7 @@ PRODUCT = (0, "forward", "[8192, 1024] × [1024, 4096]", "c10::BFloat16")
 
 def said(base, other, step_ns=10_000_000):
     table = joined(products((*PRODUCT, *base)), products((*PRODUCT, *other)), "matrix_products")
-    return [text.replace("\u202f", " ") for text in sentences.products(table, None, step_ns)]
+    return [text.replace("\u202f", " ") for text in sentences.products(table, step_ns)]
 
 
 def test_a_product_that_communication_slows_is_told_from_one_that_is_slower_by_itself():

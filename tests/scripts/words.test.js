@@ -1,7 +1,6 @@
 // Numbers as a person writes them, ticks at round moments, cells and their order, what a search finds.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { limited, moved, zoomed } from "../../templates/scripts/comparison/stretch.js";
 import { inkOn } from "../../templates/scripts/charts/icicle.js";
 import { axisOf, roundTicks } from "../../templates/scripts/charts/axis.js";
 import { hover } from "../../templates/scripts/charts/hover.js";
@@ -21,7 +20,7 @@ test("times have three digits and the unit that fits", () => {
 
 test("sizes, shares and amounts", () => {
   assert.equal(plain(bytesText(2_500_000)), "2.50 MB");
-  assert.equal(plain(percentText(1, 3)), "33.3 %");
+  assert.equal(plain(percentText(1, 3)), "33.3%");
   assert.equal(percentText(1, 0), "n/a");
   assert.equal(plain(amountText({ unit: "B" }, 1000)), "1 kB");
   assert.equal(plain(amountText({ unit: "GB/s" }, 42.123)), "42.1 GB/s");
@@ -101,13 +100,4 @@ test("a search looks at names, launching operators and the host, and says why", 
   assert.equal(whyFound(data, "c10d", launcher), "; launched by c10d::allreduce_");
   assert.deepEqual([...matches(data, "launchk").host], [1]);
   assert.deepEqual([...matches(data, "[4, 4]").operators], [], "shapes behind an operator's name are not searched");
-});
-
-test("a stretch is zoomed about a place, moved, and kept inside the whole", () => {
-  assert.deepEqual(zoomed([0, 100], 0.5, 20), [10, 60]);
-  assert.deepEqual(moved([10, 20], -0.5), [5, 15]);
-  assert.deepEqual(limited([-10, 40], 100), [0, 50]);
-  assert.deepEqual(limited([80, 130], 100), [50, 100]);
-  assert.deepEqual(limited([-500, 900], 100), [0, 100]);
-  assert.deepEqual(limited([50, 50], 1000), [49.5, 50.5]);
 });

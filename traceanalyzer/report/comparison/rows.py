@@ -157,43 +157,18 @@ def _text(value: object, column: Column) -> Cell:
 
 def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading, list[Cell]]]:
     made = []
-    # n/a in a table of communication, else where any row tells them.
-    is_split = all(f"base_{name}" in frame for name, _ in _SPLIT) and (
-        "collective" in frame or bool(frame["change_wait_ns"].notna().any())
-    )
-    is_mixed = is_split and not frame["change_wait_ns"].notna().all()
-    left = set() if is_split and not is_mixed else dict(_SPLIT)
-    told: set[str] = {*left} or {"exposed_wait_ns"}  # the wait stands beside it
-    shown = [name for name in _SHOWN if f"base_{name}" in frame and name not in told]
-    for name in (*shown, *((time,) if time and left else ())):  # transfer and wait add up to the time
-        column = column_named(name)
-        heads = {f"{side}_{name}": f"{label(name, column)} {side}" for side in ("base", "other")}
-        made += _numbers(frame, heads, column.unit)
-    if is_mixed:
-        made += _split_pair(frame)
+    is_split = all(f"change_{name}" in frame and frame[f"change_{name}"].notna().all() for name, _ in _SPLIT)
+    left = {"exposed_wait_ns"} if is_split else dict(_SPLIT)  # transfer and wait add up to the time
+    for name in (*(one for one in _SHOWN if one not in left), *((time,) if time and not is_split else ())):
+        if f"base_{name}" in frame:
+            column = column_named(name)
+            heads = {f"{side}_{name}": f"{label(name, column)} {side}" for side in ("base", "other")}
+            made += _numbers(frame, heads, column.unit)
     changes = {f"change_{time}": "change", f"change_{time}_pct": "change", "change_share_pct_points": "share"}
     for name, head in changes.items() if time else ():
         made += _numbers(frame, {name: head}, Column.named(name).unit, signed=True)
     if time:
         made[-1] = (replace(made[-1][0], unit=POINTS), made[-1][1])
-    return made
-
-
-def _split_pair(frame: pd.DataFrame) -> list[tuple[Heading, list[Cell]]]:
-    """Transfer + wait of each run in a table that is not all communication: nothing in rows of another kind."""
-    names = {f"{side}_{name}": f"transfer + wait {side}" for side in ("base", "other") for name, _ in _SPLIT}
-    told = {"kind": "comm", "category": "communication"}
-    is_comm = next(
-        (frame[key] == value for key, value in told.items() if key in frame), pd.Series(data=True, index=frame.index)
-    )
-    columns = _numbers(frame, names, column_named("wait_ns").unit)
-    made = []
-    for (_, transfers), (heading, waits) in zip(columns[::2], columns[1::2], strict=True):
-        cells = [
-            Cell("") if not own else one if one.text == ABSENT else Cell(f"{one.text} + {two.text}", two.full)
-            for own, one, two in zip(is_comm, transfers, waits, strict=True)
-        ]
-        made.append((heading, cells))
     return made
 
 

@@ -16,7 +16,7 @@ from traceanalyzer.diff.captures import CAPTURE, Capture, Side, world_size
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit, digits, per_cent, signed, text
 from traceanalyzer.meaning.names import collective_words
-from traceanalyzer.meaning.vocabulary import in_a_sentence, named
+from traceanalyzer.meaning.vocabulary import in_a_sentence
 from traceanalyzer.report.comparison import step_parts
 from traceanalyzer.report.comparison.step_parts import WaterfallPart, has_open_waits, parts
 
@@ -105,8 +105,8 @@ def _overlap(comparison: Comparison, run: str) -> Iterator[str]:
 def _over_ranks(row: pd.Series) -> str:
     low, high = row["rank_min"], row["rank_max"]
     if pd.isna(low) or low == high:
-        return f"{per_cent(float(row['value']))} %"
-    return f"{per_cent(float(row['value']))} % ({per_cent(float(low))} to {per_cent(float(high))} over ranks)"
+        return f"{per_cent(float(row['value']))}%"
+    return f"{per_cent(float(row['value']))}% ({per_cent(float(low))} to {per_cent(float(high))} over ranks)"
 
 
 # Which phase and which matrix products take longer, and whether communication beside them is why.
@@ -126,29 +126,11 @@ MOST_PRODUCTS = 3
 _SLOWED = 0.5
 """Of a product's change: what the calls beside communication must explain for that to be said the cause."""
 
-_NAMED = ("forward", "backward", "optimizer")
 
-
-def phases(table: TableDiff | None, unit: str) -> Iterator[str]:
-    """`By phase: forward 8.1 → 8.3 ms, backward …`: time of the window that belongs to each, means over ranks."""
-    if table is None:
-        return
-    rows = table.frame.set_index("phase")
-    told = [
-        f"{name} {_ns(row['base_total_ns'])} → {_ns(row['other_total_ns'])}"
-        for name, row in rows.iterrows()
-        if row["status"] in (joins.CHANGED, joins.SAME) and name in _NAMED
-    ]
-    if len(told) > 1:
-        yield f"By phase, {unit}: {', '.join(sorted(told, key=_place))} (waits and idle time within them included)."
-
-
-def products(table: TableDiff | None, by_rank: TableDiff | None, step_ns: float | None) -> Iterator[str]:
+def products(table: TableDiff | None, step_ns: float | None) -> Iterator[str]:
     """The matrix products that move the step most, by their mean or their number, with contention told apart."""
     if table is None or table.frame.empty:
         return
-    each = None if by_rank is None else by_rank.frame
-    yield from _of_one_run(table.frame, each, LEAST_ALONE * (step_ns or 0))
     rows = table.frame[table.frame["status"] == joins.CHANGED]
     rows = rows[(rows["base_calls"] > 0) & (rows["other_calls"] > 0)]
     means = [rows[f"{side}_gpu_ns"] / rows[f"{side}_calls"] for side in ("base", "other")]
@@ -164,28 +146,6 @@ def products(table: TableDiff | None, by_rank: TableDiff | None, step_ns: float 
     if len(order) > MOST_PRODUCTS:
         rest = float(change[order[MOST_PRODUCTS:]].sum())
         yield f"{len(order) - MOST_PRODUCTS} other matrix products: {signed(rest, Unit.NS)} together."
-
-
-def _of_one_run(frame: pd.DataFrame, by_rank: pd.DataFrame | None, least_ns: float) -> Iterator[str]:
-    """Products that only one run has, and that take much of a step; where one rank alone has them, that rank's."""
-    for status, side in ((joins.NEW, "other"), (joins.REMOVED, "base")):
-        own = frame[(frame["status"] == status) & (frame[f"{side}_gpu_ns"] >= least_ns)]
-        for row in own.head(MOST_PRODUCTS - 1).to_dict("records"):
-            alone = _on_one_rank(by_rank, row, side)
-            held, of_ranks = (row, "; means over ranks") if alone is None else (alone, "")
-            time, mean = _ns(held[f"{side}_gpu_ns"]), _ns(_mean(held, side, "gpu_ns", "calls"))
-            on = "" if alone is None else f" on rank {int(alone['rank'])}"
-            yield f"{_what(row)} is {status}: {_number(held, side)} calls{on}, {time} ({mean} a call{of_ranks})."
-
-
-def _on_one_rank(by_rank: pd.DataFrame | None, row: dict[str, Any], side: str) -> dict[str, Any] | None:
-    """The row of the only rank that runs a product; `None` where several do."""
-    if by_rank is None or "rank" not in by_rank:
-        return None
-    is_it = (by_rank["product"] == row["product"]) & (by_rank["phase"] == row["phase"])
-    own = by_rank[is_it & (by_rank[f"{side}_calls"] > 0)]
-    own = own[own["dtype"] == row["dtype"]] if isinstance(row["dtype"], str) else own
-    return own.to_dict("records")[0] if len(own) == 1 else None
 
 
 def _what(row: dict[str, Any]) -> str:
@@ -232,10 +192,6 @@ def _number(row: dict[str, Any], side: str) -> str:
     return digits(float(row[f"{side}_calls"]))
 
 
-def _place(told: str) -> int:
-    return _NAMED.index(told.split(" ", 1)[0])
-
-
 # What can be said of times that different profilers, or one with other options, recorded: not that one is longer.
 #
 # And of times in which recording itself took hosts long: what they are without, by an estimate.
@@ -276,7 +232,7 @@ def estimated(comparison: Comparison, run: str) -> list[str]:
     change, is_longer = after - before, after > before
     if comparison.fairness.scale.per_token or 100 * abs(float(row["change"]) - change) < PERCENT * float(row["value"]):
         return []
-    share = f"{per_cent(100 * abs(change) / before)} % {'longer' if is_longer else 'shorter'}"
+    share = f"{per_cent(100 * abs(change) / before)}% {'longer' if is_longer else 'shorter'}"
     times = f"{_ns(after)}, {comparison.base.label} {_ns(before)}"
     return [f"Recording slows hosts: without it {run} would take an estimated {times}: {share}."]
 
@@ -304,7 +260,7 @@ def _change(comparison: Comparison, run: str, metric: str, what: str, unit: str)
     if not before or not after:
         return []
     change = 100 * (float(after) / float(before) - 1)
-    return [f"{what}: {_ns(before)} → {_ns(after)} {unit} ({signed(change)} %)."]
+    return [f"{what}: {_ns(before)} → {_ns(after)} {unit} ({signed(change)}%)."]
 
 
 def _time_of(comparison: Comparison, run: str) -> str:
@@ -312,10 +268,6 @@ def _time_of(comparison: Comparison, run: str) -> str:
 
 
 # What a comparison says, in sentences: which run is faster, what explains it, and what contradicts it.
-
-
-CONTRADICTS_POINTS = 3.0
-"""A share that moves by less than this many percentage points contradicts nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +288,7 @@ class OfRun:
 
 
 def verdict_sentences(comparison: Comparison) -> list[str]:
-    """What most of each run's step is, the ranking, then for each other run its difference and what changed."""
+    """The ranking, then for each other run its difference and what changed."""
     made = of_all(comparison)
     at = len(made) + (len(comparison.sides) == 2)  # of two runs the difference comes before the doubt
     for one in of_runs(comparison):
@@ -346,12 +298,10 @@ def verdict_sentences(comparison: Comparison) -> list[str]:
 
 
 def of_all(comparison: Comparison) -> list[str]:
-    """What most of each run's step is; of three runs and more the ranking."""
+    """Of three runs and more the ranking."""
     if comparison.is_empty:
         return ["No figure differs."]
-    bound_by = step_parts.bound_sentence(comparison)
-    ranking = [_ranking(comparison)] if len(comparison.sides) > 2 else []
-    return [*([bound_by] if bound_by else []), *ranking]
+    return [_ranking(comparison)] if len(comparison.sides) > 2 else []
 
 
 @memoized_by_tables
@@ -401,9 +351,7 @@ def _of_run(comparison: Comparison, run: str) -> OfRun | None:
         *estimated(comparison, run),
         *_explained(comparison, run, change),
         *_work(comparison, run, row),
-        *phases(comparison.table(run, "phases"), per(comparison)),
         *_without_profiler(comparison, run, change),
-        *_contradictions(comparison, run, change),
     )
     other = step_parts.side_of(comparison, run).first
     return OfRun(run, _verdict_time(comparison, run, row), step_parts.path_sentence(comparison.base.first, other), rest)
@@ -411,9 +359,7 @@ def _of_run(comparison: Comparison, run: str) -> OfRun | None:
 
 def _work(comparison: Comparison, run: str, row: pd.Series) -> Iterator[str]:
     yield from communication_sentences_sentences(comparison, run, per(comparison))
-    each = comparison.table_by_rank(run, "matrix_products")
-    table = comparison.table(run, "matrix_products")
-    yield from products(table, each, float(row["value"]))
+    yield from products(comparison.table(run, "matrix_products"), float(row["value"]))
 
 
 def _verdict_time(comparison: Comparison, run: str, row: pd.Series) -> str:
@@ -423,7 +369,7 @@ def _verdict_time(comparison: Comparison, run: str, row: pd.Series) -> str:
     if change == 0:
         return f"{_throughput(comparison, run, row)}{times}: the same."
     share = per_cent(abs(float(row["change_pct"])))
-    how = f"{_ns(abs(change))} ({share} %) {'longer' if change > 0 else 'shorter'}"
+    how = f"{_ns(abs(change))} ({share}%) {'longer' if change > 0 else 'shorter'}"
     return f"{_throughput(comparison, run, row)}{times}: {how}. {_noise(comparison, run, row)}"
 
 
@@ -508,14 +454,6 @@ def _of_means(found: list[WaterfallPart], change: float, unit: str, names: Mappi
     return made + " (means over ranks)."
 
 
-_SHARES: tuple[tuple[str, str], ...] = (
-    ("compute_pct", "compute share"),
-    ("overlap_pct", "overlap"),
-    ("exposed_comm_pct", "exposed communication"),
-    ("idle_pct", "idle share"),
-)
-
-
 def _without_profiler(comparison: Comparison, run: str, change: float) -> Iterator[str]:
     """The runs' own step times, where they rank the two the other way round: a profiler slows hosts unequally."""
     row = metrics.row(comparison.metrics, "unprofiled_step_ns", run)
@@ -525,22 +463,3 @@ def _without_profiler(comparison: Comparison, run: str, change: float) -> Iterat
     times = f"{run} {_ns(own)}, {comparison.base.label} {_ns(own - its_change)}"
     unit = of_a_step(comparison)
     yield f"Contradiction: without the profiler it is the other way round ({times} {unit}). Trust those times."
-
-
-def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator[str]:
-    """Shares that look better on the slower run, or worse on the faster: who ranks by them would be wrong."""
-    against = []
-    for name, words in _SHARES:
-        row = metrics.row(comparison.metrics, name, run)
-        if row is None or pd.isna(row["change_pct_points"]):
-            continue
-        points = float(row["change_pct_points"])
-        is_better = points * metrics.BY_NAME[name].better > 0
-        if abs(points) >= CONTRADICTS_POINTS and change and is_better == (change > 0):
-            against.append(f"{words} ({signed(points)} percentage points)")
-    if against:
-        judged, but = ("better", "longer") if change > 0 else ("worse", "shorter")
-        looks = f"{named(against)} {'looks' if len(against) == 1 else 'look'} {judged}"
-        what = f"time {per(comparison)}" if comparison.fairness.scale.per_token else "step"
-        decides = "Step time" if what == "step" else "That time"
-        yield f"Contradiction: in {run} {looks}, and yet its {what} is {but}. {decides} decides."

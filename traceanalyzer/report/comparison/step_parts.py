@@ -12,7 +12,7 @@ from traceanalyzer.diff import Comparison, Side, metrics
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.findings.savings import CUTS
 from traceanalyzer.kinds import EXPERTS, ROOTED
-from traceanalyzer.meaning.columns import Unit, digits, per_cent, signed, text
+from traceanalyzer.meaning.columns import Unit, per_cent, signed, text
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import (
     COMM,
@@ -22,13 +22,11 @@ from traceanalyzer.meaning.vocabulary import (
     DATA,
     HOST,
     IDLE,
-    IDLE_CAUSES,
     IDLE_PARTS,
     ON_PATH,
     OPAQUE,
     PARTS,
     TRANSFER,
-    UNKNOWN,
     UNMATCHED,
     WAIT,
     Part,
@@ -101,7 +99,7 @@ def bound_of(capture: Capture) -> Bound | None:
     by_name = own.groupby("name")["path_ns"].sum()
     if category not in _UNNAMED and len(by_name) and by_name.max() >= _NAMED * total:
         words = f"{words}, most of it {short_name(str(by_name.idxmax()))}"
-    share = f"{per_cent(round(float(path['path_pct'].max())))} % of the critical path"
+    share = f"{per_cent(round(float(path['path_pct'].max())))}% of the critical path"
     return Bound(words, share, is_of_hosts="host" in words)
 
 
@@ -123,49 +121,6 @@ def has_open_waits(capture: Capture) -> bool:
         return False
     row = table.iloc[0]
     return bool(row["unmatched_ns"] > PERCENT / 100 * row["step_ns"])
-
-
-# What most of each run's step is: by rank, for one that waits and one that is waited for are bound by other things.
-
-
-MOST_SORTS = 3
-"""Sorts of ranks that are told of one run, those with most ranks first."""
-
-_MOST_RANKS = 4
-
-
-def bound_sentence(comparison: Comparison) -> str | None:
-    """`Most of a step is idle (host) (68 %) on rank 0, compute (64 %) on rank 1 in ddp; …`; `None` if none tells."""
-    known = {side.label: text for side in comparison.sides if (text := of_capture(side.first))}
-    if len(known) > 1 and len(set(known.values())) == 1 and len(known) == len(comparison.sides):
-        return f"Most of a step is {next(iter(known.values()))} in every run."
-    return f"Most of a step is {'; '.join(f'{text} in {run}' for run, text in known.items())}." if known else None
-
-
-def of_capture(capture: Capture) -> str | None:
-    """The largest part of each rank's window, ranks with the same one together."""
-    shares = _shares(capture)
-    if shares is None or shares.empty:
-        return None
-    largest, pct = shares.idxmax(axis=1), shares.max(axis=1)
-    sorts = sorted(largest.groupby(largest), key=lambda sort: (-len(sort[1]), str(sort[0])))
-    if len(sorts) == 1:
-        return f"{in_a_sentence(str(sorts[0][0]))} ({_range(pct)})"
-    told = [
-        f"{in_a_sentence(str(name))} ({_range(pct[own.index])}) on {_bound_ranks(own.index)}"
-        for name, own in sorts[:MOST_SORTS]
-    ]
-    rest = sum(len(own) for _, own in sorts[MOST_SORTS:])
-    return ", ".join(told) + (f", others on {rest} more" if rest else "")
-
-
-def _shares(capture: Capture) -> pd.DataFrame | None:
-    """Per cent of each rank's window by part, under the parts' labels."""
-    parts = parts_by_rank(capture)
-    if parts is None:
-        return None
-    window = _by_rank(capture.tables["breakdown"])["window_ns"].astype("float64")
-    return 100 * parts.div(window.where(window > 0), axis=0).dropna(how="all")
 
 
 def parts_by_rank(capture: Capture) -> pd.DataFrame | None:
@@ -190,17 +145,6 @@ def _by_rank(frame: pd.DataFrame) -> pd.DataFrame:
 def _columns(frame: pd.DataFrame, parts: tuple[Part, ...]) -> pd.DataFrame:
     held = {part.column: part.label for part in parts if part.column in frame}
     return frame[list(held)].rename(columns=held)
-
-
-def _range(pct: pd.Series) -> str:
-    low, high = digits(round(float(pct.min()))), digits(round(float(pct.max())))
-    return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-def _bound_ranks(ranks: pd.Index) -> str:
-    named = ", ".join(map(str, sorted(ranks)[:_MOST_RANKS]))
-    more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
-    return f"rank {named}" if len(ranks) == 1 else f"ranks {named}{more}"
 
 
 # What a difference of step times is made of on the rank for which others wait: their waits are only its shadow.
@@ -291,10 +235,6 @@ def _where(pair: tuple[_Rank, _Rank], before_ns: float, after_ns: float) -> str:
 
 SPLIT = tuple(part.column for part in COMM_PARTS)
 
-_PATH_LOOKS = {COMPUTE.kind: COMPUTE.kind, COMM.kind: TRANSFER.kind, COPY.kind: COPY.kind,
-               **{cause.key: cause.part.kind for cause in IDLE_CAUSES}}  # fmt: skip
-"""By category of a critical path."""
-
 _LOOKS = {part.column: part for part in (*PARTS, *COMM_PARTS)}
 
 
@@ -322,31 +262,6 @@ def side_of(comparison: Comparison, run: str) -> Side:
 def values_of(comparison: Comparison, metric: str, run: str) -> list[Any]:
     """A figure's value in the base and in the run; `None` where it is not known."""
     return [metrics.value(comparison.metrics, metric, one) for one in (comparison.base.label, run)]
-
-
-def path_parts(comparison: Comparison, run: str) -> list[WaterfallPart]:
-    """The critical paths of the base and the run by category: what each waits for is not in it, only what it did.
-
-    The sums are the lengths of the replayed jobs a step. Empty where either was not replayed.
-    """
-    sums = [_path(comparison, side) for side in comparison.sides if side.label in (comparison.base.label, run)]
-    if len(sums) != 2 or not all(sums):
-        return []
-    return [
-        WaterfallPart(
-            category, words, _PATH_LOOKS.get(category, UNKNOWN.part.kind), *(own.get(category, 0) for own in sums)
-        )
-        for category, words in WORDS.items()
-        if any(category in own for own in sums)
-    ]
-
-
-def _path(comparison: Comparison, side: Side) -> dict[str, float]:
-    table = side.first.table("critical_path")
-    if table is None:
-        return {}
-    own = table.groupby("category")["path_ns"].sum() / comparison.fairness.scale.divisor(side.first)
-    return {str(category): float(time_ns) for category, time_ns in own.items() if time_ns}
 
 
 def parts(comparison: Comparison, run: str) -> list[WaterfallPart]:

@@ -161,13 +161,11 @@ def page(report: DiffReport) -> str:
         "facts": comparison.fairness.facts,
         "notes": [*comparison.fairness.notes, *capture_notes(report)],
         "waterfalls": {run: _bars(comparison, run, step_parts.parts(comparison, run)) for run in comparison.tables},
-        "paths": {run: _bars(comparison, run, step_parts.path_parts(comparison, run)) for run in comparison.tables},
         "figures": comparison_rows.rows(comparison),
         "is_of_single_captures": comparison_rows.is_of_single_captures(comparison),
         "views": {run: _views(comparison, run) for run in comparison.tables},
         "memory": memory_views(comparison_rows.of(report)),
         "multiples": pictures.cards(comparison),
-        "steps": pictures.of(comparison),
         "DIFFERS": fairness.DIFFERS,
     }
     return assets.render("diff.html", context, entry="comparison.js", styles=("diff.css",))
@@ -265,14 +263,20 @@ def as_markdown(report: DiffReport) -> str:
 
 
 def _figures(report: DiffReport) -> list[str]:
-    runs = report.comparison.runs
-    head = ["figure", "unit", runs[0], *(name for run in runs[1:] for name in (run, "change"))]
+    head = ["figure", "unit", *_heads(report.comparison.runs)]
     lines = [_line(head), "|---|---|" + "---:|" * (len(head) - 2)]
-    for row in rows.rows(report.comparison):
-        base, *others = row.cells
-        cells = [base.text, *(part for one in others for part in (one.text, f"{one.change} {one.change_unit}".strip()))]
-        lines.append(_line([row.label, row.unit, *cells]))
-    return [*lines, ""]
+    return [*lines, *(_line([row.label, row.unit, *_texts(row)]) for row in rows.rows(report.comparison)), ""]
+
+
+def _heads(runs: Sequence[str]) -> list[str]:
+    """Columns of figures side by side: the base, then each run and its change."""
+    return [runs[0], *(name for run in runs[1:] for name in (run, "change"))]
+
+
+def _texts(row: comparison_rows.FiguresRow) -> list[str]:
+    """A row below them."""
+    base, *others = row.cells
+    return [base.text, *(part for one in others for part in (one.text, f"{one.change} {one.change_unit}".strip()))]
 
 
 def _markdown_table(table: TableDiff, run: str) -> list[str]:
@@ -322,9 +326,7 @@ class NotebookComparison(Comparison):
         )
 
     def _repr_html_(self) -> str:
-        head = "".join(
-            f"<th>{escape(run)}</th>" + ("<th>change</th>" if run != self.runs[0] else "") for run in self.runs
-        )
+        head = "".join(f"<th>{escape(name)}</th>" for name in _heads(self.runs))
         said = "".join(f"<li>{escape(one)}</li>" for one in sentences.verdict_sentences(self))
         rows = "".join(_row(row) for row in comparison_rows.rows(self))
         return (
@@ -377,14 +379,8 @@ def _of_ranks(traces: TraceSet, ranks: frozenset[int] | None) -> TraceSet:
 
 
 def _row(row: comparison_rows.FiguresRow) -> str:
-    cells = []
-    for place, value in enumerate(row.cells):
-        cells.append(f"<td>{escape(value.text)}</td>")
-        if place:
-            significance = f" {value.significance}" if value.significance else ""
-            cells.append(f"<td>{escape(f'{value.change} {value.change_unit}'.strip() + significance)}</td>")
-    name = f'<td title="{escape(row.definition)}">{escape(row.label)}</td>'
-    return f"<tr>{name}<td>{escape(row.unit)}</td>{''.join(cells)}</tr>"
+    cells = "".join(f"<td>{escape(text)}</td>" for text in _texts(row))
+    return f'<tr><td title="{escape(row.definition)}">{escape(row.label)}</td><td>{escape(row.unit)}</td>{cells}</tr>'
 
 
 # The short comparison that the command line prints.
@@ -426,15 +422,11 @@ def _terminal_table(report: DiffReport) -> Table:
         title=f"{markup_escape(report.title)}: figures {sentences.per(report.comparison)}", box=box.SIMPLE_HEAD
     )
     table.add_column("")
-    for number, run in enumerate(runs):
-        table.add_column(markup_escape(run), justify="right")
-        if number:
-            table.add_column("change", justify="right")
+    for name in _heads(runs):
+        table.add_column(markup_escape(name), justify="right")
     for row in rows.rows(report.comparison):
         if row.metric in _SHOWN and not row.is_nothing:
-            base, *others = row.cells
-            cells = [cell for one in others for cell in (one.text, f"{one.change} {one.change_unit}".strip())]
-            table.add_row(f"{row.label} [dim]{markup_escape(row.unit)}[/]", base.text, *cells)
+            table.add_row(f"{row.label} [dim]{markup_escape(row.unit)}[/]", *_texts(row))
     return table
 
 
