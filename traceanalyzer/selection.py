@@ -638,7 +638,7 @@ def steps_text(numbers: Sequence[int]) -> str:
     if len(numbers) == 1:
         return f"step {numbers[0]}"
     is_run = list(numbers) == list(range(numbers[0], numbers[-1] + 1))
-    return f"steps {numbers[0]} to {numbers[-1]}" if is_run else "steps " + ", ".join(map(str, numbers))
+    return f"steps {numbers[0]}–{numbers[-1]}" if is_run else "steps " + ", ".join(map(str, numbers))
 
 
 def chosen_steps(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:

@@ -31,7 +31,7 @@ QUESTIONS = [
     ("For whom does rank 1 of ddp wait longest in step 2?", "why_waiting", {"folder": "ddp", "ranks": "1", "steps": "2"}, "rows.0.waits_for", 0),
     ("Is a rank that is not there refused by name?", "why_waiting", {"folder": "moe", "ranks": "7"}, "why~", "no rank 7; the run has ranks 0 and 1"),
     ("Are its steps?", "steps", {"folder": "moe", "ranks": "7"}, "why~", "no rank 7; the run has ranks 0 and 1"),
-    ("Is a step?", "why_waiting", {"folder": "moe", "ranks": "1", "steps": "77"}, "why~", "no communication in steps 77; there is in steps 1 to 3"),
+    ("Is a step?", "why_waiting", {"folder": "moe", "ranks": "1", "steps": "77"}, "why~", "no communication in steps 77; there is in steps 1–3"),
     ("Does rank 0 of pp wait for rank 1?", "why_waiting", {"folder": "pp", "ranks": "0"}, "rows.0.waits_for", 1),
     ("What collectives does fsdp_full run?", "table", {"folder": "fsdp_full", "name": "nccl", "sort": "calls"}, "text~", "all_gather"),
     ("And reduce-scatters?", "table", {"folder": "fsdp_full", "name": "nccl", "where": ["collective=reduce_scatter"]}, "status", "ok"),

@@ -29,10 +29,10 @@ def test_a_thousand_ranks_within_five_seconds(tmp_path, request):
         next(one for one in found.diagnoses if one.rule == rule) for rule in ("rank_never_came", "mismatched_calls")
     )
     assert (absent.ranks, different.ranks) == ((700,), (3, 900))
-    assert "ranks 0 to 699 and 701 to 1023 wait there" in absent.diagnosis
+    assert "ranks 0–699 and 701–1023 wait there" in absent.diagnosis
     (drawn,) = report_examination.pictures(found.case.recorder, found.case.standing)
     assert [(row.label, row.is_suspect) for row in drawn.rows] == [
-        ("rank 700", True), ("ranks 3 and 900", True), ("ranks 0 to 2, 4 to 699, 701 to 899 and 901 to 1023", False),
+        ("rank 700", True), ("ranks 3 and 900", True), ("ranks 0–2, 4–699, 701–899 and 901–1023", False),
     ]  # fmt: skip
     assert "never called all-reduce number 12" in report_examination.page(found)
 

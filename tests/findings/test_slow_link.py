@@ -21,7 +21,7 @@ def test_pcie_could_carry_what_nvlink_does():
     )
     (found,) = said(slow, "slow_link")
     assert found.headline == "Slow link: messages reach 17 GB/s, NVLink carries 450."
-    assert found.why == "Large transfers between ranks 0 to 3 are no faster than PCIe (63 GB/s)."
+    assert found.why == "Large transfers between ranks 0–3 are no faster than PCIe (63 GB/s)."
     assert found.fix.startswith("nvidia-smi topo -m; NCCL_DEBUG=INFO")
     assert found.caveat
     assert not found.ranks

@@ -51,13 +51,13 @@ SMALL = Layout(3, 2)
 
 @dataclass(frozen=True)
 class Truth:
-    """Who is at fault, by what, the words that the report's first line has to have, and which rule says it."""
+    """Who is at fault, by what, the words that the report's first line has to have, and which kind of finding says it."""
 
     fault: str
     ranks: tuple[int, ...]
     cause: str | None
     says: tuple[str, ...]
-    rule: str | None
+    kind: str | None
 
 
 def truth_of(
@@ -84,21 +84,20 @@ def truth_of(
         "none": (),
     }[fault]
     host = f"host {layout.host_of(of_node[0])}"
-    to = "and" if len(late) == 2 else "to"
-    shown = f"anks {late[0]} {to} {late[-1]}" if len(late) > 1 else f"ank {late[0]}" if late else ""
+    to = " and " if len(late) == 2 else "–"
+    shown = f"anks {late[0]}{to}{late[-1]}" if len(late) > 1 else f"ank {late[0]}" if late else ""
     words = {
         "node": (host,),
         "rack": (f"rack r{rack}",),
         "rank": (host,),
         "half": ("half of the job",),
         "nvlink": (host, "move data"),
-        "none": ("A step takes",),
+        "none": (),
     }[fault]
     cause = {"nvlink": "transfer", "none": None}.get(fault, "compute")
     if fault == "half" and parallel == "pipeline":
-        stage = 2 * begin // (ranks // 2)
-        return Truth(fault, late, cause, (shown, f"Stages {stage} and {stage + 1} "), "pipeline_imbalance")
-    return Truth(fault, late, cause, tuple(filter(None, (shown, *words))), "late_ranks" if late else None)
+        return Truth(fault, late, cause, (), "pipeline_stages")
+    return Truth(fault, late, cause, tuple(filter(None, (shown, *words))), "straggler" if late else None)
 
 
 def job(ranks: int = 256, fault: str = "none", steps: int = 4, layout: Layout = USUAL, parallel: str = "hybrid",

@@ -373,7 +373,7 @@ def _runs(ordered: Sequence[int]) -> list[list[int]]:
 
 
 def _pieces(run: Sequence[int]) -> list[str]:
-    return [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(number) for number in run]
+    return [f"{run[0]}–{run[-1]}"] if len(run) > 2 else [str(number) for number in run]
 
 
 # How a gain is said: `3.2 ms`, or `at most 3.2 ms` where it is the most that can be won.

@@ -15,7 +15,7 @@ _ENDS = Fault("ends", 0, _EIGHT)
 BLIND: tuple[Case, ...] = (
     # Sequences exchanged for heads.
     nobody("healthy, by heads", "", large.by_heads, noise=unlike_hosts(3001)),
-    case_of("by heads, links of a pair slow a row", large.by_heads, Fault("pair", 4 * MS, (5,)), "all-to-all among ranks 4 to 7",
+    case_of("by heads, links of a pair slow a row", large.by_heads, Fault("pair", 4 * MS, (5,)), "all-to-all among ranks 4–7",
             says_ranks=(4, 5, 6, 7), cause="transfer", noise=like_hosts(3002)),
     case_of("by heads, a hot GPU", large.by_heads, Fault("throttle", 0, (6,), None, 1.3), _SAME, noise=like_hosts(3003)),
     # Heavy ends.
@@ -111,7 +111,7 @@ BLIND: tuple[Case, ...] = (
     # Secondary shards.
     nobody("healthy, secondary shards", "", unlike_steps.secondary_shards, noise=unlike_hosts(3309)),
     case_of("secondary shards, a node's own links", on_nodes(unlike_steps.secondary_shards, 4), Fault("within", 8 * MS, (5,)),
-            "all-gather among ranks 4 to 7", says_ranks=(4, 5, 6, 7), cause="transfer", noise=like_hosts(3310)),
+            "all-gather among ranks 4–7", says_ranks=(4, 5, 6, 7), cause="transfer", noise=like_hosts(3310)),
     nobody("secondary shards, slow gathers over all", "exposed_communication slow_link", unlike_steps.secondary_shards, Fault("all", 8 * MS, (0,)),
            noise=like_hosts(3311)),
     case_of("secondary shards, garbage before a node's own links", unlike_steps.secondary_shards, Fault("gc", 9 * MS, (1,)), "gc.collect",

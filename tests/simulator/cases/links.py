@@ -49,7 +49,7 @@ LINKS: tuple[Case, ...] = (
     nobody("slow messages between all stages", "slow_link", replicated_pipelines.edged,
             Fault("link", 40 * MS, FOUR), edges=(0, 1, 2), elements=24_000_000, message_ns=266_667, is_gained=True),
     case_of("a tensor group's all-reduces stall once", links.mesh, Fault("link", 9 * MS, (4, 5, 6, 7), (2,)),
-            "all-reduce among ranks 4 to 7", of="tp"),
+            "all-reduce among ranks 4–7", of="tp"),
     case_of("slow links of two ranks of four", links.half_linked, Fault("link", 2 * MS, (2, 3)),
             "all-gather among ranks 2 and 3", ranks=4, shard=2, steps=3),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from tests.simulator.workloads import WIDE_SHAPES, after_of, layer_of, noisy_job
 
 
 def apart(steps: int = 5, faults: Faults = (), *, answers: int = 40, noise: Noise | None = None) -> Job:
-    """Ranks 0 to 3 train what ranks 4 and 5 generated; at last rank 0 sends the weights. `answer`: a generator takes longer."""
+    """Ranks 0–3 train what ranks 4 and 5 generated; at last rank 0 sends the weights. `answer`: a generator takes longer."""
     world, trainers = Group("0", tuple(range(6)), "weights"), Group("1", (0, 1, 2, 3), "fsdp")
 
     def step(program: Program, number: int) -> None:
