@@ -140,7 +140,6 @@ interface Rank extends Omit<RankEntry, "first"> {
   instance: Uint32Array;
   awaited: Uint32Array;
   thread: Uint16Array;
-  slack: Float64Array;
   threads: number[];
   host: HostLane[];
   counters: (Counter | MemoryCounter)[];
@@ -182,7 +181,6 @@ interface Timeline {
   rankOf: Map<number, Rank>;
   packed: Record<"links" | "path" | "host" | "counters", Packed>;
   instances: Map<number, [rank: Rank, op: number][]>;
-  hasSlack: boolean;
   path: Path;
   host: Host;
 }

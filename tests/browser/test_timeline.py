@@ -199,10 +199,6 @@ def test_the_critical_path_is_the_replays(written, opened):
         assert drawn[1] == int((stretches["end_ns"] - stretches["start_ns"]).sum())
         assert drawn[2][0][0] == 1
         assert page.locator("#tl-path").inner_text().startswith("Critical path: 100% on rank 1")
-        slack = page.evaluate(
-            "() => { const r = TA.view.data.ranks[1]; return [...r.slack].filter(s => s === 1).length; }"
-        )
-        assert slack > 1000, "rank 1 computes all the time: its operations have no slack"
 
 
 def test_where_nothing_is_replayed_the_page_says_why(written, opened, tmp_path):

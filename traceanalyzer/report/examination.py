@@ -20,7 +20,8 @@ from traceanalyzer.doctor.topology import is_nvlink
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import GRAVE, numbered
 from traceanalyzer.report import assets
-from traceanalyzer.report.page.table_view import PLAIN_ROWS, TableView, view_of
+from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.page.table_view import TableView, view_of
 from traceanalyzer.report.writers import write_text
 
 # An examination as JSON.
@@ -46,10 +47,6 @@ def text(examination: Examination) -> str:
 
 # The picture of a hang: a row a rank, suspects first, a column a collective; ranks that look alike share a row.
 
-
-MOST_COLUMNS = 24
-PICTURE_MOST_ROWS = 40
-"""Rows of one group; ranks of further patterns are counted below."""
 
 STATES = {
     "completed": "complete",
@@ -99,8 +96,8 @@ def _picture(recorder: FlightRecorder, standing: hang.Standing, key: str, focus:
     calls = entries[(entries["group"] == key) & ~entries["is_p2p"] & (entries["seq"] >= 0)]
     seqs = sorted(calls["seq"].unique().tolist())
     at = seqs.index(focus) if focus in seqs else len(seqs) - 1
-    first = max(0, min(at - MOST_COLUMNS // 2, len(seqs) - MOST_COLUMNS))
-    seqs = seqs[first : first + MOST_COLUMNS]
+    first = max(0, min(at - LAYOUT.hang_columns // 2, len(seqs) - LAYOUT.hang_columns))
+    seqs = seqs[first : first + LAYOUT.hang_columns]
     own = calls[calls["seq"].isin(seqs)]
     usual = own["operation"].astype(str).groupby(own["seq"]).agg(lambda names: names.mode().iloc[0])
     differs = own["operation"].astype(str) != own["seq"].map(usual)
@@ -128,8 +125,8 @@ def _rows(label: str, table: pd.DataFrame, operations: list[str]) -> Picture:
         for states, ranks in sorted(patterns.items(), key=lambda item: (len(item[1]), item[1][0]))
     ]
     ordered = sorted(rows, key=lambda row: not row.is_suspect)
-    return Picture(label, tuple(table.columns.tolist()), tuple(operations), tuple(ordered[:PICTURE_MOST_ROWS]),
-                   max(0, len(ordered) - PICTURE_MOST_ROWS))  # fmt: skip
+    return Picture(label, tuple(table.columns.tolist()), tuple(operations), tuple(ordered[:LAYOUT.hang_rows]),
+                   max(0, len(ordered) - LAYOUT.hang_rows))  # fmt: skip
 
 
 def _filled(states: list[object]) -> tuple[str, ...]:
@@ -181,7 +178,7 @@ def page(examination: Examination, command: str | None = None) -> str:
         "pictures": [] if recorder is None or standing is None else pictures(recorder, standing),
         "states": STATES,
         "tables": {name: _table(name, made[name]) for name in _TITLES if name in made},
-        "plain_rows": PLAIN_ROWS,
+        "plain_rows": LAYOUT.plain_rows,
         "command": command,
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -234,8 +231,6 @@ _MARKS = {
     "info": "[green]info[/]",
 }
 
-_MOST_DEVICES = 20
-
 
 def show(examination: Examination, console: Console) -> None:
     """Print it all."""
@@ -270,7 +265,7 @@ def _diagnosis(one: Diagnosis, console: Console) -> None:
 
 
 def _matrix(topology: Topology, console: Console) -> None:
-    shown = topology.devices[:_MOST_DEVICES]
+    shown = topology.devices[: LAYOUT.printed_devices]
     table = Table(title="Paths between devices", box=box.SIMPLE_HEAD)
     table.add_column("")
     for device in shown:

@@ -5,14 +5,13 @@ of which every file is kept has one. It holds tables as Arrow and the rest as JS
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Results
@@ -26,10 +25,9 @@ from traceanalyzer.loading import LoadOptions, kept_ranks, store
 from traceanalyzer.loading.store import read_tables, write_tables
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.spilled import spilled
-from traceanalyzer.model.tables import table_of
 from traceanalyzer.scale import Summary
 
-FORMAT = 6
+FORMAT = 7
 
 ENDING = "-report"
 """Of an entry's name, which else is that of its files' ranks together."""
@@ -52,14 +50,11 @@ class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that
     __doc__ = Replay.__doc__
     # Its graph is joined when it is asked for: what pages draw of it is kept.
 
-    __slots__ = ("_engines", "_joined", "_slacks")
+    __slots__ = ("_engines", "_joined")
     _engines: list[Engine | None]
     _joined: Callable[[], Engine | None]
-    _slacks: pd.DataFrame
 
-    def __init__(
-        self, table: pd.DataFrame, why_not: str, note: str, joined: Callable[[], Engine | None], slacks: pd.DataFrame
-    ) -> None:
+    def __init__(self, table: pd.DataFrame, why_not: str, note: str, joined: Callable[[], Engine | None]) -> None:
         for name, value in {
             "table": table,
             "_shown": [],
@@ -67,7 +62,6 @@ class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that
             "note": note,
             "_joined": joined,
             "_engines": [],
-            "_slacks": slacks,
         }.items():
             object.__setattr__(self, name, value)
 
@@ -82,11 +76,6 @@ class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that
         """As of any replay, where its graph was asked for."""
         if self._engines:
             super().let_go()
-
-    def slacks(self, ranks: Collection[int]) -> dict[int, pd.Series]:
-        """As of any replay, of the ranks that are drawn."""
-        held = self._slacks[self._slacks["rank"].isin(list(ranks))]
-        return {int(rank): own.set_index("row")["slack_ns"] for rank, own in held.groupby("rank")}
 
 
 def place_of(found: Found, run: Run, options: LoadOptions, thresholds: Mapping[str, Any]) -> Path | None:
@@ -107,8 +96,8 @@ def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
     def read(ranks: list[Path]) -> Answer:
         (own,) = ranks
         facts = msgspec.json.decode((own / "facts.json").read_bytes(), type=_Facts)
-        *told, (_, slacks, _) = read_tables(own / "tables.columns", facts.tables)
-        results = {name: _result(name, spilled(table), said, again, slacks) for name, table, said in told}
+        told = read_tables(own / "tables.columns", facts.tables)
+        results = {name: _result(name, spilled(table), said, again) for name, table, said in told}
         claims = {(Path(path), own): rank for path, own, rank in facts.claims}
         return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
 
@@ -123,7 +112,7 @@ def keep(place: Path | None, again: Path | None, summary: Summary, findings: tup
 
 def _write(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None:
     held = [(name, result.table, _said(result)) for name, result in summary.results.items()]
-    written = write_tables(place / "tables.columns", [*held, (_SLACKS, _slacks_of(summary.results), "")])
+    written = write_tables(place / "tables.columns", held)
     claims = tuple((str(path), own, rank) for (path, own), rank in summary.claims.items())
     facts = _Facts(written, findings, summary.skipped, summary.notes, claims)
     text = msgspec.json.encode(facts)
@@ -132,37 +121,18 @@ def _write(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None
     (place / "facts.json").write_bytes(text)
 
 
-_SLACKS = "slack of operations"
-
-
-def _slacks_of(results: Results) -> pd.DataFrame:
-    """Of the ranks that are drawn: `rank`, `row` (position in `gpu_ops`), `slack_ns`."""
-    drawn = results["timeline"].table["rank"].unique().tolist() if {"timeline", "replay"} <= results.keys() else []
-    held = results["replay"].slacks(drawn) if drawn else {}
-    return table_of(
-        {
-            "rank": np.repeat(np.array([*held], dtype=np.int64), [len(slack) for slack in held.values()]),
-            "row": np.concatenate([_NO_ROW, *(slack.index.to_numpy() for slack in held.values())]),
-            "slack_ns": pd.concat([pd.Series([], dtype="Int64"), *held.values()], ignore_index=True),
-        }
-    )
-
-
-_NO_ROW = np.empty(0, dtype=np.int64)
-
-
 def _said(result: Result) -> str:
     """What a Result says besides its table and its graph."""
     own = [field.name for field in fields(result) if field.init and field.name not in ("table", "engine")]
     return msgspec.json.encode({name: getattr(result, name) for name in own}).decode()
 
 
-def _result(name: str, table: pd.DataFrame, said: str, again: Callable[[], Summary], slacks: pd.DataFrame) -> Result:
+def _result(name: str, table: pd.DataFrame, said: str, again: Callable[[], Summary]) -> Result:
     type_, facts = ANALYSES[name].result, msgspec.json.decode(said)
     if type_ is Replay:
         has_graph = len(table) > 0
         joined = (lambda: again().results["replay"].engine) if has_graph else _none
-        return KeptReplay(table, **facts, joined=joined, slacks=slacks)
+        return KeptReplay(table, **facts, joined=joined)
     return type_(table, **facts)
 
 

@@ -17,6 +17,7 @@ from traceanalyzer import __version__
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit, size_text
 from traceanalyzer.report import assets
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page import table_view
 from traceanalyzer.report.writers import write_text
 from traceanalyzer.snapshots import Examined, deciding, sentences
@@ -85,13 +86,6 @@ def _lines(stack: Sequence[Any]) -> list[str]:
 # The peak by frames as a picture: each box a call, as wide as what it and the calls in it hold.
 
 
-WIDTH, ROW = 1200, 18
-
-_LEAST_WIDTH = 2.0
-"""Narrower boxes are left out: the box that holds them shows that something is missing above it."""
-
-_LETTER, _MARGIN, _MOST_DEPTH = 6.3, 4, 60
-
 _PASSED_ON = ("_call_impl", "_wrapped_call_impl")
 """Frames of PyTorch that stand between a module and its forward function: without them pictures are half as high."""
 
@@ -107,7 +101,7 @@ class _Call:
 
 
 def flame(one: Examined) -> dict[str, Any] | None:
-    """Boxes with their places in a picture of WIDTH; those of a row add up to no more than the row below.
+    """Boxes with their places in a picture; those of a row add up to no more than the row below.
 
     Outermost calls stand at the bottom. `None` without anything in use.
     """
@@ -117,13 +111,13 @@ def flame(one: Examined) -> dict[str, Any] | None:
     for number, size in zip(one.peak_stacks["stack"], one.peak_stacks["size_bytes"], strict=True):
         _add(root, _names(one, int(number)), int(size))
     boxes: list[dict[str, Any]] = []
-    depth = _place(root, 0.0, 0, WIDTH / root.size_bytes, boxes)
-    height = (depth + 1) * ROW
+    depth = _place(root, 0.0, 0, LAYOUT.picture_width / root.size_bytes, boxes)
+    height = (depth + 1) * LAYOUT.flame_row
     for one_box in boxes:
-        one_box["y"] = height - (one_box.pop("depth") + 1) * ROW
+        one_box["y"] = height - (one_box.pop("depth") + 1) * LAYOUT.flame_row
         one_box["share"] = f"{100 * one_box['bytes'] / root.size_bytes:.1f} %"
         one_box["size"] = columns.text(one_box.pop("bytes"), Unit.BYTES)
-    return {"boxes": boxes, "width": WIDTH, "height": height, "row": ROW}
+    return {"boxes": boxes, "width": LAYOUT.picture_width, "height": height, "row": LAYOUT.flame_row}
 
 
 def _names(one: Examined, number: int) -> Sequence[tuple[str, bool]]:
@@ -132,7 +126,7 @@ def _names(one: Examined, number: int) -> Sequence[tuple[str, bool]]:
         return ((BEFORE, False),)
     frames = [frame for frame in one.snapshot.stacks[number] if frame[0].endswith(".py")]
     kept = [frame for frame in reversed(frames) if frame[2] not in _PASSED_ON]
-    return [(line(frame), not is_of_torch(frame[0])) for frame in kept[:_MOST_DEPTH]] or (
+    return [(line(frame), not is_of_torch(frame[0])) for frame in kept[: LAYOUT.flame_depth]] or (
         (site(one.snapshot.stacks[number]), False),
     )
 
@@ -147,7 +141,7 @@ def _add(call: _Call, names: Sequence[tuple[str, bool]], size: int) -> None:
 def _place(call: _Call, x: float, depth: int, scale: float, boxes: list[dict[str, Any]]) -> int:
     """Add the call's box and those of the calls in it, widest first; returns the greatest depth."""
     width = call.size_bytes * scale
-    letters = int((width - 2 * _MARGIN) / _LETTER)
+    letters = int((width - 2 * LAYOUT.flame_margin) / LAYOUT.letter_width)
     boxes.append(
         {
             "x": round(x, 1),
@@ -161,7 +155,7 @@ def _place(call: _Call, x: float, depth: int, scale: float, boxes: list[dict[str
     )
     deepest = depth
     for inner in sorted(call.inner.values(), key=lambda one: -one.size_bytes):
-        if inner.size_bytes * scale >= _LEAST_WIDTH:
+        if inner.size_bytes * scale >= LAYOUT.flame_box:
             deepest = max(deepest, _place(inner, x, depth + 1, scale, boxes))
         x += inner.size_bytes * scale
     return deepest
@@ -170,16 +164,10 @@ def _place(call: _Call, x: float, depth: int, scale: float, boxes: list[dict[str
 # Memory snapshots as one HTML page that needs no network, in the report's style.
 
 
-MOST_SITES = 40
-MOST_PARTS = 64
-"""Ranks that have a part of the page, of some 60 kB; the table has all."""
-POINTS = 1200
-"""Places across the picture; of the events in each the most is drawn, so that no peak is lost."""
 _FIT = (
     "strategy", "tp", "pp", "checkpointing", "micro_batch", "fits", "is_enough", "state_bytes", "activation_bytes",
     "total_bytes", "headroom_bytes", "measured_peak_bytes",
 )  # fmt: skip
-_WIDTH, _HEIGHT = 1200, 180
 
 
 def write(
@@ -202,13 +190,13 @@ def page(examined: Sequence[Examined], label: str, command: str | None = None, j
         "verdict": [*(job.sentences if job else ()), *sentences(examined)],
         "fit": None if fit is None else table_view.view(fit, _FIT),
         "assumptions": None if fit is None or not len(fit) else fit.table["assumptions"].iloc[0],
-        "plain_rows": table_view.PLAIN_ROWS,
+        "plain_rows": LAYOUT.plain_rows,
         "shown": shown,
         "deciding": first,
         "others": [place for place in range(len(examined)) if place not in first],
         "pictures": {place: _picture(examined[place]) for place in shown},
         "flames": {place: flame(examined[place]) for place in shown},
-        "most_sites": MOST_SITES,
+        "most_sites": LAYOUT.memory_sites,
         "frames": _frames,
         "command": command,
         "version": __version__,
@@ -221,7 +209,7 @@ def _shown(examined: Sequence[Examined]) -> list[int]:
     """Places of the ranks that have a part of the page: those that decide, then others in their order."""
     first = deciding(examined)
     order = sorted(range(len(examined)), key=lambda place: (place not in first, -examined[place].peak_bytes))
-    return sorted(order[:MOST_PARTS], key=lambda place: (place not in first, place))
+    return sorted(order[: LAYOUT.memory_ranks], key=lambda place: (place not in first, place))
 
 
 def _frames(one: Examined, stack: int) -> list[str]:
@@ -239,38 +227,35 @@ def _picture(one: Examined) -> dict[str, Any] | None:
     times = np.maximum.accumulate(table["time_ns"].to_numpy())  # a host's clock may be set back
     span = max(int(times[-1] - times[0]), 1)
     top = max(int(table["reserved_bytes"].max()), one.peak_bytes, 1)
-    slot = np.minimum((times - times[0]) * POINTS // span, POINTS - 1)
+    slot = np.minimum((times - times[0]) * LAYOUT.memory_points // span, LAYOUT.memory_points - 1)
     return {
         "requested": _path(slot, table["requested_bytes"].to_numpy(), top),
         "reserved": _path(slot, table["reserved_bytes"].to_numpy(), top),
-        "peak_x": round(_WIDTH * (int(times[one.peak_at]) - int(times[0])) / span, 1),
-        "peak_y": round(_HEIGHT * (1 - one.peak_bytes / top), 1),
+        "peak_x": round(LAYOUT.picture_width * (int(times[one.peak_at]) - int(times[0])) / span, 1),
+        "peak_y": round(LAYOUT.memory_height * (1 - one.peak_bytes / top), 1),
         "top": columns.text(top, Unit.BYTES),
         "span": columns.text(span, Unit.NS),
-        "width": _WIDTH,
-        "height": _HEIGHT,
+        "width": LAYOUT.picture_width,
+        "height": LAYOUT.memory_height,
     }
 
 
 def _path(slot: np.ndarray, values: np.ndarray, top: int) -> str:
     """An area under the most of each slot; slots without an event keep what was."""
-    most = np.full(POINTS, -1, "int64")
+    most = np.full(LAYOUT.memory_points, -1, "int64")
     np.maximum.at(most, slot, values)
-    last = np.maximum.accumulate(np.where(most >= 0, np.arange(POINTS), 0))
-    ends = np.zeros(POINTS, "int64")
+    last = np.maximum.accumulate(np.where(most >= 0, np.arange(LAYOUT.memory_points), 0))
+    ends = np.zeros(LAYOUT.memory_points, "int64")
     ends[slot] = values  # the last event of a slot wins
     heights = np.where(most >= 0, most, ends[last])
-    across, up = _WIDTH / POINTS, _HEIGHT / top
+    across, up = LAYOUT.picture_width / LAYOUT.memory_points, LAYOUT.memory_height / top
     points = "".join(
-        f"L{place * across:.0f} {_HEIGHT - value * up:.1f}" for place, value in enumerate(heights.tolist())
+        f"L{place * across:.0f} {LAYOUT.memory_height - value * up:.1f}" for place, value in enumerate(heights.tolist())
     )
-    return f"M0 {_HEIGHT}{points}L{_WIDTH} {_HEIGHT}z"
+    return f"M0 {LAYOUT.memory_height}{points}L{LAYOUT.picture_width} {LAYOUT.memory_height}z"
 
 
 # What the command prints of memory snapshots.
-
-
-_MOST_RANKS, _MOST_SENTENCES = 16, 14
 
 
 def show(examined: Sequence[Examined], console: Console, told: Sequence[str]) -> None:
@@ -278,12 +263,12 @@ def show(examined: Sequence[Examined], console: Console, told: Sequence[str]) ->
     table = Table(title="Memory snapshots", box=box.SIMPLE_HEAD)
     for heading in ("", "Peak in use", "In use at the end", "Reserved", "Largest free block", "Events"):
         table.add_column(heading, justify="right" if heading else "left")
-    for one in examined[:_MOST_RANKS]:
+    for one in examined[: LAYOUT.printed_snapshots]:
         cells = (one.end["allocated"], one.end["reserved"], one.largest_free_bytes)
         peak = size_text(one.peak_bytes) if one.has_history else "n/a"
         table.add_row(escape(one.snapshot.label), peak, *map(size_text, cells), f"{len(one.snapshot.history):,}")
-    if len(examined) > _MOST_RANKS:
-        table.caption = f"{_MOST_RANKS} of {len(examined)}; memory.json has all"
+    if len(examined) > LAYOUT.printed_snapshots:
+        table.caption = f"{LAYOUT.printed_snapshots} of {len(examined)}; memory.json has all"
     console.print(table)
-    for sentence in told[:_MOST_SENTENCES]:
+    for sentence in told[: LAYOUT.printed_sentences]:
         console.print(f"[bold]•[/] {escape(sentence)}", highlight=False)

@@ -24,6 +24,7 @@ from traceanalyzer.meaning.columns import is_known
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, IDLE, IDLE_CAUSES, KINDS, UNMATCHED, WAIT, numbered
 from traceanalyzer.report.assets import packed
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.words import Split, headline_steps
 
 # Columns of whole numbers as bytes for a page: runs of unsigned LEB128 numbers.
@@ -139,18 +140,6 @@ def _unit(name: str, source: str) -> str:
 # What a timeline shows first: which ranks stand on top, in what groups the others lie, which stretch is in view.
 
 
-FEW_RANKS = 4
-"""From here on ranks begin collapsed, but for those that stand on top."""
-
-MANY_RANKS = 16
-"""Above this ranks lie in groups, each a row until it is opened."""
-
-_MOST_LATE = 3
-
-NODE = 8
-"""Neighbouring ranks that are taken for a node where the captures do not name their hosts."""
-
-
 def pins(
     findings: Sequence[Finding], split: Split | None, kept: Iterable[int], results: Results | None = None
 ) -> list[dict[str, Any]]:
@@ -167,7 +156,7 @@ def pins(
     for finding in findings:
         late = [rank for rank in finding.ranks if rank in there]
         if late and finding.cause and " and " in finding.cause:  # several that hide each other
-            found |= {rank: f"late: {_cause(_own_cause(finding, rank))}" for rank in late[:_MOST_LATE]}
+            found |= {rank: f"late: {_cause(_own_cause(finding, rank))}" for rank in late[: LAYOUT.stragglers_on_top]}
             break
         if late:
             worst = _weightiest(late, lengths)
@@ -218,15 +207,15 @@ def _waits_most(split: Split | None, ranks: set[int]) -> tuple[int, str] | None:
 
 def rank_groups(results: Results, kept: Sequence[int]) -> list[dict[str, Any]]:
     """`name` and `ranks` of each group, by host where captures name several, else blocks of 8; none of few ranks."""
-    if len(kept) <= MANY_RANKS:
+    if len(kept) <= LAYOUT.ungrouped_ranks:
         return []
     hosts = results["ranks"].table.set_index("rank")["host"] if "ranks" in results else pd.Series(dtype="object")
     known = hosts.reindex(kept)
     if known.notna().all() and 1 < known.nunique() < len(kept):
         named = [(str(host), [int(rank) for rank in own.index]) for host, own in known.groupby(known, sort=False)]
     else:
-        blocks = sorted({rank // NODE for rank in kept})
-        named = [(f"node {block}", [rank for rank in kept if rank // NODE == block]) for block in blocks]
+        blocks = sorted({rank // LAYOUT.node_ranks for rank in kept})
+        named = [(f"node {block}", [rank for rank in kept if rank // LAYOUT.node_ranks == block]) for block in blocks]
     return [{"name": name, "ranks": ranks} for name, ranks in named]
 
 
@@ -241,9 +230,6 @@ def opening(results: Results) -> int | None:
 # 100 ns: start
 # after the previous start, length; then the name and the depth.
 
-
-MOST_EVENTS = 64_000
-"""Events of all of them together, the longest: about 4 bytes each."""
 
 UNIT_NS = 100
 
@@ -261,7 +247,7 @@ def host_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[di
     frame = frame[frame["rank"].isin(ranks)]
     recorded = int(frame.groupby("rank")["recorded"].first().sum())
     frame = frame.assign(ns=frame["end_ns"] - frame["start_ns"], is_frame=frame["what"] == FRAME)
-    held = frame.loc[np.sort(frame["ns"].nlargest(MOST_EVENTS, keep="first").index)]
+    held = frame.loc[np.sort(frame["ns"].nlargest(LAYOUT.cpu_events, keep="first").index)]
     name, names = _named(held)
     held = held.assign(said=name)
     lanes, columns = [], []
@@ -308,17 +294,16 @@ def note(held: int, recorded: int, least_ns: int, ranks: Sequence[int], of_ranks
     return " ".join(said)
 
 
-# What ties a timeline's operations to others: their instance, who was awaited, the launching thread, their slack.
+# What ties a timeline's operations to others: their instance, who was awaited, the launching thread.
 #
 # For each rank come, as columns: of its communication operations the instance (0: none, else one more) and the rank
 # that was awaited (0: none, else one more); of all its operations the thread of the launch, as its place in `threads`
-# (0: none, else one more), and the slack in µs (0: not known, else one more).
+# (0: none, else one more).
 
 
 def links(operations: Mapping[int, pd.DataFrame], kept: list[int], results: Results) -> tuple[dict[str, Any], bytes]:
     """Of the operations of the ranks `kept`: what the columns mean, and the columns."""
     waits = _by_call(_frame(results, "call_waits"))
-    slacks = results["replay"].slacks(kept) if "replay" in results else {}
     threads: list[list[int]] = []
     columns: list[np.ndarray] = []
     for rank in kept:
@@ -326,9 +311,8 @@ def links(operations: Mapping[int, pd.DataFrame], kept: list[int], results: Resu
         awaited = _of_calls(own, waits.get(rank), ("instance", "waits_for"))
         thread, known = pd.factorize(own["launch_thread"])
         threads.append([int(number) for number in known])
-        slack = slacks[rank].reindex(own["operation"]) if rank in slacks else pd.Series(pd.NA, own.index, dtype="Int64")
-        columns += [*awaited, thread + 1, or_zero(_rounded(slack))]
-    return {"threads": threads, "has_slack": bool(slacks)}, b"".join(map(varints, columns))
+        columns += [*awaited, thread + 1]
+    return {"threads": threads}, b"".join(map(varints, columns))
 
 
 def _by_call(calls: pd.DataFrame) -> dict[int, pd.DataFrame]:
@@ -343,13 +327,6 @@ def _of_calls(operations: pd.DataFrame, calls: pd.DataFrame | None, names: Seque
         return [np.zeros(len(own), dtype=np.int64)] * len(names)
     rows = calls.reindex(own)
     return [or_zero(rows[name]) for name in names]
-
-
-def _rounded(slack_ns: pd.Series) -> pd.Series:
-    """Whole µs with two significant digits: more would double what the column takes, and nobody reads it."""
-    us = (slack_ns // 1000).to_numpy(dtype=np.float64, na_value=np.nan)
-    size = 10 ** np.maximum(np.floor(np.log10(np.maximum(us, 1))) - 1, 0)
-    return pd.Series(us // size * size).astype("Int64")
 
 
 # The columns of a rank's operations.
@@ -378,9 +355,6 @@ def operation_columns(
 # Columns: start less the previous start (signed), length, place of the rank among those of the page (0: it is left out,
 # else one more), and lane, each a number. Stretches that follow each other in one lane of one rank are one.
 
-
-MOST_STRETCHES = 40_000
-"""Of a page; of more the shortest are drawn as part of the one before."""
 
 LANES = ("host", *(kind.key for kind in KINDS), IDLE.kind)
 """Where the line runs: on the host, in a lane of operations, or on a GPU on which nothing runs."""
@@ -456,9 +430,9 @@ def _joined(table: pd.DataFrame, begins: np.ndarray) -> pd.DataFrame:
 
 def _drawn(table: pd.DataFrame) -> pd.DataFrame:
     """As many as fit: shorter ones than the shortest that does are part of the one before."""
-    if len(table) <= MOST_STRETCHES:
+    if len(table) <= LAYOUT.path_stretches:
         return table
-    begins = (table["ns"] > table["ns"].nlargest(MOST_STRETCHES).iloc[-1]).to_numpy()
+    begins = (table["ns"] > table["ns"].nlargest(LAYOUT.path_stretches).iloc[-1]).to_numpy()
     begins[0] = True
     return _joined(table, begins)
 
@@ -477,10 +451,6 @@ def _shares(results: Results) -> list[list[Any]]:
 # and why there is no wait (0: there is, or it is not known); then bytes of its copies; then of its gaps start after the
 # previous start, length, cause and what the host did (0: not known).
 # The ranks lie one after the other.
-
-
-MOST_OF_SHAPES = 240
-"""Characters of an operator with its shapes: optimizers have hundreds of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,7 +522,7 @@ def timeline_data(
         "bands": _ranges(results, clock, kept),
         "pins": pinned,
         "groups": rank_groups(results, kept),
-        "few": FEW_RANKS,
+        "few": LAYOUT.expanded_ranks,
         "shifts": [clock.place(rank, table_zero) for rank in kept],
         "opening": opening(results),
     }
@@ -613,7 +583,7 @@ def _with_origins(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[st
 
 def _called(operator: str, shapes: str) -> str:
     text = f"{operator} {shapes}".strip()
-    return text if len(text) <= MOST_OF_SHAPES else f"{text[: MOST_OF_SHAPES - 1]}…"
+    return text if len(text) <= LAYOUT.operator_text else f"{text[: LAYOUT.operator_text - 1]}…"
 
 
 def _calls(results: Results) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:

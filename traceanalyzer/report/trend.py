@@ -20,6 +20,7 @@ from traceanalyzer.diff.trend import COLUMNS, Kept, trend
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import digits, is_known, stem
 from traceanalyzer.report import assets
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.writers.tables import write_frame
 
 # How a figure of a trend is called, and how its change is written.
@@ -40,9 +41,6 @@ def change(row: Mapping[str, Any]) -> str:
 
 
 # Baselines over time as one HTML page that needs no network, as CSV and as JSON.
-
-
-_WIDTH, _HEIGHT, _EDGE = 1000, 220, 24
 
 
 def write(table: pd.DataFrame, doubts: Sequence[str], folder: Path) -> list[Path]:
@@ -94,20 +92,20 @@ def _figure(name: str, own: pd.DataFrame) -> dict[str, Any]:
         ],
         "points": _points(rows),
         "top": shown.text(max(known)),
-        "width": _WIDTH,
-        "height": _HEIGHT,
+        "width": LAYOUT.trend_width,
+        "height": LAYOUT.trend_height,
     }
 
 
 def _points(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Where each known value lies, from 0 at the foot to the greatest; its spread is one deviation each way."""
     top = max(float(row["value"]) + _number(row["std"]) for row in rows if columns.is_known(row["value"])) or 1.0
-    across = (_WIDTH - 2 * _EDGE) / max(len(rows) - 1, 1)
-    up = (_HEIGHT - 2 * _EDGE) / top
+    across = (LAYOUT.trend_width - 2 * LAYOUT.trend_edge) / max(len(rows) - 1, 1)
+    up = (LAYOUT.trend_height - 2 * LAYOUT.trend_edge) / top
     return [
         {
-            "x": round(_EDGE + place * across, 1),
-            "y": round(_HEIGHT - _EDGE - float(row["value"]) * up, 1),
+            "x": round(LAYOUT.trend_edge + place * across, 1),
+            "y": round(LAYOUT.trend_height - LAYOUT.trend_edge - float(row["value"]) * up, 1),
             "spread": round(_number(row["std"]) * up, 1),
             "name": row["baseline"],
         }

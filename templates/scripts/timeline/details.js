@@ -4,7 +4,7 @@ import { byId, html } from "../page/dom.js";
 import { bytesText, timeText } from "../page/numbers.js";
 import { WORDS } from "../page/words.js";
 import { rowAt } from "./intervals.js";
-import { lastOf, slackText } from "./links.js";
+import { lastOf } from "./links.js";
 import { breakdown } from "./model.js";
 import { arrange, redraw, reveal, scrollToRow, showStretch } from "./view.js";
 
@@ -30,8 +30,6 @@ const facts = ({ data }, rank, op) => {
   lines.push(["Launch", rank.launch[op] ? `${data.launches[rank.launch[op] - 1]}${delay}` : "not in the capture"]);
   if (rank.operator[op]) lines.push(["Operator", data.operators[rank.operator[op] - 1]]);
   if (rank.path[op]) lines.push(["In the code", data.paths[rank.path[op] - 1]]);
-  const slack = slackText(rank, op);
-  if (slack) lines.push(["Slack", slack]);
   return lines;
 };
 

@@ -1,18 +1,15 @@
-// What ties operations together, read after the first picture: instances, who was awaited, launching threads, slack.
-import { timeText } from "../page/numbers.js";
+// What ties operations together, read after the first picture: instances, who was awaited, launching threads.
 import { unpacked } from "../page/unpack.js";
 
 /** @param {Timeline} data */
 export const loadLinks = async (data) => {
   const [meta, read] = await unpacked(data.packed.links);
   data.instances = new Map();
-  data.hasSlack = meta.has_slack;
   data.ranks.forEach((rank, at) => {
     const calls = rank.call.length;
     rank.instance = read(calls, Uint32Array);
     rank.awaited = read(calls, Uint32Array);
     rank.thread = read(rank.count, Uint16Array);
-    rank.slack = read(rank.count);
     rank.threads = meta.threads[at];
     for (let op = 0; op < rank.count; op++) {
       const instance = data.names[rank.name[op]][2] === "comm" ? rank.instance[rank.place[op]] : 0;
@@ -44,11 +41,4 @@ export const isLast = (data, rank, op) => {
     rank.wait[place] === 1 &&
     calls.some(([other, own]) => other !== rank && other.awaited[other.place[own]] === rank.rank + 1)
   );
-};
-
-/** @param {Pick<Rank, "slack">} rank @param {number} op */
-export const slackText = ({ slack }, op) => {
-  if (!slack?.[op]) return "";
-  if (slack[op] === 1) return "no slack: on the critical path, or as urgent";
-  return `could end ${timeText((slack[op] - 1) * 1000)} later`;
 };

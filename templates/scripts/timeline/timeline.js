@@ -117,7 +117,7 @@ const loadMore = async (view, box) => {
   await loadCounters(data);
   const shares = (data.path.shares ?? []).map(([rank, share]) => `${share}% on rank ${rank}`).join(", ");
   byId("tl-path").textContent = data.path.count
-    ? `Critical path: ${shares}. What lies on it makes the job longer; all else has slack.`
+    ? `Critical path: ${shares}. What lies on it makes the job longer.`
     : `No critical path is drawn: ${data.path.why_not}.`;
   byId("tl-host").textContent = data.host.note;
   hideIdleTools(view, box);

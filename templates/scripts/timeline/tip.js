@@ -5,7 +5,7 @@ import { WORDS } from "../page/words.js";
 import { rowAt } from "./intervals.js";
 import { nameOf } from "./layout.js";
 import { isMemory, memoryText } from "./memory.js";
-import { lastOf, slackText } from "./links.js";
+import { lastOf } from "./links.js";
 
 /** @param {View} view @param {number} px @param {number} py @param {Hit} found */
 export const showTip = (view, px, py, found) => {
@@ -38,10 +38,9 @@ const textOf = (view, { row, op, event, t }) => {
 /** @param {Timeline} data @param {Rank} rank @param {number} op @param {number} t */
 const ofOperation = (data, rank, op, t) => {
   const [short, , kind] = data.names[rank.name[op]];
-  const slack = slackText(rank, op);
   const wait = kind === "comm" ? rank.wait[rank.place[op]] - 1 : 0;
   const told = wait > 0 ? ` (wait ${timeText(wait)}${forWhom(data, rank, op, t < rank.start[op] + wait)})` : "";
-  return `${short} · ${timeText(rank.end[op] - rank.start[op])}${told}${slack ? ` · ${slack}` : ""}`;
+  return `${short} · ${timeText(rank.end[op] - rank.start[op])}${told}`;
 };
 
 /** @param {Timeline} data @param {Rank} rank @param {number} op @param {boolean} isInWait */

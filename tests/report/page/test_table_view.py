@@ -1,6 +1,7 @@
 import pandas as pd
 
-from traceanalyzer.report.page.table_view import MOST_COLUMNS, view_of
+from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.page.table_view import view_of
 
 
 def extra(columns, values=(1, 2)):
@@ -9,7 +10,13 @@ def extra(columns, values=(1, 2)):
 
 
 def test_a_wide_table_hides_times_and_sizes_of_zero_but_no_shares_or_counts():
-    columns = ["upload_ns", "sent_bytes", "wait_ns", "overlap_pct", *(f"calls{place}" for place in range(MOST_COLUMNS))]
+    columns = [
+        "upload_ns",
+        "sent_bytes",
+        "wait_ns",
+        "overlap_pct",
+        *(f"calls{place}" for place in range(LAYOUT.table_columns)),
+    ]
     assert extra(columns, (0, 0)) == ["upload_ns", "sent_bytes"]
     assert extra(columns, (0, None)) == ["upload_ns", "sent_bytes"]
     assert extra(columns, (0, 1)) == []

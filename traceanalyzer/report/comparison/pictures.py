@@ -10,9 +10,7 @@ from traceanalyzer.diff import Comparison, Side, metrics
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.meaning.columns import Unit, is_known, per_cent, text
 from traceanalyzer.meaning.vocabulary import COMM, COMM_PARTS, IDLE, IDLE_PARTS, PARTS, Part
-
-MOST_RANKS = 8
-"""Up to so many ranks each have a bar; of more there is the mean over ranks alone."""
+from traceanalyzer.report.layout import LAYOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def _of_side(comparison: Comparison, side: Side) -> pd.DataFrame | None:
     table = _divided(table, capture, "exposed_comm", COMM, _OF_COMM)
     table = _divided(table, capture, "idle", IDLE, IDLE_PARTS)
     table = table.astype("float64") / comparison.fairness.scale.divisor(capture)
-    if len(table) <= MOST_RANKS:
+    if len(table) <= LAYOUT.side_by_side_ranks:
         return table.set_axis([f"rank {rank}" for rank in table.index])
     return table.mean().to_frame(f"mean of {len(table)} ranks").T
 

@@ -14,6 +14,7 @@ from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, digits, i
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, OPAQUE, PARTS, UNMATCHED
 from traceanalyzer.report.comparison import DiffReport
 from traceanalyzer.report.comparison.sentences import per
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page.table_view import Cell, Heading
 from traceanalyzer.report.words import label, words
 from traceanalyzer.report.writers.tables import write_frame
@@ -196,9 +197,6 @@ def _number(value: object, used: Scale, signed: bool) -> Cell:
 
 _RARE = frozenset(part.column for part in (OPAQUE, UNMATCHED, *IDLE_PARTS))
 
-_MOST_PCT = 10_000.0
-"""More is no share of anything any longer: the base has next to none of it."""
-
 _LABELS = {part.column: part.label for part in (*PARTS, *COMM_PARTS, *IDLE_PARTS)}
 
 _WORDS = {"comm": "communication", "std": "standard deviation", "mfu": "MFU"}
@@ -284,7 +282,7 @@ def _change(row: pd.Series) -> tuple[str, str]:
         return signed(float(row["change_pct_points"])), POINTS
     if is_known(row["change_pct"]):
         pct = float(row["change_pct"])
-        return (signed(pct) if pct <= _MOST_PCT else f"> {signed(_MOST_PCT)}"), "%"
+        return (signed(pct) if pct <= LAYOUT.change_pct else f"> {signed(LAYOUT.change_pct)}"), "%"
     return "", ""
 
 

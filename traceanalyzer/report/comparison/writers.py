@@ -38,6 +38,7 @@ from traceanalyzer.report.comparison import (
 )
 from traceanalyzer.report.comparison import rows as comparison_rows
 from traceanalyzer.report.comparison.rows import View, table_view
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.writers import gates, write_text
 from traceanalyzer.report.writers.gates import cell
 from traceanalyzer.report.writers.tables import write_frame
@@ -125,10 +126,6 @@ def _plain(values: Any) -> Any:
 
 
 # A comparison as one HTML page that needs no network.
-
-
-HTML_MOST_ROWS = 400
-"""Rows of one table on the page; the CSV beside it has all."""
 
 
 def html_write(report: DiffReport, folder: Path) -> list[Path]:
@@ -220,22 +217,15 @@ def _views(comparison: Comparison, run: str) -> list[View]:
     order = {"collectives": 0, "comm_phases": 1, "nccl": 1, "operators": 2, "kernel_operations": 3, "kernels": 4}
     own = [table for table in comparison.tables[run] if table.analysis != comparison_rows.CATEGORIES]
     tables = sorted(own, key=lambda table: order.get(table.analysis, 9))
-    return [table_view(table, HTML_MOST_ROWS) for table in tables if len(table.frame)]
+    return [table_view(table, LAYOUT.joined_rows) for table in tables if len(table.frame)]
 
 
 # A comparison as Markdown, short enough for a comment on a pull request.
 
 
-MARKDOWN_MOST_ROWS = 12
-
-
 def markdown_write(report: DiffReport, folder: Path) -> list[Path]:
     """`summary.md`."""
     return [write_text(folder / "summary.md", as_markdown(report))]
-
-
-MOST_CHARACTERS = 60_000
-"""A comment on a pull request holds 65,536."""
 
 
 def as_markdown(report: DiffReport) -> str:
@@ -251,7 +241,7 @@ def as_markdown(report: DiffReport) -> str:
     if report.outcomes:
         lines += [gates.as_markdown(report.outcomes)]
     lines += _figures(report)
-    room = MOST_CHARACTERS - sum(len(line) + 1 for line in lines)
+    room = LAYOUT.markdown_characters - sum(len(line) + 1 for line in lines)
     for run, tables in comparison.tables.items():
         for table in tables:
             made = _markdown_table(table, run)
@@ -289,8 +279,8 @@ def _markdown_table(table: TableDiff, run: str) -> list[str]:
     lines = [f"<details><summary>{cell(table.title)}, {cell(run)}: {told}</summary>", ""]
     lines += [_line(["", *(f"{column.label} {column.unit}".strip() for column in view.columns)])]
     lines += ["|---" * (len(view.columns) + 1) + "|"]
-    lines += [_line([row.status, *(one.text for one in row.cells)]) for row in changed[:MARKDOWN_MOST_ROWS]]
-    more = len(changed) - MARKDOWN_MOST_ROWS
+    lines += [_line([row.status, *(one.text for one in row.cells)]) for row in changed[: LAYOUT.markdown_rows]]
+    more = len(changed) - LAYOUT.markdown_rows
     return [*lines, "", *([f"{more} more rows in tables/."] if more > 0 else []), "</details>", ""]
 
 
@@ -408,15 +398,12 @@ def show(report: DiffReport, console: Console) -> None:
         console.print(f"[yellow]Note:[/] {markup_escape(note)}", highlight=False)
 
 
-_BESIDE = 4
-"""More runs do not fit beside each other: each is a row then, with the figures that decide."""
-
 _DECIDING: tuple[str, ...] = ("step_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct")
 
 
 def _terminal_table(report: DiffReport) -> Table:
     runs = report.comparison.runs
-    if len(runs) > _BESIDE:
+    if len(runs) > LAYOUT.runs_beside:
         return _row_a_run(report)
     table = Table(
         title=f"{markup_escape(report.title)}: figures {sentences.per(report.comparison)}", box=box.SIMPLE_HEAD

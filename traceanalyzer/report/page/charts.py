@@ -22,6 +22,7 @@ from traceanalyzer.meaning.columns import Unit, numbers, text
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import LOOKS, OPAQUE, PARTS, listed
 from traceanalyzer.report import assets
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.words import split_steps, steps_over_ranks_of
 
 if TYPE_CHECKING:
@@ -54,9 +55,6 @@ SERIES = ("#8A6FD6", "#C99700", "#A8324A", "#7C8A1F", "#8A5A3C", "#5F7488", "#B7
 _MARKS = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star", "hexagon")
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
-
-MOST_POINTS = 6_000
-"""Of a scatter: of calls every n-th is drawn, of operators those with most GPU time."""
 
 
 def _figure(
@@ -131,7 +129,7 @@ def call_scatter(result: Result) -> dict[str, Any] | None:
     frame = frame[frame["size_bytes"].notna() & (frame["size_bytes"] > 0)]
     if frame.empty:
         return None
-    every = -(-len(frame) // MOST_POINTS)
+    every = -(-len(frame) // LAYOUT.scatter_points)
     drawn = frame.iloc[::every]
     drawn = drawn.assign(ns=(drawn["end_ns"] - drawn["start_ns"]).clip(lower=1))
     by_rank = drawn["rank"].nunique() <= len(SERIES)
@@ -167,7 +165,7 @@ def roofline(result: Result) -> dict[str, Any] | None:
 
     `None` without work of known rate.
     """
-    points = result.to_frame().head(MOST_POINTS)
+    points = result.to_frame().head(LAYOUT.scatter_points)
     if points.empty:
         return None
     area = (points["gpu_ns"] / max(int(points["gpu_ns"].max()), 1)).astype("float64")
@@ -214,9 +212,6 @@ def _roofs(points: pd.DataFrame) -> list[dict[str, Any]]:
 # The icicle: a rank's GPU time from pass and module or range down to operator and kernel.
 
 
-MOST_LEAVES = 1_600
-"""Kernels at their places that are drawn of all ranks together, those with most time; a rank's rest is one block."""
-
 _OF_THE_FORWARD = re.compile(r"\b(forward|fwd)\b", re.IGNORECASE)
 """Ranges and modules of the forward pass under which backward operators are filed."""
 
@@ -235,7 +230,7 @@ def icicle(result: Result, first: int | None = None) -> dict[str, Any] | None:
     ranks = sorted({int(rank) for rank in [*wanted, *apart.index][: len(SERIES)]})
     shown = wanted[0] if wanted else ranks[0]
     data = [
-        _trace(rank, frame[frame["rank"] == rank], MOST_LEAVES // len(ranks)) | {"visible": rank == shown}
+        _trace(rank, frame[frame["rank"] == rank], LAYOUT.icicle_leaves // len(ranks)) | {"visible": rank == shown}
         for rank in ranks
     ]
     layout = {
@@ -386,12 +381,6 @@ def figure(name: str, result: Result) -> "go.Figure | None":
 # Every step as a column of its parts: what the page's script draws, of the mean over ranks or of one of them.
 
 
-MOST_CELLS = 4_000
-"""Ranks × steps that are carried one by one; of more only the ranks on top of the timeline, beside the mean."""
-
-_MOST_EPISODES = 4
-
-
 def step_chart(results: Results, on_top: Sequence[int] = (), run_info: RunInfo | None = None) -> dict[str, Any] | None:
     """Steps, parts, times in ns, and who was late when; `None` with fewer than two steps.
 
@@ -405,7 +394,7 @@ def step_chart(results: Results, on_top: Sequence[int] = (), run_info: RunInfo |
     columns = [part.column for part in parts]
     over = steps_over_ranks_of(results).table.set_index("step").reindex(steps)
     every = sorted(table["rank"].unique().tolist())
-    shown = every if len(every) * len(steps) <= MOST_CELLS else [rank for rank in on_top if rank in every]
+    shown = every if len(every) * len(steps) <= LAYOUT.step_chart_cells else [rank for rank in on_top if rank in every]
     return {
         "steps": [int(step) for step in steps],
         "complete": [bool(known) for known in over["is_complete"]],
@@ -438,5 +427,5 @@ def _late(episodes: Episodes | None) -> list[dict[str, Any]]:
     rows = [row for row in episodes.rows() if numbers(row["numbers"])]
     return [
         {"ranks": listed(numbers(row["ranks"])), "cause": str(row["cause"]), "steps": list(numbers(row["numbers"]))}
-        for row in rows[:_MOST_EPISODES]
+        for row in rows[: LAYOUT.step_chart_episodes]
     ]

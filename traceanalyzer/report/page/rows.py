@@ -15,6 +15,7 @@ from traceanalyzer.analyses.overview import UnlikeRanks
 from traceanalyzer.findings.run import in_words
 from traceanalyzer.meaning.columns import Unit, is_known, numbers, per_cent, text
 from traceanalyzer.meaning.vocabulary import TRANSFER, Part, numbered
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.words import Split, headline_steps
 
 _ns, _size, _pct = (partial(text, unit=unit) for unit in (Unit.NS, Unit.BYTES, Unit.PCT))
@@ -67,12 +68,6 @@ class Picture:
 # One bar for each rank: a mean step, or the capture, split into parts that add up.
 
 
-MANY_RANKS = 32
-"""From here on the page shows a heat map, and bars only of ranks unlike the others and of one in the middle."""
-
-MOST_BARS = 12
-
-
 def bars(split: Split, unlike_ranks: UnlikeRanks) -> list[Row]:
     """The ranks of which bars are drawn, on one scale."""
     longest = split.table["window_ns"].max()
@@ -106,10 +101,10 @@ def bars(split: Split, unlike_ranks: UnlikeRanks) -> list[Row]:
 def shown(split: Split, unlike_ranks: UnlikeRanks) -> pd.DataFrame:
     """All ranks' rows; of many those unlike the others, else the ends, beside the one in the middle."""
     table = split.table
-    if len(table) < MANY_RANKS:
+    if len(table) < LAYOUT.many_ranks:
         return table
     ends = [int(table.loc[at, "rank"]) for at in (table["compute_ns"].idxmin(), table["compute_ns"].idxmax())]
-    ranks = list(dict.fromkeys(unlike_ranks.table["rank"].tolist()))[:MOST_BARS] or ends
+    ranks = list(dict.fromkeys(unlike_ranks.table["rank"].tolist()))[: LAYOUT.outlier_bars] or ends
     return table[table["rank"].isin([*ranks, middle(split)])]
 
 
@@ -122,9 +117,6 @@ def middle(split: Split) -> int:
 # Many ranks at a glance: a heat map of ranks by parts, and the ranks that are unlike the others.
 
 
-_LEVELS = 20
-
-
 def heat(split: Split) -> list[Row]:
     """A row for each part that any rank has; opacity goes from 0% to the largest share of any part."""
     table = split.table.set_index("rank")
@@ -135,12 +127,12 @@ def heat(split: Split) -> list[Row]:
 
 def _heat_row(part: Part, share: pd.Series, top: float) -> Row:
     """Ranks of equal level beside each other become one box: a page of 1,024 ranks stays small."""
-    level = (_LEVELS * share / top).round().astype(int)
+    level = (LAYOUT.heat_levels * share / top).round().astype(int)
     width = 100.0 / len(share)
     boxes, at = [], 0
     for _, own in share.groupby(level.ne(level.shift()).cumsum().to_numpy()):
         label = f"{part.label}, {numbered('rank', own.index.tolist())}: {_span(own)}"
-        boxes.append(Box(at * width, len(own) * width, part.kind, label, "", int(level.iloc[at]) / _LEVELS))
+        boxes.append(Box(at * width, len(own) * width, part.kind, label, "", int(level.iloc[at]) / LAYOUT.heat_levels))
         at += len(own)
     return Row(part.label, tuple(boxes), _span(share), part=part)
 
@@ -182,10 +174,6 @@ def pictures(results: Results, clock: Clock | None, name: str) -> list[Picture]:
 # A pipeline's schedule: when each stage computes which microbatch, forward and backward.
 
 
-MOST_BLOCKS = 4_000
-"""Of a picture; a pipeline with more is left to its table."""
-
-
 def schedule(results: Results, clock: Clock | None) -> Picture | None:
     """The last complete step of the pipeline that waits most; `None` where there is none, or too much to draw."""
     stages = results["pipeline"].to_frame() if "pipeline" in results else pd.DataFrame()
@@ -197,7 +185,7 @@ def schedule(results: Results, clock: Clock | None) -> Picture | None:
     bubbles = stages.assign(bubble=stages["bubble_ns"].astype("Float64").fillna(0)).groupby("pipeline")["bubble"].sum()
     own = stages[stages["pipeline"] == bubbles.idxmax()].sort_values("stage")
     held = stretches[(stretches["step"] == max(steps)) & stretches["rank"].isin(own["rank"])]
-    if held.empty or len(held) > MOST_BLOCKS:
+    if held.empty or len(held) > LAYOUT.schedule_blocks:
         return None
     shifts = held["rank"].map(clock.shift_ns)
     drawn = held.assign(start_ns=held["start_ns"] - shifts, end_ns=held["end_ns"] - shifts)
@@ -231,10 +219,6 @@ def _blocks(own: pd.DataFrame, first_ns: int, length_ns: int) -> tuple[Box, ...]
 # All-to-alls: who sends how much to whom, and which rank gets most by layer and step.
 
 
-MOST_CELLS = 64
-"""Rows, and columns, of a picture of squares."""
-
-
 def sends(results: Results) -> Picture | None:
     """The group that sends most, dispatches where there are any; `None` without split sizes or of too many ranks."""
     frame, receivers = (results[name].to_frame() for name in ("exchange_sends", "exchange_receivers"))
@@ -247,7 +231,7 @@ def sends(results: Results) -> Picture | None:
     to = told[(told["group_label"] == label) & (told["direction"] == direction)].sort_values("rank")
     own = frame.merge(to[["group", "group_ranks", "direction"]].drop_duplicates())
     ranks = to["rank"].tolist()
-    if len(ranks) > MOST_CELLS:
+    if len(ranks) > LAYOUT.square_cells:
         return None
     most = max(int(own["size_bytes"].max()), 1)
     rows = [
@@ -273,7 +257,7 @@ def loads(results: Results) -> Picture | None:
         return None
     label = frame.groupby("group_label")["load_bytes"].sum().idxmax()
     held = frame[frame["group_label"] == label]
-    steps = sorted(held["step"].unique().tolist())[:MOST_CELLS]
+    steps = sorted(held["step"].unique().tolist())[: LAYOUT.square_cells]
     ranks = results["exchanges"].to_frame().merge(held[["group", "group_ranks"]].drop_duplicates())
     each = dict(list(ranks[ranks["direction"] == DISPATCH].groupby(["place", "step"])))
     rows = [
@@ -283,7 +267,7 @@ def loads(results: Results) -> Picture | None:
             (_load(row, steps.index(row["step"]), each[place, row["step"]])
              for row in own.to_dict("records") if row["step"] in steps),
         )
-        for place, own in list(held.groupby("place"))[:MOST_CELLS]
+        for place, own in list(held.groupby("place"))[:LAYOUT.square_cells]
     ]  # fmt: skip
     note = f"{label}: the rank that receives most and how many times the mean. Darkest from twice the mean on."
     return Picture("Expert load by layer and step", note, tuple(rows), tuple(f"step {step}" for step in steps))

@@ -19,6 +19,7 @@ from traceanalyzer.meaning.names import collective_words, collectives_words
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, TRANSFER, WAIT, rate
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.words import Split, headline_steps, over_ranks_of, unsplit_calls
 
 _ns, _size = partial(text, unit=Unit.NS), partial(text, unit=Unit.BYTES)
@@ -123,13 +124,10 @@ def parts(report: Report, split: Split | None) -> list[tuple[str, str]]:
     return [(name, title) for name, title in PARTS.items() if name in has]
 
 
-MOST_GAPS = 20
-
-
 def rows_of(result: Result, section: Section) -> pd.DataFrame:
     """What a table shows: of gaps the longest, of other Results all."""
     frame: pd.DataFrame = result.to_frame()
-    return frame.nlargest(MOST_GAPS, "length_ns") if section.name == "gaps" else frame
+    return frame.nlargest(LAYOUT.gaps, "length_ns") if section.name == "gaps" else frame
 
 
 # Parts of a page that fail: each becomes a note in its place, and the page is made without it.

@@ -12,19 +12,8 @@ from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, Written, is_known, scale
 from traceanalyzer.report.assets import packed
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.words import label, told_apart, words
-
-PLAIN_ROWS = 16
-"""Rows that stand in the page as they are; those after them are deflated and unpacked when the table is opened."""
-
-MOST_ROWS = 5_000
-"""Rows that a page carries of one table; the CSV beside it has all."""
-
-MOST_COLUMNS = 12
-"""Of a table with more, secondary columns and times and sizes that are all zero are shown at a click."""
-
-_LONGEST_TEXT = 400
-"""Characters; the full text is there on hover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +54,7 @@ class TableView:
     @property
     def packed(self) -> str | None:
         """The rows after the first ones, column by column, deflated; `None` without any."""
-        later = self.rows[PLAIN_ROWS:]
+        later = self.rows[LAYOUT.plain_rows :]
         if not later:
             return None
         return packed(msgspec.json.encode([[cell.told for cell in column] for column in zip(*later, strict=True)]))
@@ -87,12 +76,10 @@ def view_of(
     held = [name for name, values in table.items() if not values.array.isna().all()]
     known = {name: meanings.get(name) or column_named(name) for name in held}
     wanted = [name for name, column in known.items() if column.replaced_by not in known]
-    is_wide = len(wanted) > MOST_COLUMNS
+    is_wide = len(wanted) > LAYOUT.table_columns
     made = [
-        _column(
-            table[name].iloc[:MOST_ROWS], known[name], zero_ns, is_extra=is_wide and _is_extra(table[name], known[name])
-        )
-        for name in wanted
+        _column(values.iloc[: LAYOUT.table_rows], column, zero_ns, is_extra=is_wide and _is_extra(values, column))
+        for values, column in ((table[name], known[name]) for name in wanted)
     ]
     has_times = sum(known[name].unit is Unit.NS for name in wanted) > 1
     columns_made = tuple(
@@ -163,5 +150,5 @@ def _cell(value: Any, column: Column, own: Scale) -> Cell:
         return Cell(str(value) if is_plain else own.text(value), repr(value))
     full = str(value)
     shown = words(full, column)
-    shown = shown if len(shown) <= _LONGEST_TEXT else shown[: _LONGEST_TEXT - 1] + "…"
+    shown = shown if len(shown) <= LAYOUT.cell_text else shown[: LAYOUT.cell_text - 1] + "…"
     return Cell(shown, full if shown != full else "")

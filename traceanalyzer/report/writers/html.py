@@ -14,6 +14,7 @@ from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets, words
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page import rows, table_view
 from traceanalyzer.report.page.charts import chart, charts, embedded, step_chart
 from traceanalyzer.report.page.sections import Guard, not_measured, parts, rows_of, sections, tiles
@@ -78,12 +79,12 @@ def _context(report: Report, of_ranks: Split | None, guard: Guard) -> dict[str, 
         "evidence": table_view.evidence,
         "not_measured": not_measured,
         "zero_ns": _zero(report),
-        "MANY_RANKS": rows.MANY_RANKS,
+        "MANY_RANKS": LAYOUT.many_ranks,
         "heat": rows.heat,
         "unlike": rows.unlike,
         "bars": rows.bars,
         "pictures": partial(rows.pictures, report.results, timeline.clock if timeline else None),
-        "plain_rows": table_view.PLAIN_ROWS,
+        "plain_rows": LAYOUT.plain_rows,
         "chart": chart,
         "charts": charts(first),
     }

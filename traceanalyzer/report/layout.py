@@ -1,0 +1,83 @@
+"""How much of everything pages, comments and the terminal show, and how large pictures are, in one table."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Rows, ranks and characters that are shown; the files beside a page have all. Widths are in pixels."""
+
+    scatter_points: int = 6_000
+    """Of calls every n-th is drawn, of operators those with most GPU time."""
+    icicle_leaves: int = 1_600
+    """Kernels at their places, of all ranks together; a rank's rest is one block."""
+    step_chart_cells: int = 4_000
+    """Ranks × steps carried one by one; of more only the ranks on top, beside the mean."""
+    step_chart_episodes: int = 4
+    """Stragglers marked below the steps."""
+    many_ranks: int = 32
+    """From here on a heat map, and bars only of outliers and the median rank."""
+    outlier_bars: int = 12
+    heat_levels: int = 20
+    schedule_blocks: int = 4_000
+    """A pipeline with more is left to its table."""
+    square_cells: int = 64
+    """Rows, and columns, of who sends to whom."""
+    gaps: int = 20
+    plain_rows: int = 16
+    """Rows after them are deflated, and unpacked when the table is opened."""
+    table_rows: int = 5_000
+    """Of one table; the CSV has all."""
+    table_columns: int = 12
+    """Of more, secondary columns and those of zeros are shown at a click."""
+    cell_text: int = 400
+    """Characters; the full text is there on hover."""
+    side_by_side_ranks: int = 8
+    """Of more there is the mean over ranks alone."""
+    change_pct: float = 10_000.0
+    """More is no share of anything: the base has next to none of it."""
+    joined_rows: int = 400
+    """Of one joined table."""
+    markdown_rows: int = 12
+    markdown_characters: int = 60_000
+    """A comment on a pull request holds 65,536."""
+    runs_beside: int = 4
+    """More runs are a row each in the terminal."""
+    expanded_ranks: int = 4
+    """From here on ranks begin collapsed, but for those on top."""
+    ungrouped_ranks: int = 16
+    """Above this ranks lie in groups."""
+    stragglers_on_top: int = 3
+    node_ranks: int = 8
+    """Neighbors taken for a node where no hostname is recorded."""
+    cpu_events: int = 64_000
+    """The longest of all ranks; about 4 bytes each."""
+    path_stretches: int = 40_000
+    """Of more the shortest are drawn as part of the one before."""
+    operator_text: int = 240
+    """Characters of an operator with its shapes."""
+    picture_width: int = 1_200
+    flame_row: int = 18
+    flame_box: float = 2.0
+    """Narrower boxes are left out."""
+    letter_width: float = 6.3
+    flame_margin: int = 4
+    flame_depth: int = 60
+    memory_sites: int = 40
+    memory_ranks: int = 64
+    """Ranks with a part of the page, of some 60 kB; the table has all."""
+    memory_points: int = 1_200
+    """Places across; of the events in each the most is drawn."""
+    memory_height: int = 180
+    printed_snapshots: int = 16
+    printed_sentences: int = 14
+    trend_width: int = 1_000
+    trend_height: int = 220
+    trend_edge: int = 24
+    hang_rows: int = 40
+    """Of one group; further patterns are counted below."""
+    hang_columns: int = 24
+    printed_devices: int = 20
+
+
+LAYOUT = Layout()
