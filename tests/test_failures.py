@@ -122,7 +122,6 @@ def test_parts_of_the_page_that_fail_are_notes(tmp_path, monkeypatch):
         "timeline": "traceanalyzer.report.writers.html.timeline_data",
         "tiles": "traceanalyzer.report.page.sections.tiles",
         "capture": "traceanalyzer.report.words.capture_line",
-        "collective_waits": "traceanalyzer.report.writers.html.wait_matrix",
     }
     for place in parts.values():
         monkeypatch.setattr(place, broken)
