@@ -113,7 +113,7 @@ def streams(compute_ns):
         (20, "One capture of each cannot tell a difference from noise (steps inside a capture vary by ± 3 ns)."),
         (
             25,
-            "far beyond what steps inside a capture vary by (± 3 ns). One capture of each does not tell how runs vary.",
+            "far beyond what steps inside a capture vary by (± 3 ns). One capture of each does not show how runs vary.",
         ),
     ],
 )

@@ -84,7 +84,7 @@ def _sums(row: dict[str, object], side: str) -> str:
 def _bytes(row: dict[str, object]) -> str:
     base, other = row.get("base_size_bytes"), row.get("other_size_bytes")
     if base is None or other is None or pd.isna(base) or pd.isna(other):
-        return "of bytes that a capture does not tell"
+        return "bytes unknown"
     if base != other:
         return f"{_size(base)} → {_size(other)}"
     calls = row["base_calls"], row["other_calls"]
@@ -174,8 +174,8 @@ def _contention(row: dict[str, Any], change_ns: float) -> str:
     times = f"alone {_ns(alone[0])} → {_ns(alone[1])}"
     if abs(own) <= (1 - _SLOWED) * abs(change_ns):
         verb = "slows" if change_ns > 0 else "slowed"
-        return f", {counted}: {times}, so it is communication that {verb} it"
-    return f", {counted}: {times}, so it is not for communication"
+        return f", {counted}: {times}, communication {verb} it"
+    return f", {counted}: {times}, not because of communication"
 
 
 def _alone(row: dict[str, Any], side: str) -> float | None:
@@ -213,7 +213,7 @@ def recorded_otherwise_sentences(comparison: Comparison, run: str, unit: str) ->
         f"{_time_of(comparison, name)} {unit} under {', '.join(str(fact.told[place]) for fact in differing)}"
         for name, place in ((run, number), (base, 0))
     ]
-    made = [f"{run} takes {times[0]}, {base} {times[1]}: that says nothing of the runs, only of what recorded them."]
+    made = [f"{run} takes {times[0]}, {base} {times[1]}: recorded differently, so the times are not comparable."]
     compute = _change(comparison, run, "compute_ns", "Compute, whose kernels a profiler hardly changes", unit)
     return [*made, *unprofiled(comparison, run), *compute]
 
@@ -234,7 +234,7 @@ def estimated(comparison: Comparison, run: str) -> list[str]:
         return []
     share = f"{per_cent(100 * abs(change) / before)}% {'longer' if is_longer else 'shorter'}"
     times = f"{_ns(after)}, {comparison.base.label} {_ns(before)}"
-    return [f"Recording slows hosts: without it {run} would take an estimated {times}: {share}."]
+    return [f"Profiler overhead: without the profiler {run} takes an estimated {times}: {share}."]
 
 
 def _estimate_ns(side: Side) -> float | None:
@@ -402,7 +402,7 @@ def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
         spread = _spread_ns(comparison, run)
         if spread and abs(float(row["change"])) >= _FAR * spread:
             far = f"That is far beyond what steps inside a capture vary by (± {_ns(spread)})"
-            return f"{far}. {who} does not tell how runs vary."
+            return f"{far}. {who} does not show how runs vary."
         return f"{who} cannot tell a difference from noise{_inside(comparison, run, float(row['change']))}."
     p = row["p_value"]
     tested = f"Welch's t test, n = {counts}" + ("" if pd.isna(p) else f", p = {digits(float(p))}")

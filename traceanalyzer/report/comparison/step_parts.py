@@ -45,7 +45,7 @@ _NAMED = 0.3
 _UNNAMED = (DATA.key, HOST.key)
 """Categories of which the path names the operator that was launched at last, not what took the host so long."""
 
-_PROFILED = "Hosts are slower under a profiler: time it without one."
+_PROFILED = "The profiler slows the CPU: time it without one."
 
 WORDS: Mapping[str, str] = MappingProxyType({one.key: one.label for one in ON_PATH})
 """Categories of a critical path."""
