@@ -1,6 +1,6 @@
 """The job run again as its graph says, without a change: how far the model explains each step."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -23,7 +23,6 @@ from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.aside import arrays_aside
-from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import only, table_of, without_rows
 from traceanalyzer.model.trace import LARGE
 
@@ -66,19 +65,6 @@ class Replay(Result):
         "error_ns": Column.time("Recorded − replayed: what no dependency of the graph explains."),
         "error_pct": Column.share("100 · error / recorded."),
     }
-
-    def slacks(self, ranks: Collection[int]) -> dict[int, pd.Series]:
-        """Of these ranks each operation's slack in ns, by its position in `gpu_ops`; absent outside the window.
-
-        Empty where the job was not replayed.
-        """
-        if self.engine is None:
-            return {}
-        found = {}
-        for rank in filter(self.engine.job.nodes.__contains__, ranks):
-            slack, row = self.engine.slack_of_ops[rank], self.engine.job.nodes[rank].column("ops", "row")
-            found[rank] = pd.Series(pd.arrays.IntegerArray(slack, slack == NONE), index=row)
-        return found
 
     def let_go(self) -> None:
         """Hold no more of the graph than what it is: nothing more is asked of it for now."""
