@@ -120,7 +120,7 @@ def broken_kind(run):  # noqa: ARG001 - a kind takes it
 def test_parts_of_the_page_that_fail_are_notes(tmp_path, monkeypatch):
     parts = {
         "timeline": "traceanalyzer.report.writers.html.timeline_data",
-        "tiles": "traceanalyzer.report.page.sections.tiles",
+        "tiles": "traceanalyzer.report.writers.html.tiles",
         "capture": "traceanalyzer.report.words.capture_line",
     }
     for place in parts.values():
