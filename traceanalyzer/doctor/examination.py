@@ -167,7 +167,9 @@ def diagnose(case: Case) -> tuple[Diagnosis, ...]:
         for log in case.logs if "log" in names else (None,):
             parts = {name: {"log": log, "case": case}.get(name) or getattr(case, name) for name in names}
             for one in rule(**parts) if all(parts.values()) else ():
-                told = {name: text for name, text in always.items() if name == "severity" or not getattr(one, name)}
+                told: dict[str, Any] = {
+                    name: text for name, text in always.items() if name == "severity" or not getattr(one, name)
+                }
                 said.append(replace(one, rule=rule.__name__, **told))
     return tuple(sorted(said, key=lambda one: SEVERITIES.index(one.severity)))
 

@@ -99,7 +99,7 @@ def with_repeats(told: Any) -> Any:
         return told
     blocks = (segment["blocks"] for segment in told["segments"])
     holders = list(chain.from_iterable((*blocks, *(told.get("device_traces") or ()))))
-    lists = dict(frames for one in holders if type(frames := one.get("frames")) is tuple)
+    lists: dict[int, Any] = dict(frames for one in holders if type(frames := one.get("frames")) is tuple)
     for one in holders:
         frames = one.get("frames")
         if type(frames) in (int, tuple):
@@ -191,7 +191,7 @@ def state_of(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str,
             "is_private": [tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0) for segment in segments],
         }
     )
-    sizes = {name: sizes_of(blocks[name]) for name in ("size_bytes", "requested_bytes")}
+    sizes = {name: sizes_of(blocks[name].to_numpy()) for name in ("size_bytes", "requested_bytes")}
     types = {"segment": "int64", "addr": "int64", "state": "str", "stack": "int32"}
     return {
         "segments": table.astype(
