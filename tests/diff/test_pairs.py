@@ -17,7 +17,7 @@ PIPELINED = (
     "Different: strategy ddp | pp_1f1b; parallel sizes data parallel 2 | pipeline 2. "
     "A time difference may come from any of them."
 )
-LONGER = "other takes 22 ns a step, base 20 ns: 2 ns (10 %) longer."
+LONGER = "other takes 22 ns a step, base 20 ns: 2 ns (10%) longer."
 
 
 def run(label, compute=12, info=INFO, **tables):

@@ -27,7 +27,7 @@ def test_every_rank_of_every_run_has_a_bar_whose_parts_add_up(three):
     made = cards(three)
     assert [[bar.label for bar in card.bars] for card in made.cards] == [["rank 0", "rank 1"]] * 3
     assert made.cards[0].change == "the base"
-    assert made.cards[2].change == "0 %"
+    assert made.cards[2].change == "0%"
     widths = [sum(piece.width for piece in bar.pieces) for card in made.cards for bar in card.bars]
     assert max(widths) == pytest.approx(100)
     side = three.sides[1].first

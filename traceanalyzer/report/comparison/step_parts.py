@@ -26,6 +26,7 @@ from traceanalyzer.meaning.vocabulary import (
     ON_PATH,
     OPAQUE,
     PARTS,
+    SYNC,
     TRANSFER,
     UNMATCHED,
     WAIT,
@@ -57,13 +58,13 @@ class Bound:
 
     Attributes:
         words: most of the critical path without the profiler.
-        share: `78 % of the critical path`.
-        is_of_hosts: it stands on the time of hosts.
+        share: `78% of the critical path`.
+        is_of_cpu: it is time of CPUs.
     """
 
     words: str
     share: str
-    is_of_hosts: bool = False
+    is_of_cpu: bool = False
 
 
 def path_sentence(base: Capture, other: Capture) -> str | None:
@@ -74,11 +75,7 @@ def path_sentence(base: Capture, other: Capture) -> str | None:
     if before.words == now.words:
         return f"The same binds both: {now.words} ({before.share} in {base.label}, {now.share} in {other.label})."
     said = f"{base.label} was bound by {before.words} ({before.share}); {other.label} is by {now.words} ({now.share})."
-    return f"{said} {_PROFILED}" if now.is_of_hosts else said
-
-
-def _of_one(words: str) -> str:
-    return "host" if words == WORDS[HOST.key] else words
+    return f"{said} {_PROFILED}" if now.is_of_cpu else said
 
 
 def bound_of(capture: Capture) -> Bound | None:
@@ -95,12 +92,12 @@ def bound_of(capture: Capture) -> Bound | None:
     words = WORDS[category]
     by_rank = own.groupby("rank")["path_ns"].sum()
     if total and by_rank.max() >= _MOSTLY * total and _is_apart(capture, int(by_rank.idxmax())):
-        words = f"rank {int(by_rank.idxmax())}'s {_of_one(words)}"
+        words = f"rank {int(by_rank.idxmax())}'s {words}"
     by_name = own.groupby("name")["path_ns"].sum()
     if category not in _UNNAMED and len(by_name) and by_name.max() >= _NAMED * total:
         words = f"{words}, most of it {short_name(str(by_name.idxmax()))}"
     share = f"{per_cent(round(float(path['path_pct'].max())))}% of the critical path"
-    return Bound(words, share, is_of_hosts="host" in words)
+    return Bound(words, share, is_of_cpu=category in (HOST.key, SYNC.key))
 
 
 def _is_apart(capture: Capture, rank: int) -> bool:
