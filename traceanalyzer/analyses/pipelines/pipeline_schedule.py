@@ -130,13 +130,8 @@ def played_pct(passes: pd.DataFrame) -> float | None:
     lengths = passes["compute_ns"].groupby(passes["phase"].map(KINDS)).mean().to_dict()
     queues: dict[int, list[tuple[Pass, ...]]] = {rank: [] for rank in first["rank"]}
     is_open = dict.fromkeys(queues, False)
-    columns = (
-        first["rank"],
-        first["phase"].map(KINDS),
-        first["virtual_stage"],
-        first["microbatch"],
-        first["is_beside"],
-    )
+    names = ("rank", "kind", "virtual_stage", "microbatch", "is_beside")
+    columns = (first.assign(kind=first["phase"].map(KINDS))[name] for name in names)
     for rank, kind, stage, number, is_beside in zip(*columns, strict=True):
         own, one = queues[rank], (kind, int(stage), int(number))
         is_open[rank] = bool(is_beside) and not is_open[rank]
@@ -149,13 +144,10 @@ def played_pct(passes: pd.DataFrame) -> float | None:
 
     def ends(action: tuple[Pass, ...], end: float, ended: Mapping[tuple[Pass, ...], float]) -> float | None:
         for one in action:
-            needed = [
-                ended.get(action_of.get(each, ())) for each in orders.needs(one, last, action_of) if each not in action
-            ]
-            known = [each for each in needed if each is not None]
-            if len(known) < len(needed):
+            needed = [action_of.get(each, ()) for each in orders.needs(one, last, action_of) if each not in action]
+            if not {*needed} <= ended.keys():
                 return None
-            end = max([end, *known]) + float(lengths[one[0]])
+            end = max([end, *(ended[each] for each in needed)]) + float(lengths[one[0]])
         return end
 
     ended = orders.in_order(queues, ends)

@@ -1,7 +1,7 @@
 """The job's critical path, stretch by stretch and summed up."""
 
+from array import array
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,9 +18,7 @@ from traceanalyzer.analyses.replay.graph import (
     OWN,
     RELEASED,
     WAITS,
-    Nodes,
     Sums,
-    Timing,
 )
 from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.rank_graph import SOURCE
@@ -50,9 +48,6 @@ CATEGORIES = tuple(one.key for one in ON_PATH)
 
 _CODE = {name: code for code, name in enumerate(CATEGORIES)}
 
-Stretch = tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Rank; and of stretches in order of time their lengths, categories, rows in the piece's `ops` and in its `host`."""
-
 
 def critical_path(job: Job, windows: Windows, lengths: Lengths) -> pd.DataFrame:
     """Stretches that tile the window, in order of time.
@@ -67,9 +62,11 @@ def critical_path(job: Job, windows: Windows, lengths: Lengths) -> pd.DataFrame:
     times = job.order.latest(weights[:, None])[:, 0]
     begin_ns, last = _window(windows, times)
     edges = list(_walk(job, times, weights, last, begin_ns))
-    parts = map(_Stretches(job, lengths).of, reversed(edges))
+    stretches = _Stretches(job, lengths)
+    for edge in reversed(edges):
+        stretches.add(edge)
     first = SOURCE if not edges else int(job.source[edges[-1]])
-    columns = _tiling(parts, int(times[first]) if first != SOURCE else 0)
+    columns = _tiling(stretches.rows, int(times[first]) if first != SOURCE else 0)
     return _clipped(columns, begin_ns, int(times[last]), job.origin_ns)
 
 
@@ -97,164 +94,127 @@ def _walk(job: Job, times: np.ndarray, weights: np.ndarray, node: int, until_ns:
 
 
 class _Stretches:
-    """What an edge of the job's graph consists of."""
+    """What edges of the job's graph consist of, in order of time: length, category, operation, host's stretch, rank.
+
+    In one buffer: of a large trace the path has millions of them.
+    """
 
     def __init__(self, job: Job, lengths: Lengths) -> None:
-        self.job, self.lengths = job, lengths
+        self.job, self.lengths, self._rows = job, lengths, array("q")
         self.ranks = list(job.nodes)
-        counts = [len(nodes.source) for nodes in job.nodes.values()]
-        self.bounds = np.append(0, np.cumsum(counts))
+        self.bounds = np.append(0, np.cumsum([len(nodes.source) for nodes in job.nodes.values()]))
         self.sums: dict[int, Sums] = {}
 
-    def of(self, edge: int) -> Stretch:
-        """Its stretches in order of time."""
-        if edge >= self.bounds[-1]:
-            return self._join(edge - int(self.bounds[-1]))
-        place = int(np.searchsorted(self.bounds, edge, side="right")) - 1
-        rank = self.ranks[place]
+    @property
+    def rows(self) -> np.ndarray:
+        """A row for each stretch."""
+        return np.frombuffer(self._rows, dtype=np.int64).reshape(-1, 5)
+
+    def add(self, edge: int) -> None:
+        """Add those of an edge; between ranks, into an instance none, and from it the transfer."""
+        if edge < self.bounds[-1]:
+            place = int(np.searchsorted(self.bounds, edge, side="right")) - 1
+            self._add_own(self.ranks[place], edge - int(self.bounds[place]))
+            return
+        job, joins, met = self.job, self.job.joins, self.job.meetings
+        row = edge - int(self.bounds[-1]) - len(joins)
+        if 0 <= row < len(job.waiting):
+            call = int(job.waiting[row])
+            self._row(self.lengths.transfer_ns[call], COMM.kind, joins["rank"].iloc[call], joins["op"].iloc[call])
+        row -= len(job.waiting) + len(met.begins)
+        if row >= 0:
+            length = (met.after_ns if self.lengths.met_ns is None else self.lengths.met_ns)[row]
+            self._row(length, COMM.kind, met.rank[row])
+
+    def _row(self, length: int, key: str, rank: int, op: int = NONE) -> None:
+        self._rows.extend((int(length), _CODE[key], int(op), NONE, int(rank)))
+
+    def _block(self, lengths: list[np.ndarray], codes: list[Any], op: Any, host: Any, rank: int) -> None:
+        """Of each operation, or stretch of the host, one length after the other."""
+        shape = (len(lengths[0]), len(lengths))
+        columns = (
+            np.stack(lengths, axis=1),
+            np.stack(codes, axis=-1),
+            np.reshape(op, (-1, 1)),
+            np.reshape(host, (-1, 1)),
+        )
+        self._rows.frombytes(np.stack([np.broadcast_to(each, shape) for each in (*columns, rank)], axis=-1).tobytes())
+
+    def _add_own(self, rank: int, edge: int) -> None:
+        """Add those of an edge of one rank."""
         nodes, timing = self.job.nodes[rank], self.lengths.timing[rank]
         if rank not in self.sums:
             self.sums[rank] = nodes.sums(timing)
-        own = edge - int(self.bounds[place])
-        since_ns = self.job.origin_ns + self.job.offset_ns[rank]
-        return rank, *_of_rank(nodes, timing, self.sums[rank], own, since_ns)
+        sums, since_ns = self.sums[rank], self.job.origin_ns + self.job.offset_ns[rank]
+        kind, row, known = int(nodes.kind[edge]), int(nodes.row[edge]), nodes.known
+        if kind in (CHAINED, BLOCKS, ANCHOR):
+            self._add_host(rank, edge, row, since_ns)
+            return
+        if kind == OWN:
+            self._add_operations(rank, row, row)
+            return
+        last = int(nodes.last[nodes.run_of_op[row]])
+        if kind == LAUNCHED:
+            row += int(sums.by_launch_ns[row : last + 1].argmax())
+            self._add_work(rank, int(nodes.column("ops", "launch")[row]))
+            self._row(known.latency_ns[row], LAUNCH.key, rank, row)
+        elif kind == RELEASED:
+            self._row(known.release_ns[row] - since_ns, BEFORE.key, rank)
+        elif kind == FOLLOWS:
+            self._row(known.turnaround_ns[row], BETWEEN_KERNELS.key, rank, row)
+        else:
+            wait = edge - int(np.searchsorted(nodes.kind, WAITS))
+            source = int(nodes.column("waits", "source")[wait])
+            hidden = int(timing.duration_ns[source]) if timing.is_hidden and nodes.is_comm[source] else 0
+            self._row(known.wait_ns[wait] - hidden, BETWEEN_KERNELS.key, rank, row)
+        self._row(sums.lag_ns[row], UNKNOWN.key, rank, row)
+        if not nodes.is_single[row]:
+            self._add_operations(rank, row, last)
 
-    def _join(self, row: int) -> Stretch:
-        """Into an instance: nothing; from it to a call's end: the transfer."""
-        joins = self.job.joins
-        if row < len(joins):
-            return int(joins["rank"].iloc[row]), *_NOTHING
-        row -= len(joins)
-        if row >= len(self.job.waiting):
-            return self._meeting(row - len(self.job.waiting))
-        row = int(self.job.waiting[row])
-        return int(joins["rank"].iloc[row]), *_row(self.lengths.transfer_ns[row], COMM.kind, joins["op"].iloc[row])
+    def _add_operations(self, rank: int, first: int, last: int) -> None:
+        """Add a run's operations from one on, with what lies between them."""
+        nodes, own = self.job.nodes[rank], slice(first, last + 1)
+        between, lag = (values[own].copy() for values in (nodes.known.turnaround_ns, self.sums[rank].lag_ns))
+        between[0] = lag[0] = 0
+        kind = nodes.piece.ops["kind"].cat
+        kinds = np.array([_CODE[name] for name in kind.categories])[kind.codes.to_numpy()[own]]
+        codes = [np.full(len(kinds), _CODE[key]) for key in (BETWEEN_KERNELS.key, UNKNOWN.key)]
+        lengths = [between, lag, self.lengths.timing[rank].duration_ns[own]]
+        self._block(lengths, [*codes, kinds], np.arange(first, last + 1), NONE, rank)
 
-    def _meeting(self, row: int) -> Stretch:
-        """Into a collective of the CPU: nothing; from it on: what it takes once all hosts have come."""
-        meetings = self.job.meetings
-        row -= len(meetings.begins)
-        if row < 0:
-            return next(iter(self.job.nodes)), *_NOTHING
-        length = (meetings.after_ns if self.lengths.met_ns is None else self.lengths.met_ns)[row]
-        return int(meetings.rank[row]), *_row(length, COMM.kind)
+    def _add_work(self, rank: int, last: int) -> None:
+        """Add the host's stretches of a segment up to one, each cut into the loader's part and the rest."""
+        nodes = self.job.nodes[rank]
+        segment = nodes.column("host", "segment")
+        own = slice(int(np.searchsorted(segment, segment[last])), last + 1)
+        ns = self.lengths.timing[rank].host_ns[own]
+        data = np.minimum(nodes.column("host", DATA.column)[own], ns)
+        self._block([data, ns - data], [_CODE[DATA.key], _CODE[HOST.key]], NONE, np.arange(own.start, own.stop), rank)
 
-
-def _of_rank(nodes: Nodes, timing: Timing, sums: Sums, edge: int, since_ns: int) -> "Columns":
-    """Stretches of an edge of one rank; recorded times count from `since_ns`."""
-    kind, row, known = int(nodes.kind[edge]), int(nodes.row[edge]), nodes.known
-    if kind in (CHAINED, BLOCKS, ANCHOR):
-        return _of_host(nodes, timing, edge, row, since_ns)
-    if kind == OWN:
-        return _operations(nodes, timing, sums, row, row)
-    last = int(nodes.last[nodes.run_of_op[row]])
-    if kind == LAUNCHED:
-        row += int(sums.by_launch_ns[row : last + 1].argmax())
-        head = _launch(nodes, timing, row)
-    elif kind == RELEASED:
-        head = _row(known.release_ns[row] - since_ns, BEFORE.key)
-    elif kind == FOLLOWS:
-        head = _row(known.turnaround_ns[row], BETWEEN_KERNELS.key, row)
-    else:
-        wait = edge - int(np.searchsorted(nodes.kind, WAITS))
-        source = int(array_of(nodes.piece.waits, "source")[wait])
-        hidden = int(timing.duration_ns[source]) if timing.is_hidden and nodes.is_comm[source] else 0
-        head = _row(known.wait_ns[wait] - hidden, BETWEEN_KERNELS.key, row)
-    head = _joined(head, _row(sums.lag_ns[row], UNKNOWN.key, row))
-    return head if nodes.is_single[row] else _joined(head, _operations(nodes, timing, sums, row, last))
-
-
-Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
-def _row(length: int | np.integer, key: str, op: int = NONE) -> Columns:
-    first, second, third, fourth = (np.array([value], dtype=np.int64) for value in (length, _CODE[key], op, NONE))
-    return first, second, third, fourth
-
-
-_NO_ROWS = np.empty(0, dtype=np.int64)
-
-_NOTHING: Columns = (_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS)
-
-
-def _joined(*parts: Columns) -> Columns:
-    first, second, third, fourth = (np.concatenate([part[place] for part in parts]) for place in range(4))
-    return first, second, third, fourth
+    def _add_host(self, rank: int, edge: int, segment: int, since_ns: int) -> None:
+        """Into a segment: the work of the one before and the blocking call, or the return after an operation's end."""
+        nodes, timing = self.job.nodes[rank], self.lengths.timing[rank]
+        if nodes.kind[edge] == ANCHOR:
+            self._row(nodes.column("segments", "begin_ns")[segment] - since_ns, BEFORE.key, rank)
+            return
+        returns, lag = nodes.returns
+        if nodes.kind[edge] == BLOCKS:
+            self._row(returns[edge - int(np.searchsorted(nodes.kind, BLOCKS))], SYNC.key, rank)
+        else:
+            self._add_work(rank, int(nodes.cut_of_segment[segment]))
+            self._row(nodes.column("segments", "own_ns")[segment] * timing.is_called[segment], SYNC.key, rank)
+        self._row(lag[segment] * (timing.has_lag and timing.is_blocking[segment]), UNKNOWN.key, rank)
 
 
-def _operations(nodes: Nodes, timing: Timing, sums: Sums, first: int, last: int) -> Columns:
-    """A run's operations from one on, with what lies between them."""
-    ops = np.arange(first, last + 1)
-    count = len(ops)
-    between = np.append(0, nodes.known.turnaround_ns[first + 1 : last + 1])
-    lag = np.append(0, sums.lag_ns[first + 1 : last + 1])
-    length = np.stack([between, lag, timing.duration_ns[first : last + 1]], axis=1).ravel()
-    kind = nodes.piece.ops["kind"].cat
-    kinds = np.array([_CODE[name] for name in kind.categories])[kind.codes.to_numpy()[first : last + 1]]
-    code = np.stack(
-        [np.full(count, _CODE[BETWEEN_KERNELS.key]), np.full(count, _CODE[UNKNOWN.key]), kinds], axis=1
-    ).ravel()
-    return length, code, np.repeat(ops, 3), np.full(3 * count, NONE)
-
-
-def _launch(nodes: Nodes, timing: Timing, op: int) -> Columns:
-    """From a segment's begin through the host's work to the launch, and its latency."""
-    last = int(array_of(nodes.piece.ops, "launch")[op])
-    latency = _row(nodes.known.latency_ns[op], LAUNCH.key, op)
-    return _joined(_work(nodes, timing, last), latency)
-
-
-def _work(nodes: Nodes, timing: Timing, last: int) -> Columns:
-    """The host's stretches of a segment up to one, each cut into the loader's part and the rest."""
-    host = nodes.piece.host
-    segment = array_of(host, "segment")
-    first = int(np.searchsorted(segment, segment[last]))
-    rows = np.arange(first, last + 1)
-    ns = timing.host_ns[rows]
-    data = np.minimum(host[DATA.column].to_numpy()[rows], ns)
-    length = np.stack([data, ns - data], axis=1).ravel()
-    code = np.tile([_CODE[DATA.key], _CODE[HOST.key]], len(rows))
-    return length, code, np.full(2 * len(rows), NONE), np.repeat(rows, 2)
-
-
-def _of_host(nodes: Nodes, timing: Timing, edge: int, segment: int, since_ns: int) -> Columns:
-    """Into a segment: the work of the one before and the blocking call, or the return after an operation's end."""
-    segments, kind = nodes.piece.segments, int(nodes.kind[edge])
-    if kind == ANCHOR:
-        return _row(segments["begin_ns"].iloc[segment] - since_ns, BEFORE.key)
-    returns, lag = nodes.returns
-    kept = int(lag[segment]) if timing.has_lag and timing.is_blocking[segment] else 0
-    unknown = _row(kept, UNKNOWN.key)
-    if kind == BLOCKS:
-        block = edge - int(np.searchsorted(nodes.kind, BLOCKS))
-        return _joined(_row(returns[block], SYNC.key), unknown)
-    own_ns = int(segments["own_ns"].iloc[segment]) if timing.is_called[segment] else 0
-    call = _row(own_ns, SYNC.key)
-    return _joined(_work(nodes, timing, int(nodes.cut_of_segment[segment])), call, unknown)
-
-
-def _tiling(parts: Iterator[Stretch], start_ns: int) -> dict[str, Any]:
+def _tiling(rows: np.ndarray, start_ns: int) -> dict[str, Any]:
     """Columns of the stretches, which begin at a time and follow each other."""
-    length, code, op, host, rank = _under_each_other(parts)
+    length, code, op, host, rank = (column.copy() for column in rows.T)
     ends = start_ns + np.cumsum(length)
     # What overlaps its successor (kernels of one stream may) is on the path until that begins.
     ends = np.minimum.accumulate(ends[::-1])[::-1]
     category = pd.Categorical.from_codes(code, categories=list(CATEGORIES))
     starts = np.append(start_ns, ends[:-1])[: len(ends)]
     return {"start_ns": starts, "end_ns": ends, "rank": rank, "category": category, "op": op, "host": host}
-
-
-_EDGES_A_BLOCK = 1 << 14
-"""Whose stretches are put together at once: an edge has few, and what describes an array takes more than these do."""
-
-
-def _under_each_other(parts: Iterator[Stretch]) -> tuple[np.ndarray, ...]:
-    """Lengths, categories, rows of operations and of the host, and ranks."""
-    blocks = [(*_NOTHING, _NO_ROWS)]
-    while some := [*islice(parts, _EDGES_A_BLOCK)]:
-        ranks = np.repeat(np.array([part[0] for part in some]), [len(part[1]) for part in some])
-        blocks.append((*_joined(*(part[1:] for part in some)), ranks))
-    return tuple(np.concatenate([block[place] for block in blocks]) for place in range(5))
 
 
 def _clipped(columns: dict[str, Any], begin_ns: int, end_ns: int, origin_ns: int) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,6 @@ from traceanalyzer.analyses.communication.collectives import bus_factors
 from traceanalyzer.analyses.communication.slow_links import at_most_ns
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.replay import job as replay_job
 from traceanalyzer.analyses.replay.changes import (
     ALONE,
     COST_NS,
@@ -29,7 +29,15 @@ from traceanalyzer.analyses.replay.changes import (
     with_waits_for_workers,
 )
 from traceanalyzer.analyses.replay.graph import Nodes, Timing, of_peers
-from traceanalyzer.analyses.replay.job import Job, Lengths, SameOperations, calls_passed, linked_ranks, since_first
+from traceanalyzer.analyses.replay.job import (
+    Job,
+    Lengths,
+    Numbered,
+    SameOperations,
+    calls_passed,
+    linked_ranks,
+    since_first,
+)
 from traceanalyzer.analyses.replay.rank_graph import MEMORY, Piece
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
@@ -315,8 +323,8 @@ class Peers:
         together = self._compared(rank, changed)
         if together is None or len(self.ranks) == 1:
             return own
-        key, held = self._host_keys[rank], self._host_table[:, self.place[rank]]
-        wanted = together(self._host_table)
+        key, table = self._spans_and_steps[0].keys[rank], self._host_tables[0]
+        held, wanted = table[:, self.place[rank]], together(table)
         scaled = _peers_scaled(own, key, held, wanted)
         if not len(wanted):
             return scaled
@@ -362,8 +370,9 @@ class Peers:
         own, columns = self.own_host(rank), np.flatnonzero(self.alike[self.place[rank]])
         if not len(columns) or len(self.ranks) == 1:
             return own
-        held = self._step_table[:, self.place[rank]]
-        return _peers_scaled(own, self._step_keys[rank], held, self._together(self._step_table, columns, np.min))
+        keys, table = self._spans_and_steps[1].keys, self._host_tables[1]
+        fastest = self._together(table, columns, np.min)
+        return _peers_scaled(own, keys[rank], table[:, self.place[rank]], fastest)
 
     def _together(self, table: np.ndarray, columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:
         """A table's columns put together: one answer for all ranks that are held against the same others."""
@@ -408,16 +417,16 @@ class Peers:
         return linked_ranks(self.job)
 
     @cached_property
-    def _spans_and_steps(self) -> tuple[replay_job.Numbered, replay_job.Numbered]:
+    def _spans_and_steps(self) -> tuple[Numbered, Numbered]:
         """Each stretch of host work by its span between two calls of a step, and by its step."""
         spans, steps = {}, {}
         for rank, nodes in self.job.nodes.items():
             step = nodes.column("host", "step")
             held = self.same.is_in_step(step)
-            number = replay_job.since_first(replay_job.calls_passed(nodes.piece), step)
+            number = since_first(calls_passed(nodes.piece), step)
             spans[rank] = (np.stack([step, number], axis=1), held)
             steps[rank] = (step[:, None], held)
-        return replay_job.Numbered(spans), replay_job.Numbered(steps)
+        return Numbered(spans), Numbered(steps)
 
     @cached_property
     def _host_tables(self) -> tuple[np.ndarray, np.ndarray]:
@@ -435,31 +444,15 @@ class Peers:
             np.subtract.at(table, (key[key != NONE], self.place[rank]), slower_ns[key != NONE])
         return table
 
-    @property
-    def _host_keys(self) -> dict[int, np.ndarray]:
-        return self._spans_and_steps[0].keys
-
-    @property
-    def _host_table(self) -> np.ndarray:
-        return self._host_tables[0]
-
     @cached_property
     def _middle_table(self) -> np.ndarray:
         """The median stretch of host work by span and rank."""
-        table = np.zeros_like(self._host_table)
-        for rank, key in self._host_keys.items():
+        table = np.zeros_like(self._host_tables[0])
+        for rank, key in self._spans_and_steps[0].keys.items():
             held = key[key != NONE]
             groups = Groups.of_numbers(held)
             table[held[groups.first], self.place[rank]] = groups.medians(self.own_host(rank)[key != NONE])
         return table
-
-    @property
-    def _step_keys(self) -> dict[int, np.ndarray]:
-        return self._spans_and_steps[1].keys
-
-    @property
-    def _step_table(self) -> np.ndarray:
-        return self._host_tables[1]
 
 
 def _peers_scaled(own: np.ndarray, key: np.ndarray, held: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -508,12 +501,20 @@ def at_rate(job: Job, gb_per_s: float) -> np.ndarray:
 
 def even(job: Job, transfer_ns: np.ndarray) -> np.ndarray:
     """Transfers scaled to the median of the instances of the same collective, size and number of ranks."""
-    joins = job.joins
-    table = joins.assign(ns=transfer_ns).groupby("instance")
+    table = job.joins.assign(ns=transfer_ns).groupby("instance")
     own = table["ns"].min()
-    kind = [table["collective"].min(), table["size_bytes"].max(), table.size()]
-    median = own.groupby([values.to_numpy() for values in kind], dropna=False).transform("median")
-    return _transfer_lengths_scaled(joins, transfer_ns, (median / own.where(own > 0)).fillna(1.0))
+    return _scaled_to(job, transfer_ns, own, _median_of(own, _kinds_of(table)))
+
+
+def _kinds_of(table: Any) -> list[np.ndarray]:
+    """Of each instance its collective, size and number of ranks."""
+    return [own.to_numpy() for own in (table["collective"].min(), table["size_bytes"].max(), table.size())]
+
+
+def _median_of(own: pd.Series, kinds: list[np.ndarray]) -> pd.Series:
+    """For each instance the median of those of its kind that are known."""
+    median: pd.Series = own.groupby(kinds, dropna=False).transform("median")
+    return median
 
 
 def as_on_peers(job: Job, transfer_ns: np.ndarray, ranks: frozenset[int] | None) -> np.ndarray:
@@ -534,23 +535,17 @@ def as_on_peers(job: Job, transfer_ns: np.ndarray, ranks: frozenset[int] | None)
     usual = each.groupby(level=["kind", "size"], dropna=False).quantile(0.5, interpolation="lower")
     others = pd.Series(usual.reindex(pd.MultiIndex.from_arrays(keys)).to_numpy(), own.index)
     others = others.where(others.notna() | ~is_own, _of_other_sizes(kind, size, own, is_own)).fillna(0)
-    factor = pd.Series(np.minimum(others, own) / own.where(own > 0)).fillna(1.0).where(is_own, 1.0)
-    return _without_longer_ones(joins, transfer_ns, _transfer_lengths_scaled(joins, transfer_ns, factor), own)
+    after = _scaled_to(job, transfer_ns, own, others.clip(upper=own).where(is_own))
+    return _without_longer_ones(joins, transfer_ns, after, own)
 
 
 def as_in_other_steps(job: Job, transfer_ns: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
     """The chosen transfers no longer than the median of the others between the same ranks, of collective and size."""
-    joins = job.joins
-    table = joins.assign(ns=transfer_ns, is_chosen=is_chosen).groupby("instance")
+    table = job.joins.assign(ns=transfer_ns, is_chosen=is_chosen).groupby("instance")
     own, chosen = table["ns"].min(), table["is_chosen"].any()
-    kind = [
-        table["collective"].min(),
-        table["size_bytes"].max(),
-        *(table["rank"].agg(end) for end in ("min", "max", "size")),
-    ]
-    usual = own.where(~chosen).groupby([values.to_numpy() for values in kind], dropna=False).transform("median")
-    factor = (usual.clip(upper=own) / own.where(own > 0)).where(chosen).fillna(1.0)
-    return _transfer_lengths_scaled(joins, transfer_ns, factor)
+    ranks = [table["rank"].agg(end).to_numpy() for end in ("min", "max")]
+    usual = _median_of(own.where(~chosen), [*_kinds_of(table), *ranks])
+    return _scaled_to(job, transfer_ns, own, usual.clip(upper=own).where(chosen))
 
 
 def _without_longer_ones(joins: pd.DataFrame, before: np.ndarray, after: np.ndarray, shortest: pd.Series) -> np.ndarray:
@@ -578,8 +573,10 @@ def _of_other_sizes(kind: np.ndarray, size: pd.Series, own: pd.Series, is_own: p
     return pd.Series([known.get(pair, np.nan) for pair in zip(kind, table["size"], strict=True)], table.index)
 
 
-def _transfer_lengths_scaled(joins: pd.DataFrame, transfer_ns: np.ndarray, factor: pd.Series) -> np.ndarray:
-    scaled: np.ndarray = np.round(transfer_ns * factor.reindex(joins["instance"]).to_numpy()).astype(np.int64)
+def _scaled_to(job: Job, transfer_ns: np.ndarray, own: pd.Series, wanted: pd.Series) -> np.ndarray:
+    """Each transfer times what its instance should take of what it takes; as it is where that is absent."""
+    factor = (wanted / own.where(own > 0)).fillna(1.0)
+    scaled: np.ndarray = np.round(transfer_ns * factor.reindex(job.joins["instance"]).to_numpy()).astype(np.int64)
     return scaled
 
 

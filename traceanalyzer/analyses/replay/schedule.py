@@ -127,13 +127,12 @@ def _step(
             return None if made is None else max(free_ns, made, launched[item]) + lengths.message_ns
         place = place_of[item]
         needed = [
-            ended.get(each if place_of[each] == place else Message(each, place_of[each], place))
+            each if place_of[each] == place else Message(each, place_of[each], place)
             for each in needs(item, last, present)
         ]
-        known = [each for each in needed if each is not None]
-        if len(known) < len(needed):
+        if not {*needed} <= ended.keys():
             return None
-        begin = max([free_ns, launched[item], *known])
+        begin = max([free_ns, launched[item], *(ended[each] for each in needed)])
         begins.setdefault(place, begin)
         return max(begin + lengths.of_pass[item[0], item[1]].gpu_ns, until[item])
 
