@@ -2,7 +2,7 @@
 
 
 class TraceAnalyzerError(Exception):
-    """Something that the user can mend; the message names the file, what is wrong and what to do."""
+    """Something that the user can fix; the message names the file, what is wrong and what to do."""
 
 
 class InputError(TraceAnalyzerError):

@@ -251,7 +251,7 @@ class Pool:
                 self.submit(int)
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> "Future[T]":
-        """As of any executor; processes start here. Of one that is broken it is told where the answer is asked for."""
+        """As of any executor; processes start here. A broken one raises where its result is asked for."""
         from concurrent.futures import BrokenExecutor, Future
 
         with signals_wait():

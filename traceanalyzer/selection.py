@@ -46,7 +46,7 @@ def profiler_numbers(ranges: pd.DataFrame) -> list[int | None]:
 def of_one_profiler(marked: pd.DataFrame) -> np.ndarray:
     """Mask of the ranges of the profiler that marks most steps, and of those before its first and after its last.
 
-    Where two profilers are told of each step, one after the other, each one's range begins before the other's ends.
+    Where two profilers mark each step, one after the other, each one's range begins before the other's ends.
     """
     starts, ends = array_of(marked, "start_ns"), array_of(marked, "end_ns")
     kept = np.ones(len(marked), dtype=bool)
@@ -81,7 +81,7 @@ GUESSES = (
     re.compile(r"^\W*(?:(?:global|train(?:ing)?)[\W_]*)?iter(?:ation)?[\W_]*\d+(?:[\W_]+\d+)*\W*$", re.IGNORECASE),
     re.compile(r"^\W*train(?:ing)?[ _.]?step\b", re.IGNORECASE),
 )
-"""Names of ranges that are taken for steps when the user names none; the first that occurs is used."""
+"""Names of ranges that are steps when the user names none; the first that occurs is used."""
 
 ITERATIONS = (
     re.compile(r"^execute_(?:\d+_)?context_\d+\("),  # vLLM: requests and tokens of each phase
@@ -117,7 +117,7 @@ _PART_OF_STEP = re.compile(r"CompiledFxGraph|micro_?batch|^nccl|^gloo:|^mpi:|^c1
 
 
 class StepRanges(NamedTuple):
-    """The steps' ranges in order of time, none inside another, and what is to be said of those that are left out."""
+    """The steps' ranges in order of time, none inside another, and a note on those that are left out."""
 
     table: pd.DataFrame
     notes: tuple[str, ...] = ()
@@ -219,7 +219,7 @@ def _of_others(marked: pd.DataFrame, is_step: np.ndarray) -> tuple[str, ...]:
     how = "on another thread, before the end of" if is_beyond[first] else "within"
     example = f"{others['name'].iloc[first]} begins {how} {steps['name'].iloc[first]}"
     said = (
-        f"{len(others):,} of {len(marked):,} ranges that mark steps are not taken for steps, as others hold when they "
+        f"{len(others):,} of {len(marked):,} ranges that mark steps are not steps, as others hold when they "
         f"begin: {example}. --step-range names other ranges."
     )
     return (said,)
@@ -383,7 +383,7 @@ def on_one_clock(trace: RankTrace) -> RankTrace:
 
 
 def clock_ahead_ns(trace: RankTrace) -> int:
-    """How much later the GPU's clock is than the host's (negative: earlier); 0 where they agree, or nothing tells.
+    """How much later the GPU's clock is than the host's (negative: earlier); 0 where they agree, or it is unknown.
 
     An operation that finds its GPU idle starts within launch latency. Where half of those start equally long after
     their launch, and none sooner, that time is the clocks': the wait in a queue differs from one to the next.

@@ -1,4 +1,4 @@
-"""A cut of a PyTorch-profiler trace gives the same figures for its steps, and tells nothing of the machine."""
+"""A cut of a PyTorch-profiler trace gives the same figures for its steps, and does not identify the machine."""
 
 import gzip
 import json

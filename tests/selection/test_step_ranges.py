@@ -67,7 +67,7 @@ def test_names_of_steps(ranges, expected):
     assert steps(ranges)["name"].tolist() == expected
 
 
-OTHERS = "{} of {} ranges that mark steps are not taken for steps, as others hold when they begin: {}. --step-range "
+OTHERS = "{} of {} ranges that mark steps are not steps, as others hold when they begin: {}. --step-range "
 
 
 @pytest.mark.parametrize(

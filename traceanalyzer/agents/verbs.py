@@ -58,7 +58,7 @@ _LONGEST_TEXT = 2_000
 """A longer text is cut: a file's content must not fill an answer."""
 
 _SENTENCES = 4_000
-"""Characters of what is said, and as many of notes: those that follow are counted."""
+"""Most characters of the answer's sentences, and of its notes; notes beyond are counted."""
 
 _COLUMNS = 4_000
 """Characters of definitions; where they do not fit, columns are named without."""
@@ -419,7 +419,7 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
         "unmatched_ns": "Communication in it whose partners are not known, ns.",
         "is_bound": "The gain is a bound, no forecast.",
         "is_lower_bound": "The gain may be more: waits for unknown partners, or start delays without a cause, stay.",
-        "unprofiled_ns": "Before, without what recording takes the hosts, an estimate, ns; absent where not known.",
+        "unprofiled_ns": "Before, without the profiler, an estimate, ns; absent where not known.",
         "unprofiled_after_ns": "After, without that, ns.",
         "unprofiled_afters_ns": "Shortest and longest step after the change that a run without the profiler may have.",
         "unprofiled_gains_ns": "Least and most gain of that step, by what recording may take the hosts.",
@@ -618,7 +618,7 @@ def memory(
         return of_snapshots(snapshots, ranks, top=top, cursor=cursor)
     if made.rows and snapshots:
         files = named([one.name for one in snapshots])
-        note = f"Of memory snapshots beside the traces ({files}) nothing is told here: ask for memory of such a file."
+        note = f"Of memory snapshots beside the traces ({files}) nothing is shown here: run memory on such a file."
         return replace(made, notes=(*made.notes, note))
     if made.rows or not snapshots:
         return made if made.rows else could_not(_NO_MEMORY)

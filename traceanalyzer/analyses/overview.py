@@ -249,13 +249,13 @@ class TimeParts(Result):
         "window_ns": Column.time("Length of a mean step, or of the capture.", adds=Adds.DERIVED, better=Better.LESS),
         **_DEFINED,
         "host_needs_ns": Column.time(
-            "What the host needs for a step by itself: the step's range on it less the calls in which it waits for the "
+            "CPU time of a step: the step's range on it less the calls in which it waits for the "
             "GPU; absent without steps, or where it is not known of each.",
             adds=Adds.DERIVED,
         ),
         "gpu_needs_ns": Column.time(
             "What the GPU needs by itself, without its waits and its idling: compute, exposed transfers and copies; "
-            "absent without steps, or where transfers are not told from waits.",
+            "absent without steps, or where transfers are not separated from waits.",
             adds=Adds.DERIVED,
         ),
         **{part.share: Column.share(f"100 · {part.column} / window.", is_secondary=True) for part in EVERY},

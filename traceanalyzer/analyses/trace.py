@@ -163,7 +163,7 @@ class Ranks(Result):
         ),
         "devices_seen": Column.number("GPUs that the process saw, used or not.", is_secondary=True),
         "world_size": Column.number("Ranks of the job, as the trace says."),
-        "window": Column.text("What of the capture the figures are of.", is_secondary=True),
+        "window": Column.text("Which part of the capture the row covers.", is_secondary=True),
         "window_start_ns": Column.moment(
             "Start of that window, ns since the epoch (or since the trace's own zero).", is_secondary=True
         ),

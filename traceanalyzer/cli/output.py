@@ -12,7 +12,7 @@ def lenient(stream: TextIO) -> TextIO:
     """The stream, but what nobody reads any more is dropped, and what it cannot encode is written in ASCII, or `?`.
 
     So a report is written whole and the exit code is that of the work, whoever listens. A terminal stays as it is but
-    for the characters. What cannot be written otherwise, as on a full disk, is said once; `is_lost` tells it.
+    for the characters. What cannot be written otherwise, as on a full disk, is reported once; `is_lost` is then set.
     """
     if not isinstance(stream, io.TextIOWrapper):
         return stream
@@ -39,7 +39,7 @@ def _spelt(error: UnicodeError) -> tuple[str, int]:
 
 
 def unfailing(stream: TextIO) -> TextIO:
-    """Standard error, but what cannot be written is dropped: nobody is left to be told, and the exit code stays."""
+    """Standard error, but what cannot be written is dropped: nobody reads it, and the exit code stays."""
     if not isinstance(stream, io.TextIOWrapper) or stream.isatty():
         return stream
     pipe = io.BufferedWriter(_Dropping(stream.fileno(), "w", closefd=False))

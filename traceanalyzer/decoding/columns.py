@@ -219,7 +219,7 @@ class Columns:
         self.rows += later.rows
 
     def taken(self, base_ns: int) -> Iterator[tuple[str, "np.ndarray | Coded"]]:
-        """Each column, with `base_ns` added to times; rows are handed over, so that none is held twice.
+        """Each column, with `base_ns` added to times; rows are handed over, so that none is in memory twice.
 
         `ABSENT` stands for integers that are not there.
         """

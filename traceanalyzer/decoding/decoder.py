@@ -205,7 +205,7 @@ class Origins:
     def are_several(self) -> bool:
         """Whether the file holds the recordings of several processes.
 
-        Categories are held apart: within a container the operators' number of one process may be another than its
+        Categories are separate: within a container the operators' number of one process may be another than its
         calls'.
         """
         return any(

@@ -54,7 +54,7 @@ class PackedFile:
 
     @classmethod
     def open(cls, path: Path) -> "PackedFile":
-        """Open the file; how it is packed is told by its first bytes.
+        """Open the file; its first bytes show how it is packed.
 
         Raises:
             NotATraceError: it cannot be read.

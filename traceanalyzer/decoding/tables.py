@@ -114,7 +114,7 @@ class TableBuilder:
         return bool(self.table(name).rows)
 
     def taken(self, name: str) -> Columns:
-        """What has been collected for a table; it is handed over, so that no event is held twice: ask for it once."""
+        """What has been collected for a table; it is handed over, so ask for it once."""
         return self._columns.pop(name, Columns())
 
 

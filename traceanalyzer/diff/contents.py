@@ -30,10 +30,10 @@ _WAYS: dict[str, tuple[str, str]] = {
 """Directions of copies: the column that names the host's memory, and words. Copies between GPUs are communication."""
 
 _LEAST_COST = 0.01
-"""Of a step: copies that take less in every run are not told."""
+"""Of a step: copies that take less in every run are not reported."""
 
 _LEAST_RANGE = 0.02
-"""Of the shortest step: ranges of the host whose times differ by less are not told."""
+"""Of the shortest step: CPU ranges whose times differ by less are not reported."""
 
 _RANGE_CHANGE = 0.2
 """A range that both runs have is done otherwise where its time differs by as much of the longer one."""

@@ -17,7 +17,7 @@ from traceanalyzer.meaning.vocabulary import listed, numbered
 SAME, DIFFERS, UNKNOWN = "same", "differs", "not known"
 
 NOTE, WARN, WORK, REFUSE = "note", "warn", "work", "refuse"
-"""What a difference means: it is told; it is told in a sentence, for it can explain the result by itself; the work of a
+"""What a difference means: it is listed; it has a sentence, for it can explain the result by itself; the work of a
 step differs, which tokens can make good; nothing can."""
 
 
@@ -157,7 +157,7 @@ IS_CLOSE: Mapping[str, Callable[[Sequence[Capture]], bool]] = {
     MODEL_FLOPS: diff_captures.is_close,
     DIMENSIONS: diff_captures.is_shared,
 }
-"""Facts of which equal runs may be told differently."""
+"""Facts that may differ between equal runs."""
 
 FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("GPU", REFUSE, "times on different GPUs do not compare strategies.", _gpu),
@@ -247,7 +247,7 @@ _KIND_OF = {
 }  # fmt: skip
 
 KINDS: Mapping[str, str] = {name: kind for kind, names in _KIND_OF.items() for name in names}
-"""Facts that the line names; others are told further down."""
+"""Facts that the line names; others are listed further down."""
 
 NOTHING = "A time difference comes from the code, or is noise."
 """What follows where nothing differs."""
@@ -257,7 +257,7 @@ ASKED_FOR = ("PyTorch", "NCCL", "driver", "links", "parallel sizes", "tokens a s
 
 
 _FEW_RUNS = 3
-"""Of so many each is told in its place; of more, what is not as in the first, with the names of the runs."""
+"""Of so many each is listed in its place; of more, what is not as in the first, with the names of the runs."""
 
 _MOST_VALUES = 4
 

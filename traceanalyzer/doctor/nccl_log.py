@@ -101,8 +101,8 @@ class Member:
         process: who has it.
         rank: in the communicator.
         size: ranks of the communicator.
-        device: CUDA device of the process, `None` where not told.
-        gpu: the machine's number of the GPU (NVML), `None` where not told.
+        device: CUDA device of the process, `None` where unknown.
+        gpu: the machine's number of the GPU (NVML), `None` where unknown.
         has_started: whether the start of init is in the log (versions before 2.16 do not print it).
         is_complete: whether the end of init is.
         is_closed: whether it was destroyed or aborted afterwards, as written: `Destroy`, `Abort`.

@@ -227,7 +227,7 @@ _SYNC, _ANNOTATION = "cuda_sync", "gpu_user_annotation"
 def crosscheck(traces: TraceSet, files: Mapping[int, Path] | None = None) -> pd.DataFrame:
     """A row for each rank and figure: `ours`, `hta`, `difference`, a column for each of REASONS, and `unexplained`.
 
-    Figures are of the whole capture.
+    Covers the whole capture, not steps.
 
     Args:
         traces: of any format, over their whole capture.

@@ -33,7 +33,7 @@ MADE_BY = b'"madeBy": "analyze-traces export --kineto"'
 KEPT_OF_JOB = ("backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version")
 
 _PATH = re.compile(rb"""(?<![\w.<*&])(?:[A-Za-z]:)?[/](?:[^/\s"'()<>,;:*?|\\]+[/])+""")
-"""The folders of an absolute path; a relative one, of a package's module, tells nothing of the machine."""
+"""The folders of an absolute path; a relative one, of a package's module, does not identify the machine."""
 
 _READ_BYTES = 64 << 20
 

@@ -198,7 +198,7 @@ _HOST_SLICES_TOLD = {"operator": ("shapes", "dtypes", "sequence"), "runtime": ("
 
 
 def threads(trace: RankTrace, ops: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Name and slices of each thread, the main one first; of chosen steps only what ran while they did.
+    """Name and slices of each thread, the main one first; of chosen steps only what overlaps them.
 
     Args:
         trace: the rank's events.

@@ -100,7 +100,7 @@ def without_collection() -> Iterator[None]:
 def without_complaints() -> Iterator[None]:
     """Nothing on stderr where a pickle asks for a bytearray that does not fit.
 
-    The MemoryError of that is told as any other. CPython prints a SystemError besides: it looks at how often the array
+    Its MemoryError is reported as any other. CPython prints a SystemError besides: it looks at how often the array
     is exported before it has set that.
     """
     shown = sys.excepthook

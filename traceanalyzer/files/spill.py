@@ -107,7 +107,7 @@ def give_back_grown() -> None:
         _HELD.set(anonymous_bytes())
 
 
-_HELD: ContextVar[int] = ContextVar("bytes that were held when what was freed was given back", default=0)
+_HELD: ContextVar[int] = ContextVar("bytes in use when freed memory was returned", default=0)
 
 _GROWN_BYTES = 64 << 20
 

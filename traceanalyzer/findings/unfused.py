@@ -48,7 +48,7 @@ def unfused(
 
     Operators of one autograd pass whose first input has the same shape are a chain: fused, the one that takes longest
     stays, and of attention's scores none. The change is the others gone, from recorded shapes. Layout conversions are
-    told by their kernels' names.
+    recognized by their kernels' names.
     """
     chains = _chains(efficiency.table, operators.table)
     for kind, own in chains.groupby("kind", sort=False):

@@ -145,7 +145,7 @@ def _begun_late(
     yield Finding(
         headline=f"{first_upper(numbered('rank', late))} begin{'s' if len(late) == 1 else ''} the first step late.",
         why=f"Rank {waiting} waits {time_text(most_ns)} longer in it than in later steps.",
-        fix=f"Leave it out: --steps {step + 1}:; start the profiler one step earlier to see what ran before.",
+        fix=f"Leave it out: --steps {step + 1}:; start the profiler one step earlier to record what comes before.",
         named=(*late, waiting),
         steps=(step,),
         is_about_capture=True,

@@ -67,7 +67,7 @@ class Model:
         precision: one of PRECISIONS.
         optimizer: one of OPTIMIZERS.
         dp: data-parallel ranks among which state is shared (of hybrid sharding those of one shard group); where not
-            told, all ranks of the job that tensor and pipeline parallelism leave.
+            known, all ranks of the job that tensor and pipeline parallelism leave.
         tp: ranks that share each layer.
         pp: stages of a pipeline.
         microbatches: of a pipeline.

@@ -1,4 +1,4 @@
-"""What is said of a job beside its traces: run.json, hosts, topology."""
+"""What is known of a job beside its traces: run.json, hosts, topology."""
 
 import csv
 import io
@@ -354,7 +354,7 @@ class Wiring:
         return Wiring(self.paths, devices | dict(self.gpus), hosts | dict(self.hosts), self.transports)
 
     def path(self, ranks: Sequence[int]) -> str | None:
-        """The farthest path between any two of the ranks; `None` where one of them is not told."""
+        """The farthest path between any two of the ranks; `None` where one of them is unknown."""
         told = [self._path(one, other) for one, other in combinations(sorted(ranks), 2)]
         known = [path for path in told if path is not None]
         return max(known, key=distance) if told and len(known) == len(told) else None

@@ -50,7 +50,7 @@ __all__ = [
 KNOWN_KINDS = ("compute", "comm", "copy")
 
 UNKNOWN = "unknown"
-"""Kind of a CUDA graph that was recorded as one operation: what ran inside, the trace does not say."""
+"""Kind of a CUDA graph that was recorded as one operation, without the kernels inside."""
 
 KINDS = (*KNOWN_KINDS, UNKNOWN)
 

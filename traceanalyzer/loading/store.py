@@ -494,7 +494,7 @@ def through(
     Args:
         folder: of the cache; `None` for none.
         path: the file.
-        options: what else decides what is read, told apart by `repr`.
+        options: what else decides what is read, compared by `repr`.
         read: the ranks, not asked for when they are known.
     """
     key = None if folder is None else _key(path, options)

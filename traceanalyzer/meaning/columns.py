@@ -107,7 +107,7 @@ class Written(StrEnum):
 
 
 class Shown(TypedDict, total=False):
-    """What more may be said of a column: fields of `Column` by name."""
+    """Optional properties of a column: fields of `Column` by name."""
 
     label: str
     better: Better

@@ -98,7 +98,7 @@ class Gpu(Struct, frozen=True):
     """A GPU's architecture and peak rates; what is not known is `None` or not in `tflops`.
 
     Attributes:
-        model: name of the model that the figures are of.
+        model: name of the GPU model.
         architecture: its generation, as `Hopper`.
         tflops: dense, 10¹² operations a second, by `fp64` (on tensor or matrix cores, where they have it), `fp32` (no
             tensor cores), `tf32`, `bf16`, `fp16`, `fp8`, `int8`.
@@ -171,7 +171,7 @@ def peak_of(device_name: str | None) -> Gpu | None:
 
 
 def matrix_types(device_name: str | None, kernels: Iterable[str]) -> frozenset[str] | None:
-    """Floating-point types that a GPU's tensor or matrix cores compute in; `None` when nothing tells.
+    """Floating-point types that a GPU's tensor or matrix cores compute in; `None` when unknown.
 
     Of a GPU without a known name: the newest architecture that the names of its kernels are of, which is the oldest
     that it can be.

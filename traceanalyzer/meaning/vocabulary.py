@@ -277,7 +277,7 @@ def within_whole(steps: int | None) -> str:
 
 
 def rate(steps: int | None) -> str:
-    """The same where only a rate is to be told, with a blank before it."""
+    """The same where only a rate is shown, with a blank before it."""
     return _said(steps, "", "", " a step")
 
 
@@ -297,7 +297,7 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 HIGH, MEDIUM, LOW, INFO = SEVERITIES
 
 GRAVE: tuple[Severity, ...] = (HIGH, MEDIUM)
-"""What is said first, and marks the figures that it reaches."""
+"""What leads the report, and marks the figures that it affects."""
 
 
 # How sentences begin, and what stands before a figure.

@@ -23,7 +23,7 @@ GUESSED = (FILE_ORDER, DEVICE_ORDER)
 
 
 class Header(Struct, frozen=True):
-    """What can be said of a file without reading it whole; `None` where it does not say.
+    """What the head of a file shows; `None` where it does not say.
 
     Attributes:
         ranks: ranks whose events the file holds.

@@ -54,7 +54,7 @@ def care_sentences(report: Report) -> list[str]:
 
 
 MOST_FILES = 8
-"""Names that are said, where there is little room, of files skipped for one reason; page and JSON have them all."""
+"""Names that are listed, where there is little room, of files skipped for one reason; page and JSON have them all."""
 
 
 def skipped(items: Iterable[Skipped], most: int | None = None) -> list[str]:

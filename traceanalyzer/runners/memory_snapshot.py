@@ -24,8 +24,8 @@ NAME = "memory_snapshot.pickle"
 def snapshots(out: Path, world: World, *, is_asked: bool) -> Iterator[None]:
     """Write `out/rank_<r>/memory_snapshot.pickle` when the block ends, if asked, and when it runs out of memory.
 
-    The history of allocations is recorded only if asked: it slows the host. Without it a snapshot has what is held in
-    the end, but not by which line.
+    The history of allocations is recorded only if asked: it slows the host. Without it a snapshot has the
+    memory in use at the end, but not by which line.
     """
     if not world.is_cuda:
         yield

@@ -51,7 +51,7 @@ class ProfileConfig:
     grow by about a half). `nvtx_ops` writes an NVTX range an operator under Nsight Systems, at the price of
     the operators' host time about doubling. `stream_waits` adds one event a synchronisation, where the version
     of torch can record them. Whatever makes the host slower can turn a GPU-bound step into a
-    host-bound one; un-profiled step times stand in run.json for comparison.
+    CPU-bound one; un-profiled step times stand in run.json for comparison.
     """
 
     profiler: Literal["torch", "nsys", "none"] = "torch"

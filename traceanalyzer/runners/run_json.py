@@ -1,4 +1,4 @@
-"""run.json, beside the traces: what ran, how fast it was without a profiler, and what it needed."""
+"""run.json, beside the traces: the job, its speed without a profiler, and its memory."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ class Thinning(Struct, Generic[T], frozen=True):
     """How what the workers hold of all files is made smaller before it travels to this process.
 
     Attributes:
-        size: of what is held of a file that which decides, small enough for one process to see of all files.
+        size: of the rows of a file that which decides, small enough for one process to see of all files.
         kept: what is kept, from all files' sizes by number.
-        shortened: what is held, with the number of its file, without what it does not keep.
+        shortened: the rows, with the number of its file, without what it does not keep.
     """
 
     size: Callable[[T], Any]

@@ -351,7 +351,7 @@ def thinning(limits: Limits) -> Thinning[Done]:
 
 
 def thinned(files: Iterable[Done], limits: Limits) -> list[Done]:
-    """The files as they come, with what they keep in the end; meanwhile little more is held than what may be kept.
+    """The files as they come, with what they keep in the end; meanwhile memory has little more than what may be kept.
 
     A row for every operation of a thousand ranks would fill the memory.
     """

@@ -268,7 +268,7 @@ def change(base: Sequence[Examined], other: Sequence[Examined]) -> MemoryChange:
 
 
 def said(table: pd.DataFrame) -> list[str]:
-    """What a table as of `compared` tells, in sentences; ranks of which the same can be said are one."""
+    """What a table as of `compared` tells, in sentences; ranks with the same sentence are one."""
     alike: dict[str, list[tuple[str, str]]] = {}
     for rank, own in table.groupby("rank", dropna=False):
         label = "the snapshot" if pd.isna(rank) else f"rank {rank}"
@@ -426,7 +426,7 @@ def _expected(fit: MemoryFit | None, model: Model | None) -> tuple[str, ...]:
         return (f"{told} (--model gpu=80G adds what would fit).",)
     told = f"{told}, and a GPU has {size_text(int(device))}"
     if own["fits"].iloc[0] == YES:
-        return (f"{told}: what is held beyond it is not the model's.",)
+        return (f"{told}: memory beyond it is not the model's.",)
     return (f"{told}: {_instead(model, other)}.",)
 
 

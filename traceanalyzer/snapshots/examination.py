@@ -29,7 +29,7 @@ MOST_EVENTS = 4_000_000
 
 
 def given_bytes(snapshot: Snapshot, lives: pd.DataFrame) -> tuple[np.ndarray, bool]:
-    """Bytes of each row of `lives`, and whether they are exact: those of the blocks at the end are told, and agree."""
+    """Bytes of each row of `lives`, and whether they are exact: those of the blocks at the end are known, and agree."""
     rounded = rounded_bytes(lives["size_bytes"].to_numpy())
     sizes = rounded.copy()
     told = dict(zip(snapshot.blocks["addr"], snapshot.blocks["size_bytes"], strict=True))
@@ -451,7 +451,7 @@ class OutOfMemory:
     Attributes:
         time_ns: when.
         requested_bytes: what was asked for.
-        device_free_bytes: what the GPU had left; `None` where not told.
+        device_free_bytes: what the GPU had left; `None` where unknown.
         site: who asked.
         requested_before_bytes: what tensors had requested, then.
         allocated_before_bytes: the same as the allocator rounds it, as the message of PyTorch's error has it.
@@ -521,7 +521,7 @@ class Examined:
 
     @property
     def has_history(self) -> bool:
-        """Whether events were recorded: without them the peak is what was held at the end, and not a peak."""
+        """Whether events were recorded: without them the peak is the memory in use at the end, and not a peak."""
         return self.peak_at >= 0
 
 

@@ -52,7 +52,7 @@ def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
 
 
 _HOSTS_DIFFER = 0.15
-"""Deviation of the logarithm of what a host needs for a step, where nothing is wrong.
+"""Deviation of the logarithm of the CPU time of a step, where nothing is wrong.
 
 Of the two hosts of 66 recordings of jobs without a fault (two H200s of one machine, PyTorch's profiler) one needs 1.24
 times as long as the other (root of the mean square); they differ by more than 1.5 times in four of the 66. Of 55 more
@@ -409,11 +409,11 @@ def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
 class Episodes(Result):
     """One row for each episode, costliest first."""
 
-    title: ClassVar[str] = "Who is late, when and by what"
+    title: ClassVar[str] = "Stragglers by steps and cause"
     keys: ClassVar[tuple[str, ...]] = ("episode",)
     columns: ClassVar[Mapping[str, Column]] = {
         "episode": Column.ident("Position, by cost."),
-        "ranks": Column.text("Global ranks that are late together, or in turn."),
+        "ranks": Column.text("Global ranks that are stragglers together, or alternating."),
         "set": Column.text(
             "What they are: rank, host, hosts, rack, racks, stage (of pipelines), node (a block of 8 neighbours), "
             "group (a process group), device (the same GPU of every host), half, ranks."
@@ -458,8 +458,8 @@ class Episodes(Result):
         "waiting_ranks": Column.count("Ranks that wait.", adds=Adds.NONE),
         "most_waiting_rank": Column.ident("The one that waits most in those steps."),
         "collective": Column.text(
-            "The collective in which they wait most in those steps while no compute runs; where waits cannot be told "
-            "from transfers, all of its time counts.",
+            "The collective in which they wait most in those steps while no compute runs; where waits are unknown, all "
+            "of its time counts.",
             written=Written.COLLECTIVE,
         ),
         "step_ns": Column.time("Mean length of the steps that were compared.", adds=Adds.DERIVED),

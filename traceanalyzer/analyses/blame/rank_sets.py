@@ -109,7 +109,7 @@ class Places(Result):
     """One row for each set of ranks that findings may name: neither a single rank nor the whole job."""
 
     looked_at: int | None = None
-    """Ranks that are analysed; `None` where that is not told: all."""
+    """Ranks that are analysed; `None`: all."""
     world_size: int | None = None
     """Ranks of the job, as far as its traces say."""
 

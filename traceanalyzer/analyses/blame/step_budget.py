@@ -296,7 +296,7 @@ class StepNeeds(Result):
         ),
         "met_in": Column.text("The one in which it waits longest; absent without one."),
         "copy_beside_wait_ns": Column.time(
-            "Time of that in which a copy runs and no data moves: the rank's own work, though somebody is late, too."
+            "Time of that in which a copy runs and no data moves: own work, even if another rank is a straggler."
         ),
         "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
         "slower_transfer_ns": Column.time(

@@ -401,7 +401,7 @@ class Calls(Result):
             "Where the arguments come from: kernel, host, operator (sizes only, by the dimensions of the one "
             "that launched it), or inferred from a later step (for a kernel that was launched before the capture); "
             "host, size inferred: by the number of ranks that call its communicator, whose making the capture does "
-            "not hold. Absent when nothing tells."
+            "not hold. Absent when unknown."
         ),
     }
 

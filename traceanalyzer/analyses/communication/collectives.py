@@ -82,7 +82,7 @@ class Collectives(Result):
         "transport": Column.text("How NCCL joins the group's ranks, as `groups` has it."),
         "link_peak_gbps": Column.rate(
             "What the GPU's NVLinks carry in one direction: of two ranks those between them, where the topology is "
-            "known; else all, by the GPU's model. n/a when the model does not tell, the topology joins them by "
+            "known; else all, by the GPU's model. n/a when the GPU model is unknown, the topology joins them by "
             "something else, or the group has more than 8 ranks and may span hosts."
         ),
         "peak_pct": Column.share(

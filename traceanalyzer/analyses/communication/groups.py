@@ -488,7 +488,7 @@ def _role(uses: pd.DataFrame) -> tuple[str | None, str]:
         return " and ".join(dict.fromkeys(role.name for role in found)), "; ".join(role.how_known for role in found)
     if is_telling(description):
         return str(description), "its description"
-    return None, "not known: what runs in it does not tell"
+    return None, "unknown from its calls"
 
 
 def _hybrid(roles: dict[int, tuple[str | None, str]], table: pd.DataFrame) -> dict[int, tuple[str | None, str]]:

@@ -742,7 +742,7 @@ class Matching(Struct, frozen=True):
 
 
 INFERRED_METHODS = (*METHODS, *(f"{method}; group inferred" for method in METHODS))
-"""Of calls that name no group the ranks that run them in the same order, to ends that fit, are taken for one."""
+"""Of calls that name no group the ranks that run them in the same order, to ends that fit, are one group."""
 
 
 def match(calls: pd.DataFrame, ranks: Iterable[int], cut: frozenset[int] = frozenset()) -> Matching:

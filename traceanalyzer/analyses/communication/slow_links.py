@@ -88,7 +88,7 @@ _ALIKE = ("job", "kind", "ranks", "hosts", "step")
 _SIGMAS = 3.0
 
 _LEAST_KNOWN = 3
-"""Transfers quicker than the usual ones that a deviation is told from."""
+"""Transfers quicker than the usual ones from which deviations are measured."""
 
 
 def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, int]) -> pd.DataFrame:

@@ -225,7 +225,7 @@ def _with_waits(table: pd.DataFrame, held: Rows) -> pd.DataFrame:
     )
 
 
-AMBIGUOUS = "ambiguous: which calls are one collective cannot be told from their times"
+AMBIGUOUS = "ambiguous: their times fit several collectives"
 ONE_ROOT = "has one root: its ranks do not wait alike"
 UNEVEN = "uneven all-to-all: its ranks do not wait alike"
 MAYBE_UNEVEN = "all-to-all that may be uneven: the trace leaves out some of its sizes"
@@ -250,10 +250,10 @@ class CallWaits(Result):
         "group": GROUP_IF_KNOWN,
         "instance": Column.ident("Instance that decides its transfer; absent when unmatched."),
         "transfer_ns": Column.time(
-            "Shortest duration over the instance's ranks; absent when it cannot be told.", is_news_when_zero=True
+            "Shortest duration over the instance's ranks; absent when unknown.", is_news_when_zero=True
         ),
         "wait_ns": Column.time(
-            "Duration − transfer; absent when it cannot be told. Where a rank of the group has no trace the wait for "
+            "Duration − transfer; absent when unknown. Where a rank of the group has no trace the wait for "
             "those that have one; the rest of the call may be a wait for that rank.",
             is_news_when_zero=True,
             better=Better.LESS,
@@ -518,7 +518,7 @@ class Matches(Result):
             "Matched calls whose transfer and wait are known.", is_compared=False, is_secondary=True
         ),
         "unsplit_calls": Column.count(
-            "Matched calls whose ranks do not wait alike, so that transfer and wait cannot be told apart.",
+            "Matched calls whose ranks do not wait alike, so that transfer and wait are not separated.",
             is_compared=False,
         ),
         "inferred_calls": Column.count("Calls whose arguments come from a later step.", is_compared=False),

@@ -135,7 +135,8 @@ class NvtxProjection(Result):
         "name": Column.text("Name of the range.", written=Written.KERNEL),
         "ranges": Column.count("Ranges of that name.", is_compared=False),
         "calls": Column.count(
-            "Those that launched a GPU operation which the capture has: the figures are of these.", is_aside=True
+            "Those that launched a GPU operation which the capture has; the other columns count these only.",
+            is_aside=True,
         ),
         "operations": Column.count("GPU operations launched inside them; inside nested ranges they count in each."),
         "host_ns": Column.time("Sum of the ranges' durations on the host."),

@@ -428,7 +428,7 @@ def _over_ranks(times: "pd.api.typing.SeriesGroupBy") -> pd.DataFrame:
 
 
 BESIDE = f"{NOTHING} beside "
-"""Before the frame of another thread, in what a host is said to do where nothing of its own is recorded."""
+"""Before the frame of another thread, in what a CPU does where nothing of its own thread is recorded."""
 
 LEAST_NS = 200_000
 """Shorter stretches are not looked at: threads change every 5 ms, or when one of them waits."""

@@ -263,7 +263,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     unknown = int(rows_named(ops, "activity", "graph").sum())
     nodes = int(ops["graph_node"].notna().sum())
     captured = f"{many(captures, 'call')} of graph capture: what is launched inside runs later, as part of a replay."
-    whole = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
+    whole = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, the kernels inside are unknown."
     replayed = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
     return [
         Defect("graph_captures", INFO, captures, None, captured, ("launches",)),
@@ -534,7 +534,7 @@ def shifted(call_waits: pd.DataFrame) -> list[Defect]:
     more = f" So it is with {count - 1} more ranks." if count > 1 else ""
     text = (
         f"Rank {rank}'s numbers of steps are {abs(by)} {'higher' if by > 0 else 'lower'} than rank {base}'s for the "
-        "same steps, as the calls that they share show: steps are compared by number, so that who is late in a single "
-        f"one cannot be told.{more} Start the profiler in the same step on every rank."
+        "same steps, as the calls that they share show: steps are compared by number, so that stragglers of a single "
+        f"step are unknown.{more} Start the profiler in the same step on every rank."
     )
     return [Defect(SHIFTED, MEDIUM, count, None, text, ("steps",))]

@@ -250,7 +250,7 @@ def fused_kernels(trace: RankTrace) -> list[Defect]:
     share = 100.0 * float(found.sum()) / float(by_name.sum())
     text = (
         f"{share:.1f} % of compute kernel time is in kernels that compute and communicate at once: {_largest(found)}. "
-        "They count as compute; how much of it is communication, and how much is hidden, cannot be told."
+        "They count as compute; how much of it is communication, and how much is hidden, is unknown."
     )
     return [Defect("fused_kernels", MEDIUM if share >= _SOME_PCT else LOW, len(found), len(by_name), text, BY_KIND)]
 
@@ -552,7 +552,7 @@ def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int
     affects: tuple[str, ...] = ("balance", "members")
     be = "is" if len(ranks) == 1 else "are"
     of_these = "figures are its own" if len(ranks) == 1 else "figures over ranks are of these"
-    of_these += ", and waits for the others cannot be told from transfers."
+    of_these += ", and waits for other ranks are not separated from transfers."
     if count > 0:
         others = sorted(rank for rank in here if rank not in expected)
         of = f"the job's {size} ranks" if wanted is None else f"the {len(wanted)} ranks that --ranks asks for"

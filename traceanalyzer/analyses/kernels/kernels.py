@@ -206,7 +206,7 @@ class Graphs(Result):
         "launches": Column.count("Times that it was launched."),
         "gpu_ops": Column.count("GPU operations of all its launches.", is_compared=False),
         "operations_per_launch": Column.number("GPU operations / launches."),
-        "is_opaque": Column.flag("The trace has one operation for the whole graph: what ran inside is unknown."),
+        "is_opaque": Column.flag("The trace has one operation for the whole graph: the kernels inside are unknown."),
         "gpu_ns": Column.time("Sum of the operations' durations.", leads=True),
         "host_ns": Column.time("Host time in the launching calls."),
         **{name: DEFINITIONS[name] for name in _PARTS},

@@ -130,7 +130,7 @@ class MemoryCategories(Result):
     is_of_a_moment = True
     columns = {
         "rank": RANK,
-        "category": Column.text("What it is held for, as far as events and operators tell."),
+        "category": Column.text("What the memory is used for, from events and operators."),
         "blocks": Column.count("Blocks in use at the peak; of unknown those that were given in the capture."),
         "peak_bytes": Column.size(
             "Bytes at the rank's peak; over categories they add up to `peak_allocated_bytes`.", better=Better.LESS

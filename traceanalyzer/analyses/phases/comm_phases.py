@@ -184,7 +184,7 @@ class ByCollective(Result):
             "Of it, time in which the call waits for a later rank.", is_news_when_zero=True, better=Better.LESS
         ),
         "not_separable_ns": Column.time(
-            "Of it, the remainder: unmatched calls, and those whose ranks do not wait alike."
+            "Of it, the remainder: unmatched calls, and those whose ranks do not wait alike.", label="unattributed"
         ),
         "highest_exposed_ns": Column.time("Largest exposed time of a rank.", adds=Adds.EXTREME),
         "highest_rank": Column.ident("Whose that is."),

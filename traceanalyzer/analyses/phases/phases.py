@@ -304,7 +304,7 @@ class Phases(Result):
             is_news_when_zero=True,
             better=Better.LESS,
         ),
-        "exposed_unmatched_ns": Column.time("The remainder: it cannot be told.", better=Better.LESS),
+        "exposed_unmatched_ns": Column.time("The remainder, of unknown phase.", better=Better.LESS),
         "exposed_copy_ns": Column.time("Copies while neither runs.", better=Better.LESS),
         "opaque_ns": Column.time(
             "CUDA graphs recorded whole, while nothing else runs. Of their window the parts above are n/a."

@@ -165,9 +165,9 @@ OF_KNOWN_BUBBLE = (ONE, GPIPE, ONE_F_ONE_B, INTERLEAVED, LOOPED)
 """Schedules whose bubble is (S−1)/(vM+S−1) of S ranks with v stages each and M microbatches, passes being even."""
 
 LEAST_TWO_WAYS = 4
-"""Ranks from which on even exchanges between neighbours are taken for a pipeline of two ways: it has inner ranks."""
+"""Ranks from which on even exchanges between neighbours are a pipeline of two ways: it has inner ranks."""
 
-NO_DIRECTION = "the trace does not tell forward from backward"
+NO_DIRECTION = "forward and backward are not separated in the trace"
 NO_STEPS = "no complete step that all its ranks share"
 UNEVEN = "its steps do not send alike"
 NOT_ALL = "not all of its ranks have a trace"

@@ -201,7 +201,7 @@ class PipelineMessages(Result):
         "call": CALL,
         "message": Column.ident("Position among the call's messages."),
         "step": Column.ident("Step that launched the call; absent for none."),
-        "launch_ns": Column.moment("When the host began to launch the call; absent where the trace does not tell."),
+        "launch_ns": Column.moment("When the host began to launch the call; absent when unknown."),
         "start_ns": Column.moment("Start of the call on the GPU."),
         "end_ns": Column.moment("End of the call on the GPU."),
         "is_send": Column.flag("Whether the rank sends it."),
@@ -209,7 +209,7 @@ class PipelineMessages(Result):
         "direction": Column.text(
             "forward (an activation) or backward (a gradient): of a send by the schedule's range around it, "
             "else by the compute launched last before it (of several at once, or after passes of both directions, by "
-            "what else goes to the peer); of a receive only by such a range. Absent where nothing tells."
+            "what else goes to the peer); of a receive only by such a range. Absent when unknown."
         ),
     }
 

@@ -25,7 +25,7 @@ TYPICAL, LEAST, MOST = "none", "least", "most"
 COST_NS: Mapping[str, int] = MappingProxyType({TYPICAL: 3_200, LEAST: 1_000, MOST: 6_000})
 """Estimated cost of one recorded operator or call of the CUDA interface, with shapes, without Python stacks.
 
-Read off as (step recorded − step without a profiler) ÷ operators and calls of the step, on jobs that their hosts bind,
+Read off as (step recorded − step without a profiler) ÷ operators and calls of the step, on CPU-bound jobs,
 on three hosts; it differs between hosts and jobs, so that most lies at what the dearest of them took, about 6 µs:
 docs/results/recording.csv.
 """

@@ -34,7 +34,7 @@ _DOUBTFUL = ("compute_ns", "fused_ns", "exposed_comm_ns", "exposed_copy_ns", "co
 """Columns that say nothing of a window in which something unknown runs: of them it may be any."""
 
 OVERLAP = Column.share("100 · (comm − exposed comm) / comm; n/a without communication.", better=Better.MORE)
-"""Of communication what compute hides, wherever it is told: of a rank, a step, a kind of communication."""
+"""Of communication what compute hides, wherever it is reported: of a rank, a step, a kind of communication."""
 
 DEFINITIONS: Mapping[str, Column] = {
     "window_ns": Column.time(
@@ -43,7 +43,7 @@ DEFINITIONS: Mapping[str, Column] = {
     "compute_ns": Column.time("Time in which at least one compute kernel runs: |∪compute|.", better=Better.LESS),
     "fused_ns": Column.time(
         "Part of compute in which a kernel runs that computes and communicates at once (mega-MoE, GEMM with a "
-        "collective inside): how much of it is communication cannot be told."
+        "collective inside): how much of it is communication is unknown."
     ),
     "exposed_comm_ns": Column.time(
         "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS

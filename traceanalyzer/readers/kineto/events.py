@@ -88,7 +88,7 @@ def _known(numbers: np.ndarray) -> pd.Series:
 
 
 def frame_of(builder: TableBuilder, name: str) -> pd.DataFrame:
-    """What has been collected for a table; it is handed over, so that no event is held twice: ask for it once."""
+    """What has been collected for a table; it is handed over, so that no event is in memory twice: ask for it once."""
     collected = builder.taken(name)
     columns = {column: _array(values) for column, values in collected.taken(builder.base_ns)}
     return table_of(columns, pd.RangeIndex(collected.rows))

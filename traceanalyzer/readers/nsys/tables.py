@@ -258,7 +258,7 @@ class GpuOps:
 def read_gpu_ops(source: Source, rules: KindRules) -> GpuOps:
     """Every GPU operation of the export.
 
-    A CUDA graph that was captured as a whole is one row, `CUDA graph <id>`: what ran inside is not recorded,
+    A CUDA graph that was captured as a whole is one row, `CUDA graph <id>`: the kernels inside are not recorded,
     so its kind is the one that the rules give to that name: `compute` unless the user says otherwise.
     """
     parts = [read(source, rules) for read in (_kernels, _copies, _memsets, _graphs)]

@@ -259,7 +259,7 @@ def notes_of_rank(gpu_ops: pd.DataFrame) -> tuple[str, ...]:
 _WHOLE_GRAPHS = (
     "{count} CUDA graph launches ({busy_ms:.3f} ms) were recorded whole: the GPU was busy, with what is "
     "unknown: compute, communication and copies of windows that they run in are n/a. Capture with "
-    "--cuda-graph-trace=node to see what ran inside."
+    "--cuda-graph-trace=node to record the kernels inside."
 )
 _DAMAGED = "The export's table {table} is damaged: what it holds is missing from the figures; export the report again."
 _NO_CLOCK = "The export has no UTC start, so its times cannot be compared with those of other reports."

@@ -26,7 +26,7 @@ _SIZES = tuple(f"{what}_size_{axis}" for what in ("grid", "workgroup") for axis 
 
 
 class Database:
-    """One file; several runs that were merged into it keep tables of their own, told apart by a suffix."""
+    """One file; several runs that were merged into it keep tables of their own, with a suffix each."""
 
     def __init__(self, path: Path) -> None:
         self._source = SqliteSource(path)

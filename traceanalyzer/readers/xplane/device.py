@@ -360,7 +360,7 @@ Known = dict[tuple[str, str], Collective]
 def modules(space: Any) -> Iterator[tuple[str, Any]]:
     """Each module's name (`jit_step`, and `jit_step(15)` with its program's number) and message.
 
-    Damaged ones are left out: their kernels are told by their names then.
+    Damaged ones are left out: their kernels are then known by name only.
     """
     for plane in space.planes:
         keys = {entry.key for entry in plane.stat_metadata if entry.value.name in (b"hlo_proto", b"Hlo Proto")}

@@ -124,7 +124,7 @@ LEAST_ALONE = 0.05
 MOST_PRODUCTS = 3
 
 _SLOWED = 0.5
-"""Of a product's change: what the calls beside communication must explain for that to be said the cause."""
+"""Of a product's change: what the calls beside communication must explain to be called the cause."""
 
 
 def products(table: TableDiff | None, step_ns: float | None) -> Iterator[str]:

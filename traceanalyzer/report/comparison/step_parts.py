@@ -151,7 +151,7 @@ UNEVEN = 0.05
 """Of the window: where ranks' exposed waits differ by less, nobody in particular is waited for."""
 
 NEITHER = (*ROOTED, *EXPERTS, "all_to_all", "peer_copy")
-"""Communication whose ranks do not wait alike: its time is told as transfer plus wait."""
+"""Communication whose ranks do not wait alike: its time is shown as transfer plus wait."""
 
 LEAST_AGAINST = 0.05
 """Of the change: a part that goes the other way by less is not worth a word."""

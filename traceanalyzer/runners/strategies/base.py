@@ -147,7 +147,7 @@ class Strategy:
 
 
 def adamw(parameters: Iterable[Tensor], config: RunConfig, world: World) -> torch.optim.AdamW:
-    """AdamW in one fused kernel where there is a GPU: a loop over parameters would be bound by the host."""
+    """AdamW in one fused kernel where there is a GPU: a loop over parameters would be CPU-bound."""
     return torch.optim.AdamW(parameters, **adamw_options(config, world))
 
 
