@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.readers import nsys_sqlite
+from traceanalyzer.readers import nsys
 from traceanalyzer.readers.base import RankHint
 
 SAMPLE = Path(__file__).parents[1] / "tests" / "captures" / "nsys_ddp" / "ddp.sqlite"
@@ -67,10 +67,10 @@ SHIFTS = {
 
 def measured(path: Path) -> str:
     start = time.perf_counter()
-    nsys_sqlite.peek(path)
+    nsys.peek(path)
     peeked = time.perf_counter()
     cpu = time.process_time()
-    rows = sum(len(trace.gpu_ops) for trace in nsys_sqlite.read(path, RankHint(0, "benchmark"), KindRules()))
+    rows = sum(len(trace.gpu_ops) for trace in nsys.read(path, RankHint(0, "benchmark"), KindRules()))
     seconds, cpu = time.perf_counter() - peeked, time.process_time() - cpu
     speed = rows / seconds / 1e6
     return (

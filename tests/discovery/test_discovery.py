@@ -12,7 +12,7 @@ from tests.builders import document, kernel, write
 from traceanalyzer.discovery import discover
 from traceanalyzer.discovery.candidates import find_snapshots
 from traceanalyzer.errors import InputError
-from traceanalyzer.readers import nsys_parquet
+from traceanalyzer.readers import nsys
 
 SECOND = 1_000_000  # µs
 
@@ -255,8 +255,8 @@ def test_a_folder_that_cannot_be_entered_leaves_the_others(tmp_path, monkeypatch
 
     for rank in (0, 1):
         capture(tmp_path, f"rank_{rank}/t.json", rank)
-    recognises = nsys_parquet.recognises
-    monkeypatch.setattr(nsys_parquet, "recognises", refusing)
+    recognises = nsys.recognises
+    monkeypatch.setattr(nsys, "recognises", refusing)
     found = discover(tmp_path)
     assert [c.ranks for run in found.runs for c in run.captures] == [(0,)]
     assert [(Path(item.what).name, item.why) for item in found.skipped] == [

@@ -15,7 +15,7 @@ from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions, load, store
 from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.model.schema import TABLES
-from traceanalyzer.readers import RankHint, kineto, nsys_sqlite
+from traceanalyzer.readers import RankHint, kineto, nsys
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 
@@ -59,7 +59,7 @@ def assert_same(one, other):
     "traces",
     [
         lambda: list(kineto.read(SAMPLE, HINT, KindRules())),
-        lambda: list(nsys_sqlite.read(CAPTURES / "nsys_naive" / "naive.sqlite", HINT, KindRules())),
+        lambda: list(nsys.read(CAPTURES / "nsys_naive" / "naive.sqlite", HINT, KindRules())),
         lambda: [make_trace(RankMeta(3, "path", ("a",), "kineto", notes=("one",), versions={"cuda": "13.0"}))],
     ],
     ids=["kineto", "nsys", "no events"],

@@ -11,9 +11,7 @@ from traceanalyzer.readers import (
     Header,
     RankHint,
     kineto,
-    nsys_parquet,
-    nsys_report,
-    nsys_sqlite,
+    nsys,
     reader_of,
     rocpd,
     rocprofv3,
@@ -25,26 +23,26 @@ EVENTS = [
     builders.kernel(10, 20, correlation=1),
     builders.kernel(5, 3, correlation=2),
 ]
-FILES = {
-    kineto: lambda folder: builders.write(folder / "a.json", builders.document(EVENTS)),
-    nsys_sqlite: lambda folder: nsys_builders.write_sqlite(folder / "a.sqlite", nsys_builders.export()),
-    nsys_parquet: lambda folder: nsys_builders.write_parquet(folder / "a_pqtdir", nsys_builders.export()),
-    rocpd: lambda folder: rocprof_builders.write_database(folder / "55_results.db", rocprof_builders.buffers()),
-    rocprofv3: lambda folder: rocprof_builders.write_json(folder / "55_results.json", rocprof_builders.buffers()),
-    xplane: lambda folder: xplane_builders.write(folder / "a.xplane.pb"),
-}
+FILES = [
+    (kineto, lambda folder: builders.write(folder / "a.json", builders.document(EVENTS))),
+    (nsys, lambda folder: nsys_builders.write_sqlite(folder / "a.sqlite", nsys_builders.export())),
+    (nsys, lambda folder: nsys_builders.write_parquet(folder / "a_pqtdir", nsys_builders.export())),
+    (rocpd, lambda folder: rocprof_builders.write_database(folder / "55_results.db", rocprof_builders.buffers())),
+    (rocprofv3, lambda folder: rocprof_builders.write_json(folder / "55_results.json", rocprof_builders.buffers())),
+    (xplane, lambda folder: xplane_builders.write(folder / "a.xplane.pb")),
+]
 HINT = RankHint(5, "path")
 
-readers = pytest.mark.parametrize("reader", FILES, ids=lambda reader: reader.__name__.rpartition(".")[2])
+readers = pytest.mark.parametrize(("reader", "write"), FILES)
 
 
 def test_no_reader_is_without_a_file():
-    assert {*FILES, nsys_report} == {*READERS}  # a report as captured is exported first: `test_nsys_report.py`
+    assert {reader for reader, _ in FILES} == {*READERS}
 
 
 @readers
-def test_its_file_is_its_own_and_gives_tables_of_the_schema(reader, tmp_path):
-    path = FILES[reader](tmp_path)
+def test_its_file_is_its_own_and_gives_tables_of_the_schema(reader, write, tmp_path):
+    path = write(tmp_path)
     assert reader_of(path) is reader
     head = reader.peek(path)
     assert isinstance(head, Header)
@@ -69,17 +67,17 @@ def test_its_file_is_its_own_and_gives_tables_of_the_schema(reader, tmp_path):
 
 
 @readers
-def test_the_users_rules_come_first(reader, tmp_path):
+def test_the_users_rules_come_first(reader, write, tmp_path):
     rules = KindRules.parse(("copy=.",))
-    for trace in reader.read(FILES[reader](tmp_path), HINT, rules):
+    for trace in reader.read(write(tmp_path), HINT, rules):
         kernels = trace.gpu_ops[trace.gpu_ops["activity"] == "kernel"]
         assert set(kernels["kind"]) == {"copy"}
 
 
 @readers
 @pytest.mark.parametrize("kept", [0, 1 / 3, 0.9], ids=["empty", "a third", "most"])
-def test_a_file_that_is_cut_off_is_refused_or_gives_what_it_holds(reader, kept, tmp_path):
-    path = FILES[reader](tmp_path)
+def test_a_file_that_is_cut_off_is_refused_or_gives_what_it_holds(reader, write, kept, tmp_path):
+    path = write(tmp_path)
     for part in sorted(path.iterdir()) if path.is_dir() else [path]:
         whole = part.read_bytes()
         part.write_bytes(whole[: round(kept * len(whole))])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.nsys_builders import call, export, gid, kernel, nvtx, payload, read_all, write_sqlite
 from traceanalyzer.analyses import run
-from traceanalyzer.readers import nsys_sqlite
+from traceanalyzer.readers import nsys
 
 ALL_REDUCE, ALL_GATHER, INIT, SEND = 16777221, 16777220, 16777227, 16777240
 REDUCTION = 16777236
@@ -109,8 +109,8 @@ def test_what_a_collective_reduces_by(tmp_path):
 def test_ranks_come_from_the_largest_communicator(tmp_path):
     pair = [init(100, 0, 1, PAIR), init(200, 0, 1, PAIR + 1)]
     path = write_sqlite(tmp_path / "r.sqlite", two_processes(*pair, init(100, 1), init(200, 0)))
-    assert nsys_sqlite.peek(path).ranks == (0, 1)
-    assert nsys_sqlite.peek(path).world_size == 2
+    assert nsys.peek(path).ranks == (0, 1)
+    assert nsys.peek(path).world_size == 2
     traces = read_all(path)
     assert [(t.rank, t.meta.process, t.meta.rank_source, t.meta.world_size) for t in traces] == [
         (0, 200, "NCCL payload", 2), (1, 100, "NCCL payload", 2),
@@ -148,7 +148,7 @@ def test_who_a_program_says_that_it_is(tmp_path, has_payloads):
     ]  # fmt: skip
     path = write_sqlite(tmp_path / "r.sqlite", two_processes(*own))
     first, second = read_all(path)
-    assert nsys_sqlite.peek(path).ranks == (0, 3)
+    assert nsys.peek(path).ranks == (0, 3)
     assert [(t.rank, t.meta.rank_source, t.meta.world_size) for t in (first, second)] == [
         (0, "NCCL payload", 4), (3, "NCCL payload", 4),
     ]  # fmt: skip

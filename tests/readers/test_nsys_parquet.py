@@ -6,7 +6,7 @@ from tests.nsys_builders import export, payload, read_all, write_parquet, write_
 from traceanalyzer import load
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.model.schema import TABLES
-from traceanalyzer.readers import nsys_parquet, reader_of
+from traceanalyzer.readers import nsys, reader_of
 
 
 def test_the_same_as_the_database(tmp_path):
@@ -25,7 +25,7 @@ def test_the_same_as_the_database(tmp_path):
 
 
 def test_a_folder_is_recognised_by_its_tables(tmp_path):
-    assert reader_of(write_parquet(tmp_path / "report_pqtdir", export())) is nsys_parquet
+    assert reader_of(write_parquet(tmp_path / "report_pqtdir", export())) is nsys
     (tmp_path / "empty").mkdir()
     assert reader_of(tmp_path / "empty") is None
 

@@ -7,7 +7,7 @@ import pytest
 from tests.nsys_builders import HINT, export, write_sqlite
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.readers import nsys_report, reader_of
+from traceanalyzer.readers import nsys, reader_of
 
 
 @pytest.fixture
@@ -20,60 +20,60 @@ def report(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def nsys(tmp_path, monkeypatch):
+def program(tmp_path, monkeypatch):
     """A program of that name which copies a ready database; it counts its runs."""
     secret = {"TARGET_INFO_SYSTEM_ENV": [{"name": "API_KEY", "value": "hunter2"}]}
     ready = write_sqlite(tmp_path / "ready.sqlite", export() | secret)
     folder = tmp_path / "bin"
     folder.mkdir()
-    program = folder / "nsys"
-    program.write_text(
+    made = folder / "nsys"
+    made.write_text(
         "#!/bin/sh\n"
         f"echo run >> {tmp_path}/runs\n"
         'for word in "$@"; do case "$word" in --output=*) target="${word#--output=}";; esac; done\n'
         f'/bin/cp {ready} "$target"\n'
     )
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    made.chmod(made.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(folder))
     return tmp_path / "runs"
 
 
 def test_without_nsys_the_message_has_the_command(report, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    assert reader_of(report) is nsys_report
+    assert reader_of(report) is nsys
     command = rf"nsys export --type=sqlite --include-blobs=true '--output={report.with_suffix('.sqlite')}' '{report}'"
     with pytest.raises(NotATraceError) as raised:
-        nsys_report.peek(report)
+        nsys.peek(report)
     assert str(raised.value) == (
         f"{report}: a report as captured, and nsys is not on the PATH; export it with: {command}"
     )
 
 
-def test_it_is_exported_once_into_the_cache(report, nsys, tmp_path):
-    assert nsys_report.peek(report).start_ns is not None
-    (trace,) = nsys_report.read(report, HINT, KindRules())
+def test_it_is_exported_once_into_the_cache(report, program, tmp_path):
+    assert nsys.peek(report).start_ns is not None
+    (trace,) = nsys.read(report, HINT, KindRules())
     assert len(trace.gpu_ops) == 4
     assert trace.meta.files == (str(report),)
-    assert nsys.read_text().splitlines() == ["run"]
+    assert program.read_text().splitlines() == ["run"]
     (cached,) = (tmp_path / "home").rglob("*.sqlite")
     assert b"hunter2" not in cached.read_bytes()
     assert [path.name for path in report.parent.iterdir()] == [report.name]
     report.write_bytes(b"another capture of that name")
-    nsys_report.peek(report)
-    assert len(nsys.read_text().splitlines()) == 2
+    nsys.peek(report)
+    assert len(program.read_text().splitlines()) == 2
 
 
-def test_an_export_beside_it_is_read_instead(report, nsys):
+def test_an_export_beside_it_is_read_instead(report, program):
     write_sqlite(report.with_suffix(".sqlite"), export())
     with pytest.raises(NotATraceError, match=r"its export my report\.sqlite lies beside it"):
-        nsys_report.peek(report)
-    assert not nsys.exists()
+        nsys.peek(report)
+    assert not program.exists()
 
 
-@pytest.mark.usefixtures("nsys")
+@pytest.mark.usefixtures("program")
 def test_a_failing_nsys(report, tmp_path):
     (tmp_path / "bin" / "nsys").write_text("#!/bin/sh\necho SECRET >&2\nexit 3\n")
     with pytest.raises(NotATraceError, match=r"nsys could not export it \(exit code 3\); try: nsys export") as raised:
-        nsys_report.peek(report)
+        nsys.peek(report)
     assert "SECRET" not in str(raised.value)
     assert not list((tmp_path / "home").rglob("*.sqlite"))

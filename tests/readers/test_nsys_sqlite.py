@@ -20,7 +20,7 @@ from tests.nsys_builders import (
 )
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.model.schema import TABLES
-from traceanalyzer.readers import nsys_sqlite
+from traceanalyzer.readers import nsys
 from traceanalyzer.readers.nsys.source import SqliteSource
 
 
@@ -251,7 +251,7 @@ def test_an_export_without_gpu_operations_is_of_the_host_alone(tmp_path):
     (trace,) = read_all(path)
     assert (trace.meta.is_host_only, trace.meta.device, len(trace.gpu_ops)) == (True, None, 0)
     assert len(trace.ranges)
-    assert nsys_sqlite.peek(path).ranks is None
+    assert nsys.peek(path).ranks is None
 
 
 def test_a_damaged_database(tmp_path):
@@ -323,4 +323,4 @@ def test_a_database_that_is_not_whole_without_what_lies_beside_it_is_refused(tmp
     assert SqliteSource(path).tables
     beside.write_bytes(content)
     with pytest.raises(NotATraceError, match=beside.name):
-        nsys_sqlite.peek(path)
+        nsys.peek(path)

@@ -394,13 +394,15 @@ def add_memory(table: Columns, events: list[Instant], threads: list[int]) -> Non
     ]
     for name in ("allocated", "reserved"):
         known = [each for each in held if getattr(each[2], name) is not None]
-        if known:
-            table.instants([event for event, _, _ in known])
-            table.integers("thread", [thread for _, thread, _ in known])
-            table.texts("name", [f"memory_{name}_bytes"] * len(known))
-            table.floats("value", [getattr(args, name) for _, _, args in known])
-            table.integers("address", [args.address if name == "allocated" else None for _, _, args in known])
-            table.integers("device", [args.device for _, _, args in known])
+        _add_counters(
+            table,
+            [event for event, _, _ in known],
+            thread=[thread for _, thread, _ in known],
+            name=[f"memory_{name}_bytes"] * len(known),
+            value=[getattr(args, name) for _, _, args in known],
+            address=[args.address if name == "allocated" else None for _, _, args in known],
+            device=[args.device for _, _, args in known],
+        )
 
 
 def add_samples(table: Columns, events: list[Sample]) -> None:
@@ -411,13 +413,24 @@ def add_samples(table: Columns, events: list[Sample]) -> None:
         if event.cat.lower() in _SAMPLED
         for name, value in _values(event.args).items()
     ]
-    if rows:
-        table.instants([event for event, _, _ in rows])
-        table.integers("thread", [NONE] * len(rows))
-        table.texts("name", [name for _, name, _ in rows])
-        table.floats("value", [value for _, _, value in rows])
-        table.integers("address", [None] * len(rows))
-        table.integers("device", [event.pid if isinstance(event.pid, int) else None for event, _, _ in rows])
+    _add_counters(
+        table,
+        [event for event, _, _ in rows],
+        thread=[NONE] * len(rows),
+        name=[name for _, name, _ in rows],
+        value=[value for _, _, value in rows],
+        address=[None] * len(rows),
+        device=[event.pid if isinstance(event.pid, int) else None for event, _, _ in rows],
+    )
+
+
+def _add_counters(table: Columns, events: list[Any], *, name: list[str], value: list[float], **numbers: Any) -> None:
+    if events:
+        table.instants(events)
+        table.texts("name", name)
+        table.floats("value", value)
+        for column, values in numbers.items():
+            table.integers(column, values)
 
 
 def _values(args: msgspec.Raw) -> dict[str, float]:

@@ -128,8 +128,7 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table.texts("name", names)
     activity = {name: runtime_activity(name) or _ACTIVITY[category] for name in set(names)}
     table.texts("activity", [activity[name] for name in names])
-    table.integers("device", _devices(events, args))
-    table.integers("stream", _streams(events, args))
+    _add_places(table, events, args)
     table.integers("correlation", [arg.correlation for arg in args])
     table.integers("bytes", [arg.size_bytes for arg in args])
     table.integers("peer_device", [_peer(arg) for arg in args])
@@ -153,10 +152,7 @@ def _add_notes(builder: TableBuilder, args: list[Args]) -> None:
 
 
 def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> None:
-    table = builder.table("api_calls")
-    table.times(events)
-    table.texts("name", [event.name for event in events])
-    table.integers("thread", _threads(events))
+    table = _add_spans(builder, "api_calls", events)
     args = [event.args or _NO_ARGS for event in events]
     table.integers("correlation", [arg.correlation for arg in args])
     kernels = {row: arg.kernel for row, arg in enumerate(args) if arg.kernel is not None}
@@ -172,10 +168,7 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
         names = [event.name for event in events]
         _add_ranges(builder, category, steps)
     args = [event.args or _NO_ARGS for event in events]
-    table = builder.table("host_ops")
-    table.times(events)
-    table.texts("name", names)
-    table.integers("thread", _threads(events))
+    table = _add_spans(builder, "host_ops", events)
     table.integers("external_id", [arg.external_id for arg in args])
     table.integers("sequence", [arg.op_sequence for arg in args])
     table.integers("forward_thread", [arg.forward_thread for arg in args])
@@ -191,10 +184,7 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
 
 
 def _add_ranges(builder: TableBuilder, _category: str, events: list[Any]) -> None:
-    table = builder.table("ranges")
-    table.times(events)
-    table.texts("name", [event.name for event in events])
-    table.integers("thread", _threads(events))
+    table = _add_spans(builder, "ranges", events)
     table.integers("size_bytes", [_cpu_collective_bytes(event) for event in events])
 
 
@@ -220,16 +210,24 @@ def _add_stream_waits(builder: TableBuilder, _category: str, events: list[Any]) 
     args = [event.args or _NO_ARGS for event in events]
     table = builder.table("stream_waits")
     table.times(events)
-    table.integers("device", _devices(events, args))
-    table.integers("stream", _streams(events, args))
+    _add_places(table, events, args)
     # -1 is Kineto's own word for a source that it could not find.
     sources = [arg.source_stream for arg in args]
     table.integers("source_stream", [None if source is None or source < 0 else source for source in sources])
     table.integers("record_correlation", [arg.record_correlation for arg in args])
 
 
-def _add_spans(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+def _add_captures(builder: TableBuilder, _category: str, events: list[Any]) -> None:
     builder.table("spans").times(events)
+
+
+def _add_spans(builder: TableBuilder, name: str, events: list[Any]) -> Columns:
+    """The table with the events' times, names and threads."""
+    table = builder.table(name)
+    table.times(events)
+    table.texts("name", [event.name for event in events])
+    table.integers("thread", _threads(events))
+    return table
 
 
 _ADD: dict[str, Callable[[TableBuilder, str, list[Any]], None]] = {
@@ -240,7 +238,7 @@ _ADD: dict[str, Callable[[TableBuilder, str, list[Any]], None]] = {
     "user_annotation": _add_ranges,
     "python_function": _add_frames,
     "cuda_sync": _add_stream_waits,
-    "trace": _add_spans,
+    "trace": _add_captures,
 }
 """By category in lower case; old profilers wrote `Kernel`, `Memcpy`, `Runtime`, `Operator`."""
 
@@ -252,18 +250,13 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
     table.times(events)
     table.integers("gpu_op", gpu_ops)
     table.integers("thread", _threads(events))
-    table.integers("external_id", [arg.external_id for arg in args])
     table.texts("collective", collectives)
-    table.texts("group", [arg.group for arg in args])
-    table.texts("group_description", [arg.group_description for arg in args])
-    table.texts("group_ranks", [as_list(arg.group_ranks) for arg in args])
-    table.integers("group_size", [arg.group_size for arg in args])
-    table.texts("dtype", [arg.dtype for arg in args])
-    table.integers("in_elements", [arg.in_elements for arg in args])
-    table.integers("out_elements", [arg.out_elements for arg in args])
-    table.texts("in_split", [as_list(arg.in_split) for arg in args])
-    table.texts("out_split", [as_list(arg.out_split) for arg in args])
-    table.integers("sequence", [arg.sequence for arg in args])
+    for name in ("external_id", "group_size", "in_elements", "out_elements", "sequence"):
+        table.integers(name, [getattr(arg, name) for arg in args])
+    for name in ("group", "group_description", "dtype"):
+        table.texts(name, [getattr(arg, name) for arg in args])
+    for name in ("group_ranks", "in_split", "out_split"):
+        table.texts(name, [as_list(getattr(arg, name)) for arg in args])
     table.integers("root", [_root(arg, name) for arg, name in zip(args, collectives, strict=True)])
     table.integers("peer", [first_of(arg.target_rank, arg.source_rank) for arg in args])
 
@@ -282,17 +275,15 @@ def _moves_data(args: Args | None) -> bool:
     return args is not None and kinds.collective(args.collective) is not None
 
 
-def _devices(events: list[Any], args: list[Args]) -> list[int | None]:
-    """GPUs of the operations: a peer-to-peer copy names its own `inDevice`, old traces only in `pid`."""
-    return [_device(event, arg) if arg.device is None else arg.device for event, arg in zip(events, args, strict=True)]
+def _add_places(table: Columns, events: list[Any], args: list[Args]) -> None:
+    """GPU and stream; a peer-to-peer copy names its own GPU as `inDevice`, old traces only in `pid`."""
+    pairs = list(zip(events, args, strict=True))
+    table.integers("device", [_device(event, arg) if arg.device is None else arg.device for event, arg in pairs])
+    table.integers("stream", [number_in(event.tid) if arg.stream is None else arg.stream for event, arg in pairs])
 
 
 def _device(event: Any, args: Args) -> int | None:
     return first_of(args.in_device, event.pid if isinstance(event.pid, int) else None)
-
-
-def _streams(events: list[Any], args: list[Args]) -> list[int]:
-    return [number_in(event.tid) if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
 
 
 def _peer(args: Args) -> int | None:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from traceanalyzer.readers import kineto, nsys_parquet, nsys_report, nsys_sqlite, rocpd, rocprofv3, xplane
+from traceanalyzer.readers import kineto, nsys, rocpd, rocprofv3, xplane
 from traceanalyzer.readers.base import FILE_ORDER, GUESSED, NODE_ORDER, Header, RankHint, Reader
 
-READERS: tuple[Reader, ...] = (rocpd, nsys_sqlite, nsys_parquet, nsys_report, rocprofv3, xplane, kineto)
+READERS: tuple[Reader, ...] = (rocpd, nsys, rocprofv3, xplane, kineto)
 """Tried in this order."""
 
 __all__ = ["FILE_ORDER", "GUESSED", "NODE_ORDER", "READERS", "Header", "RankHint", "Reader", "reader_of"]

@@ -45,6 +45,17 @@ class RankHint(Struct, frozen=True):
     source: str
 
 
+def is_sqlite(path: Path) -> bool:
+    """Whether a file is an SQLite database, by its first bytes."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+_SQLITE = b"SQLite format 3\x00"
+
+
 class Reader(Protocol):
     """One input format. A module with these four functions is a reader."""
 

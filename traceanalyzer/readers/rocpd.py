@@ -8,18 +8,13 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.other_tools import database_of
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
-from traceanalyzer.readers.base import Header, RankHint
-
-_MAGIC = b"SQLite format 3\x00"
+from traceanalyzer.readers.base import Header, RankHint, is_sqlite
 
 
 def recognises(path: Path) -> bool:
     """Whether the file is an SQLite database with a table of rocpd's."""
-    if not path.is_file():
+    if not is_sqlite(path):
         return False
-    with path.open("rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
-            return False
     import sqlite3
 
     try:

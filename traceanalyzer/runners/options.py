@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -123,35 +123,23 @@ def parse(arguments: Sequence[str]) -> RunConfig:
     preset = options.model or ("tiny" if is_cpu else "360m")
     batch = options.batch or DEFAULT_BATCH[preset] * strategy.default_microbatches
     microbatches = options.microbatches or min(strategy.default_microbatches, batch)
-    return RunConfig(
-        strategy=options.strategy,
-        out=options.out or Path("profile") / options.strategy,
-        model=_model(preset, options),
-        batch=batch,
-        accumulate=options.accumulate or strategy.default_accumulate,
-        learning_rate=options.lr or strategy.default_learning_rate,
-        dtype=options.dtype or ("fp32" if is_cpu else "bf16"),
-        profile=_profile(options),
-        microbatches=microbatches,
-        **{name: getattr(options, name) for name in _PLAIN_OPTIONS},
-    )
-
-
-# Options whose value goes into RunConfig as it is.
-_PLAIN_OPTIONS = (
-    "split", "shard_size", "slice_params", "payload_mib", "seed", "compile", "checkpoint_activations",
-    "steps", "warmup", "data", "device", "timeout_s", "ranks", "nsys", "under_nsys", "die",
-    "memory_snapshot",
-)  # fmt: skip
+    # Options whose value goes into RunConfig as it is.
+    plain = {field.name: getattr(options, field.name) for field in fields(RunConfig) if hasattr(options, field.name)}
+    return RunConfig(**{
+        **plain,
+        "out": options.out or Path("profile") / options.strategy,
+        "model": _model(preset, options),
+        "batch": batch,
+        "accumulate": options.accumulate or strategy.default_accumulate,
+        "learning_rate": options.lr or strategy.default_learning_rate,
+        "dtype": options.dtype or ("fp32" if is_cpu else "bf16"),
+        "profile": _profile(options),
+        "microbatches": microbatches,
+    })  # fmt: skip
 
 
 def _model(preset: str, options: argparse.Namespace) -> ModelConfig:
-    given = {
-        "layers": options.layers,
-        "d_model": options.d_model,
-        "heads": options.heads,
-        "seq_len": options.seq,
-    }
+    given = {name: getattr(options, name) for name in ("layers", "d_model", "heads", "seq_len")}
     model = replace(PRESETS[preset], **{name: value for name, value in given.items() if value is not None})
     if model.d_model % model.heads:
         raise UsageError(f"--d-model {model.d_model} is not a multiple of the {model.heads} heads: set --heads")
@@ -159,17 +147,9 @@ def _model(preset: str, options: argparse.Namespace) -> ModelConfig:
 
 
 def _profile(options: argparse.Namespace) -> ProfileConfig:
-    return ProfileConfig(
-        profiler=options.profiler,
-        wait=options.profile_wait,
-        warmup=options.profile_warmup,
-        active=options.profile_active,
-        record_shapes=options.record_shapes,
-        with_stack=options.with_stack,
-        profile_memory=options.profile_memory,
-        nvtx_ops=options.nvtx_ops,
-        stream_waits=options.stream_waits,
-    )
+    names = {field.name: field.name for field in fields(ProfileConfig)}
+    names |= {name: f"profile_{name}" for name in ("wait", "warmup", "active")}
+    return ProfileConfig(**{ours: getattr(options, name) for ours, name in names.items()})
 
 
 def parser() -> argparse.ArgumentParser:
@@ -200,7 +180,7 @@ def _add_model_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--layers", type=_positive)
     group.add_argument("--d-model", type=_positive)
     group.add_argument("--heads", type=_positive)
-    group.add_argument("--seq", type=_positive, help="tokens a sample")
+    group.add_argument("--seq", dest="seq_len", metavar="SEQ", type=_positive, help="tokens a sample")
     group.add_argument("--batch", type=_positive, help="samples a data-parallel rank and micro-step")
     group.add_argument("--data", type=Path, help="a text whose bytes are the tokens (default synthetic)")
 
