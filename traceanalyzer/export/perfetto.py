@@ -180,15 +180,18 @@ def _arrows(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFrame:
 
 
 def _gpu_slices_contents(ops: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, object]]:
-    """What a click on each operation shows; what is not known is left out."""
-    told = ("name", "step", "launch", "operator", "shapes", "path")
-    columns = {name: ops[name].to_numpy(dtype=object) for name in told}
-    rest = [name for name in calls if name not in ("rank", "size_bytes", *_ORDER[1:])]
-    columns |= {name: calls[name].to_numpy(dtype=object) for name in rest}
+    """What a click on each operation shows."""
+    shown = ops[["name", "step", "launch", "operator", "shapes", "path"]].reset_index(drop=True)
+    of_call = calls.drop(columns=["rank", "size_bytes", *_ORDER[1:]]).reset_index(drop=True)
     sizes = ops["size_bytes"].reset_index(drop=True).fillna(calls["size_bytes"].reset_index(drop=True))
-    columns["size_bytes"] = sizes.to_numpy(dtype=object)
+    return _contents(pd.concat([shown, of_call], axis=1).assign(size_bytes=sizes))
+
+
+def _contents(table: pd.DataFrame) -> list[dict[str, object]]:
+    """Each row as a dictionary without what is not known."""
+    columns = {name: table[name].to_numpy(dtype=object) for name in table}
     known = {name: ~pd.isna(values) for name, values in columns.items()}
-    return [{name: values[row] for name, values in columns.items() if known[name][row]} for row in range(len(ops))]
+    return [{name: values[row] for name, values in columns.items() if known[name][row]} for row in range(len(table))]
 
 
 # The host's threads: ranges, operators, Python frames and API calls, inside each other as they were recorded.
@@ -223,18 +226,9 @@ def _host_slices_slices(trace: RankTrace, table: pd.DataFrame, category: str) ->
     told = [name for name in _HOST_SLICES_TOLD.get(category, ()) if name in held]
     slices = sliced(
         held.assign(name=held["name"].astype("str")),
-        category=category, colour=COLOURS["mark"], args=_contents_of_host(held, told), flows_out=held.get("flows_out"),
+        category=category, colour=COLOURS["mark"], args=_contents(held[told]), flows_out=held.get("flows_out"),
     )  # fmt: skip
     return slices.assign(thread=held["thread"])
-
-
-def _contents_of_host(table: pd.DataFrame, told: list[str]) -> list[dict[str, object] | None]:
-    if not told:
-        return [None] * len(table)
-    columns = {name: table[name].to_numpy(dtype=object, na_value=None) for name in told}
-    return [
-        {name: values[row] for name, values in columns.items() if values[row] is not None} for row in range(len(table))
-    ]
 
 
 def _launched(trace: RankTrace, ops: pd.DataFrame) -> pd.Series:
@@ -357,9 +351,7 @@ def _fits_one_lane(starts: np.ndarray, ends: np.ndarray, *, is_nested: bool) -> 
 def _counters(trace: RankTrace) -> Iterator[Track]:
     if (trace.gpu_ops["launch"] >= 0).any():
         queue = launch_queue(trace)
-        changes = np.append(True, queue.depth[1:] != queue.depth[:-1])
-        samples = pd.DataFrame({"time_ns": queue.times[:-1][changes], "value": queue.depth[changes].astype(float)})
-        yield Track("counters", "launched operations that wait", samples=samples, unit="operations")
+        yield _changes("launched operations that wait", queue.times[:-1], queue.depth, "operations")
     for name, own in trace.counters.groupby("name", observed=True, sort=True):
         title = str(name)
         is_bytes = title.endswith("_bytes")
@@ -369,10 +361,14 @@ def _counters(trace: RankTrace) -> Iterator[Track]:
     for place, category in enumerate(CATEGORIES if len(held.events) else ()):
         level = held.level_bytes[:, place]
         if level.any():
-            changes = np.append(True, level[1:] != level[:-1])
-            times = held.events["time_ns"].to_numpy()
-            samples = pd.DataFrame({"time_ns": times[changes], "value": level[changes].astype(float)})
-            yield Track("counters", f"memory held: {category}", samples=samples, unit="bytes")
+            yield _changes(f"memory held: {category}", held.events["time_ns"].to_numpy(), level, "bytes")
+
+
+def _changes(name: str, time_ns: np.ndarray, level: np.ndarray, unit: str) -> Track:
+    """A counter's track with a sample for each change of its level."""
+    changes = np.append(True, level[1:] != level[:-1])
+    samples = pd.DataFrame({"time_ns": time_ns[changes], "value": level[changes].astype(float)})
+    return Track("counters", name, samples=samples, unit=unit)
 
 
 # Tracks as Perfetto's own protobuf: packets that can be written rank by rank and put behind each other.
@@ -441,14 +437,7 @@ def _rank_packets(
     packet.track_descriptor.process.process_name = name
     packet.track_descriptor.process.legacy_sort_index = rank
     yield packet
-    groups: dict[str, int] = {}
-    for place, track in enumerate(tracks):
-        if track.group not in groups:
-            groups[track.group] = next(uuids)
-            yield _descriptor(names, groups[track.group], root, track.group, len(groups))
-            if len(groups) == 1:
-                yield _said(names, groups[track.group], said, _first_ns(track) - zero_ns)
-        yield from _events(names, track, next(uuids), groups[track.group], place, zero_ns)
+    yield from _track_packets(names, uuids, root, {}, said, tracks, zero_ns)
 
 
 def _job_packets(said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int) -> Iterator[_Packet]:
@@ -456,10 +445,21 @@ def _job_packets(said: Mapping[str, object], tracks: Iterable[Track], zero_ns: i
     uuids = iter(range(_JOB, _UUIDS))
     root = next(uuids)
     yield _descriptor(names, root, 0, "job", 0)
+    yield from _track_packets(names, uuids, root, {"job": root}, said, tracks, zero_ns)
+
+
+def _track_packets(
+    names: "_Names", uuids: Iterator[int], root: int, groups: dict[str, int],
+    said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int,
+) -> Iterator[_Packet]:  # fmt: skip
+    """Each track under a heading for its group below the root; what is said stands under the first."""
     for place, track in enumerate(tracks):
+        if track.group not in groups:
+            groups[track.group] = next(uuids)
+            yield _descriptor(names, groups[track.group], root, track.group, len(groups))
         if not place:
-            yield _said(names, root, said, _first_ns(track) - zero_ns)
-        yield from _events(names, track, next(uuids), root, place, zero_ns)
+            yield _said(names, groups[track.group], said, _first_ns(track) - zero_ns)
+        yield from _events(names, track, next(uuids), groups[track.group], place, zero_ns)
 
 
 def _first_ns(track: Track) -> int:
@@ -483,10 +483,7 @@ def _descriptor(names: "_Names", uuid: int, parent: int, name: str, place: int) 
 
 
 def _said(names: "_Names", uuid: int, said: Mapping[str, object], time_ns: int) -> _Packet:
-    packet = names.packet()
-    packet.timestamp = max(0, time_ns)
-    event = packet.track_event
-    event.type, event.track_uuid = _INSTANT, uuid
+    packet = names.event(_INSTANT, uuid, time_ns)
     names.name(packet, "about this export")
     names.tell(packet, said)
     return packet
@@ -507,10 +504,8 @@ def _events(names: "_Names", track: Track, uuid: int, parent: int, place: int, z
     yield head
     samples = _samples(track)
     for time, value in zip(samples["time_ns"].tolist(), samples["value"].tolist(), strict=True):
-        packet = names.packet()
-        packet.timestamp = max(0, time - zero_ns)
-        event = packet.track_event
-        event.type, event.track_uuid, event.double_counter_value = _COUNTER, uuid, value
+        packet = names.event(_COUNTER, uuid, time - zero_ns)
+        packet.track_event.double_counter_value = value
         yield packet
 
 
@@ -522,12 +517,10 @@ def _pftrace_slices(names: "_Names", slices: pd.DataFrame, uuid: int, zero_ns: i
         *(slices[column].tolist() for column in columns), strict=True
     ):
         while open_ends and open_ends[-1] <= start:
-            yield _ended(names, uuid, open_ends.pop() - zero_ns)
+            yield names.event(_END, uuid, open_ends.pop() - zero_ns)
         open_ends.append(end)
-        packet = names.packet()
-        packet.timestamp = max(0, start - zero_ns)
+        packet = names.event(_BEGIN, uuid, start - zero_ns)
         event = packet.track_event
-        event.type, event.track_uuid = _BEGIN, uuid
         names.name(packet, name)
         names.category(packet, category)
         if told:
@@ -538,14 +531,7 @@ def _pftrace_slices(names: "_Names", slices: pd.DataFrame, uuid: int, zero_ns: i
             event.terminating_flow_ids.extend(number for number in flows_in if number not in passes_on)
         yield packet
     while open_ends:
-        yield _ended(names, uuid, open_ends.pop() - zero_ns)
-
-
-def _ended(names: "_Names", uuid: int, time_ns: int) -> _Packet:
-    packet = names.packet()
-    packet.timestamp = max(0, time_ns)
-    packet.track_event.type, packet.track_event.track_uuid = _END, uuid
-    return packet
+        yield names.event(_END, uuid, open_ends.pop() - zero_ns)
 
 
 class _Names:
@@ -562,6 +548,12 @@ class _Names:
         packet.trusted_packet_sequence_id = self._sequence
         packet.sequence_flags = 1 if self._is_first else 2  # names begin anew, or are those of earlier packets
         self._is_first = False
+        return packet
+
+    def event(self, type_: int, uuid: int, time_ns: int) -> _Packet:
+        packet = self.packet()
+        packet.timestamp = max(0, time_ns)
+        packet.track_event.type, packet.track_event.track_uuid = type_, uuid
         return packet
 
     def name(self, packet: _Packet, text: str) -> None:

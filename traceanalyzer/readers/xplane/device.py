@@ -33,9 +33,9 @@ def events(plane: Any, wanted: Callable[[str], bool], offset_ns: int) -> pd.Data
     Times are picoseconds from the line's start: start and end are each rounded to the nanosecond once.
     """
     names = {entry.key: _event_name(entry.value) for entry in plane.event_metadata}
-    shared = _shared_stats(plane)
-    keys = {entry.key: text_of(entry.value.name) for entry in plane.stat_metadata}
+    keys = _stat_names(plane)
     used = {key: name for key, name in keys.items() if name in STATS}
+    shared = {entry.key: _stats(entry.value.stats, used, keys) for entry in plane.event_metadata if entry.value.stats}
     rows = [
         (
             names.get(event.metadata_id, ""),
@@ -64,8 +64,12 @@ def _time(time_ns: int) -> int:
 
 def stats_of(plane: Any) -> dict[str, Any]:
     """The plane's own stats, by name."""
-    keys = {entry.key: text_of(entry.value.name) for entry in plane.stat_metadata}
+    keys = _stat_names(plane)
     return _stats(plane.stats, keys, keys)
+
+
+def _stat_names(plane: Any) -> dict[int, str]:
+    return {entry.key: text_of(entry.value.name) for entry in plane.stat_metadata}
 
 
 def _table(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
@@ -86,13 +90,6 @@ def _table(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 def _rounded(time_ps: np.ndarray) -> np.ndarray:
     rounded: np.ndarray = (time_ps + _PS_A_NS // 2) // _PS_A_NS
     return rounded
-
-
-def _shared_stats(plane: Any) -> dict[int, dict[str, Any]]:
-    """Stats that all events of one name share."""
-    keys = {entry.key: text_of(entry.value.name) for entry in plane.stat_metadata}
-    used = {key: name for key, name in keys.items() if name in STATS}
-    return {entry.key: _stats(entry.value.stats, used, keys) for entry in plane.event_metadata if entry.value.stats}
 
 
 def _stats(stats: Iterable[Any], used: Mapping[int, str], texts: Mapping[int, str]) -> dict[str, Any]:
@@ -306,11 +303,19 @@ def host_ops(launched: pd.DataFrame) -> pd.DataFrame:
     """HLO operations as operators: neighbouring launches of one instruction on one thread."""
     if launched.empty:
         return pd.DataFrame()
-    keys = launched[["thread", "hlo_op", "hlo_module"]]
-    run = (keys != keys.shift()).any(axis=1).cumsum()
-    groups = launched.groupby(run, sort=False)
+    return _spans(launched, _begins(launched[["thread", "hlo_op", "hlo_module"]]), "hlo_op")
+
+
+def _begins(keys: pd.DataFrame) -> pd.Series:
+    """Where rows differ from the one before."""
+    return (keys != keys.shift()).any(axis=1)
+
+
+def _spans(launched: pd.DataFrame, begins: pd.Series, name: str) -> pd.DataFrame:
+    """A range for each run of launches, from where one begins, with the first one's thread and name."""
+    groups = launched.groupby(begins.cumsum(), sort=False)
     spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
-    return spans.assign(name=groups["hlo_op"].first()).reset_index(drop=True)
+    return spans.assign(name=groups[name].first()).reset_index(drop=True)
 
 
 def _modules(launched: pd.DataFrame) -> pd.DataFrame:
@@ -321,28 +326,24 @@ def _modules(launched: pd.DataFrame) -> pd.DataFrame:
     held = launched[launched["hlo_module"].notna()]
     if held.empty:
         return pd.DataFrame(columns=["start_ns", "end_ns", "name", "thread"])
-    keys = held[["thread", "hlo_module", "program_id"]].astype("object")
-    is_other = (keys != keys.shift()).any(axis=1)
+    is_other = _begins(held[["thread", "hlo_module", "program_id"]].astype("object"))
     own = held.assign(once=held["hlo_op"].where(~held["is_looped"].astype(bool))).groupby(
         ["thread", "hlo_module"], sort=False
     )
     first = own["once"].transform("first").fillna(own["hlo_op"].transform("first"))
     is_again = (held["hlo_op"] == first) & (held["hlo_op"] != held["hlo_op"].shift())
-    groups = held.groupby((is_other | is_again).cumsum(), sort=False)
-    spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
-    is_last = ~spans["thread"].duplicated(keep="last")  # what would have followed it is not known
-    return spans.assign(name=groups["hlo_module"].first(), is_open=is_last).reset_index(drop=True)
+    spans = _spans(held, is_other | is_again, "hlo_module")
+    return spans.assign(is_open=~spans["thread"].duplicated(keep="last"))  # what would have followed is not known
 
 
 def _phases(launched: pd.DataFrame) -> pd.DataFrame:
     """Neighbouring launches on a thread of what one phase of training was traced as: ranges `forward`, `backward`."""
     if launched["phase"].isna().all():
         return pd.DataFrame(columns=["start_ns", "end_ns", "name", "thread"])
-    keys = launched[["thread", "phase"]].fillna("")
-    run = (keys != keys.shift()).any(axis=1).cumsum()
-    groups = launched[launched["phase"].notna()].groupby(run, sort=False)
-    spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
-    return spans.assign(name=groups["phase"].first()).reset_index(drop=True)
+    begins = _begins(launched[["thread", "phase"]].fillna(""))
+    # Launches of no phase end a run, and are in none.
+    held = launched[launched["phase"].notna()]
+    return _spans(held, begins.cumsum()[held.index].diff().ne(0), "phase")
 
 
 def _named(host: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:

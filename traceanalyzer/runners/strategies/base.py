@@ -59,6 +59,9 @@ class Strategy:
     # Model FLOPs per parameter and token: 2 for a forward pass, 4 for a backward.
     flops_per_parameter: ClassVar[int] = 6
     is_data_parallel: ClassVar[bool] = True
+    # Whether whole parameters are cast before they are computed with, so that norms and the residual stream are of that
+    # type too; autocast, which casts each use, would then keep second copies.
+    casts_parameters: ClassVar[bool] = False
     # A strategy that only moves bytes trains nothing.
     has_model: ClassVar[bool] = True
 
@@ -71,12 +74,8 @@ class Strategy:
 
     @classmethod
     def param_dtype(cls, config: RunConfig) -> str:
-        """What parameters are while they are computed with, for run.json: fp32 under autocast, which casts each use.
-
-        A strategy that casts whole parameters beforehand also computes norms and the residual stream in that type.
-        """
-        del config
-        return "fp32"
+        """What parameters are while they are computed with, for run.json."""
+        return config.dtype if cls.casts_parameters else "fp32"
 
     @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:
@@ -129,6 +128,8 @@ class Strategy:
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in bf16 when asked for; parameters stay fp32."""
+        if self.casts_parameters:
+            return torch.autocast(self.world.device.type, enabled=False)
         if self.config.dtype == "fp32":
             return nullcontext()
         return torch.autocast(self.world.device.type, dtype=torch.bfloat16)

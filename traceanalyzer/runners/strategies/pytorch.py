@@ -48,6 +48,8 @@ class PyTorchDDP(Strategy):
 class PyTorchDDPBf16(PyTorchDDP):
     """Passes in bf16, gradients exchanged in fp32, AdamW on fp32 masters of the parameters, as by FSDP."""
 
+    casts_parameters = True
+
     def build_optimizer(self) -> torch.optim.Optimizer:
         self.masters = [parameter.detach().clone().requires_grad_() for parameter in self.parameters]
         return adamw(self.masters, self.config, self.world)
@@ -59,14 +61,6 @@ class PyTorchDDPBf16(PyTorchDDP):
         # Not the function itself: DDP compares its annotations, which are texts here, with its own classes.
         ddp.register_comm_hook(job.world.size, lambda ranks, bucket: _mean_in_fp32(ranks, bucket))  # noqa: PLW0108 - see above
         return ddp
-
-    @classmethod
-    def param_dtype(cls, config: RunConfig) -> str:
-        return config.dtype
-
-    def autocast(self) -> AbstractContextManager[object]:
-        # The parameters are bf16 already; autocast on top would keep second copies.
-        return torch.autocast(self.world.device.type, enabled=False)
 
     def update(self) -> None:
         for master, parameter in zip(self.masters, self.parameters, strict=True):
@@ -105,6 +99,7 @@ class PyTorchZero3(Strategy):
 
     fewest_ranks = 2
     reshard_after_forward: ClassVar[bool] = True
+    casts_parameters = True
 
     def __init__(self, job: Job) -> None:
         self.elements = sum(p.numel() for p in job.model.parameters())
@@ -117,10 +112,6 @@ class PyTorchZero3(Strategy):
         self.fsdp: FSDPModule = fully_shard(job.model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
         super().__init__(job)
 
-    @classmethod
-    def param_dtype(cls, config: RunConfig) -> str:
-        return config.dtype
-
     def build_mesh(self, job: Job) -> DeviceMesh | None:
         """The ranks to shard over: all of them."""
         del job
@@ -129,10 +120,6 @@ class PyTorchZero3(Strategy):
     def micro_step(self) -> AbstractContextManager[object]:
         self.fsdp.set_requires_gradient_sync(self.is_last_micro_step)
         return super().micro_step()
-
-    def autocast(self) -> AbstractContextManager[object]:
-        # FSDP's policy already casts; autocast on top would keep second copies.
-        return torch.autocast(self.world.device.type, enabled=False)
 
     def expected(self) -> dict[str, Any]:
         shards = self.shards()

@@ -15,11 +15,9 @@ from traceanalyzer.runners.strategies.data_parallel import SimpleDDP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from traceanalyzer.runners.data import Batch
     from traceanalyzer.runners.model import Transformer
-    from traceanalyzer.runners.options import RunConfig
 
 
 # torch 2.13 renames both and deprecates the old names.
@@ -186,6 +184,8 @@ class Zero3(Zero2):
     autocast, whose own bf16 copies of the weights would live until the backward pass and save nothing.
     """
 
+    casts_parameters = True
+
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         for unit in self.units:
@@ -198,13 +198,6 @@ class Zero3(Zero2):
 
     def full_dtype(self, job: Job) -> torch.dtype:
         return torch.float32 if job.config.dtype == "fp32" else torch.bfloat16
-
-    @classmethod
-    def param_dtype(cls, config: RunConfig) -> str:
-        return config.dtype
-
-    def autocast(self) -> AbstractContextManager[object]:
-        return torch.autocast(self.world.device.type, enabled=False)
 
     def forward_backward(self, batch: Batch, weight: float) -> Tensor:
         allocate(self.root)
