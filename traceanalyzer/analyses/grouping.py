@@ -219,9 +219,19 @@ def rows_of_each(values: np.ndarray) -> list[np.ndarray]:
 
 def largest_before(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """For each row the largest of the values of its group's rows before it; -1 for the first of a group."""
-    largest = pd.Series(values).groupby(groups).cummax()
-    before: np.ndarray = largest.groupby(groups).shift(fill_value=NONE).to_numpy()
-    return before
+    found = np.full(len(values), NONE, dtype=np.int64)
+    if len(values) < 2:
+        return found
+    order = stable_order(groups)
+    number = np.cumsum(np.append(False, np.diff(groups[order]) != 0))
+    # Places among the sorted values instead of these, so that each group's can lie above those of the one before.
+    ranked = np.argsort(values, kind="stable")
+    place = np.empty(len(values), dtype=np.int64)
+    place[ranked] = np.arange(len(values))
+    reach = np.maximum.accumulate(place[order] + number * len(values)) - number * len(values)
+    is_first = np.append(True, number[1:] != number[:-1])
+    found[order[1:]] = np.where(is_first[1:], NONE, values[ranked[reach[:-1]]])
+    return found
 
 
 def stable_order(numbers: np.ndarray) -> np.ndarray:

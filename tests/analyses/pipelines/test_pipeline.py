@@ -28,7 +28,7 @@ def test_bubble_and_balance_of_four_stages():
     table = pd.DataFrame(rows).astype({"steps": "Int64", "microbatches": "Int64", "p2p_wait_ns": "Int64"})
     pipeline = Pipeline(table)
     assert pipeline.to_frame()["bubble_pct"].tolist() == [35.0, 35.0, 35.0, 0.0]
-    (whole,) = summarise({}, pipeline).rows()
+    (whole,) = summarise(pipeline).rows()
     told = whole["stages"], whole["bottleneck_stage"], whole["bubble_pct"], whole["collective_wait_pct"]
     assert told == (4, 3, 26.25, 1.0)
     # Mean 700; deviations 100, 100, 100, 300: population variance 30,000.
