@@ -92,22 +92,3 @@ def test_an_edge_that_closes_a_circle_is_dropped_if_it_may():
     order = order_of(3, source, target, np.array([False, False, True]), np.array([0, 0, 5]))
     assert order.dropped.tolist() == [False, False, True]
     assert order.latest(np.array([[3], [4], [100]]))[:, 0].tolist() == [0, 3, 7]
-
-
-def test_an_operation_may_last_its_slack_longer_and_not_more(results):
-    engine = results["replay"].engine
-    job = engine.job
-    end_ns = engine.unchanged[engine.windows.ends, 0].max()
-    until_end = engine.unchanged[:, 0] <= end_ns
-    for rank, slack in engine.slack_of_ops.items():
-        timing = job.recorded.timing[rank]
-        held = np.flatnonzero((slack != -1) & ~job.nodes[rank].is_comm)
-        ops = job.nodes[rank].piece.ops
-        ends = (ops["start_ns"] + ops["duration_ns"]).to_numpy() - job.origin_ns - job.offset_ns[rank]
-        for op in held[:: max(len(held) // 8, 1)]:
-            for more_ns, is_late in ((slack[op], False), (slack[op] + 1_000, True)):
-                duration = timing.duration_ns.copy()
-                duration[op] += more_ns
-                changed = {**job.recorded.timing, rank: dataclasses.replace(timing, duration_ns=duration)}
-                times = job.replay(dataclasses.replace(job.recorded, timing=changed))[:, 0]
-                assert (max(times[until_end].max(), ends[op] + more_ns) > end_ns) == is_late

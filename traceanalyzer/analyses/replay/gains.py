@@ -18,13 +18,10 @@ from traceanalyzer.analyses.replay.lengths import (
     timing_after,
     transfers_after,
 )
-from traceanalyzer.analyses.replay.rank_graph import NEVER
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.errors import UsageError
 from traceanalyzer.forks import FREE, all_aside
 from traceanalyzer.kinds import MESSAGES
-from traceanalyzer.model.aside import arrays_aside
-from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
 
@@ -62,11 +59,6 @@ class Gain:
     def most_gain_ns(self) -> int:
         """The gain where the change takes those delays away, too."""
         return max(self.gain_ns, self.before_ns - self.after_ns + self.delayed_ns)
-
-    @property
-    def unprofiled_gain_ns(self) -> int | None:
-        """The gain of a step without the profiler; never negative."""
-        return None if self.unprofiled_ns is None else max(0, self.unprofiled_ns[0] - self.unprofiled_ns[1])
 
     def matters(self, unknown_ns: int) -> bool:
         """Whether a time that is unknown is more than 3 % of the step."""
@@ -122,25 +114,6 @@ class Engine:
     @cached_property
     def _steps(self) -> np.ndarray:
         return self.windows.of_job(self.unchanged)
-
-    @cached_property
-    def slack_of_ops(self) -> dict[int, np.ndarray]:
-        """For each rank the slack of its operations, in the order of its piece; -1 for those outside the window."""
-        job, times = self.job, self.unchanged[:, 0]
-        begin_ns, end_ns = int(times[self.windows.begin].min()), int(times[self.windows.ends].max())
-        # What comes after the window may come as late as it likes.
-        deadlines = job.order.deadlines(job.weights(job.recorded), np.where(times <= end_ns, end_ns, -NEVER))
-        found = {}
-        for rank, nodes in job.nodes.items():
-            timing = job.recorded.timing[rank]
-            sums = nodes.sums(timing)
-            ends = nodes.column("ops", "start_ns") + nodes.column("ops", "duration_ns")
-            ends = ends - job.origin_ns - job.offset_ns[rank]
-            remaining = np.where(nodes.is_single, 0, sums.until_ns - sums.lag_ns - timing.duration_ns)
-            latest_end = np.minimum(deadlines[job.node(rank, nodes.end_node)] - remaining, end_ns)
-            inside = (ends <= end_ns) & (ends > begin_ns)
-            found[rank] = np.where(inside, np.maximum(latest_end - ends, 0), NONE)
-        return arrays_aside(found)
 
     @property
     def before_ns(self) -> int:

@@ -428,18 +428,6 @@ class Order(Struct, frozen=True):
         given: np.ndarray = times[self.place]
         return given
 
-    def deadlines(self, weights: np.ndarray, latest_ns: np.ndarray) -> np.ndarray:
-        """How late each node may be reached so that none is reached after its `latest_ns`: `latest` backwards."""
-        times = latest_ns[self.nodes]
-        lengths = weights[self.edges]
-        targets = np.repeat(np.arange(len(self.place)), np.diff(np.append(self.first, len(self.edges))))
-        bounds = self.levels.tolist()
-        for (_, edge), (_, next_edge) in reversed(list(pairwise(bounds))):
-            held = slice(edge, next_edge)
-            np.minimum.at(times, self.source[held], times[targets[held]] - lengths[held])
-        given: np.ndarray = times[self.place]
-        return given
-
     def bounds(self, node: int) -> tuple[int, int]:
         """The node's first edge's place, and the end of its edges."""
         place = int(self.place[node])

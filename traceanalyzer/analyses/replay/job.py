@@ -683,8 +683,6 @@ def _numbered(ops: pd.DataFrame, stretch: np.ndarray, name: np.ndarray) -> np.nd
 # Waits between streams that times show in some steps or on some ranks are there in all: the program is the same.
 
 
-_STREAM_BITS = 24
-
 _PAIR = ["kind_source", "number_source", "kind_target", "number_target"]
 """What two operations of a step are: numbers of stream and name, and place among those of that name in the step."""
 
@@ -735,11 +733,10 @@ def _operations_of(pieces: Mapping[int, Piece], shown: Mapping[int, list[pd.Data
 
 def _kinds(piece: Piece, known: dict[object, int]) -> np.ndarray:
     """Number of each operation's stream and name over all ranks."""
-    names = column_of(piece.ops, "name")
-    code = np.array([*(known.setdefault(name, len(known)) for name in names.categories.tolist()), NONE], dtype=np.int64)
-    of_stream, streams = pd.factorize(array_of(piece.ops, "stream"))
-    stream = np.array([known.setdefault(number, len(known)) for number in streams.tolist()], dtype=np.int64)
-    kinds: np.ndarray = (code[names.codes] << _STREAM_BITS) + stream[of_stream]
+    ops = piece.ops
+    each = Groups.of({"stream": array_of(ops, "stream"), "name": column_of(ops, "name")}, ["stream", "name"])
+    pairs = zip(each.keys["stream"].tolist(), each.keys["name"].tolist(), strict=True)
+    kinds: np.ndarray = np.array([known.setdefault(pair, len(known)) for pair in pairs], dtype=np.int64)[each.of_row]
     return kinds
 
 

@@ -118,7 +118,7 @@ LATENCY_NS = 20_000
 At most, with nothing else to wait for.
 """
 
-NEVER = -(1 << 60)
+NEVER = int(np.iinfo(np.int64).min) // 8
 """Long before any recorded time; the weight of an edge that a change has taken away."""
 
 

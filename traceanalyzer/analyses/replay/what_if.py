@@ -14,20 +14,15 @@ from traceanalyzer.analyses.replay.critical_path import composition, path_of
 from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.replay.schedule import NEEDED, Rescheduled, rescheduled
-from traceanalyzer.analyses.statistics import PERCENT
+from traceanalyzer.analyses.statistics import PERCENT, SHARE
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import time_span, time_text
+from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import ON_PATH, gain_range_said, gain_said
 
 # Whether a job has what a change is about: a name that nothing bears would be answered with a gain of nothing.
 
-
-_MOST_SAID = 5
-"""Names that are given to choose from."""
-
-_LONGEST = 60
-"""Characters of a name that are shown."""
 
 _COLUMNS = {"operator": ("ops", "operator"), "kernel": ("ops", "name"), "collective": ("ops", "collective"),
             "sync": ("segments", "call")}  # fmt: skip
@@ -66,15 +61,6 @@ def check(engine: Engine, change: Change) -> None:
         _check_peers(engine, change)
 
 
-def can_be_asked(engine: Engine, change: Change) -> bool:
-    """Whether the job has what the change is about."""
-    try:
-        check(engine, change)
-    except (InputError, UsageError):
-        return False
-    return True
-
-
 def _check_peers(engine: Engine, change: Change) -> None:
     """Refuse a comparison with nobody: it would be answered with a gain of nothing, or of all."""
     ranks = engine.of_ranks([change])[0].ranks
@@ -102,12 +88,12 @@ def _check_name(engine: Engine, change: Change, name: str) -> None:
     what = "blocking call" if change.part == "sync" else change.part
     if not known:
         raise UsageError(f"{change}: this job has no {what} with a name")
-    near = get_close_matches(wanted, known, _MOST_SAID, cutoff=0.5)
-    shown = ", ".join(name if len(name) <= _LONGEST else name[:_LONGEST] + "…" for name in near or known[:_MOST_SAID])
-    said = f"did you mean {shown}" if near else f"there are {shown}"
-    more = ", …" if not near and len(known) > _MOST_SAID else ""
+    near = get_close_matches(wanted, known, cutoff=SHARE)
+    said = (
+        f"did you mean {', '.join(map(short_name, near))}" if near else f"the most frequent is {short_name(known[0])}"
+    )
     verb = "contains" if change.part == "kernel" else "is called"
-    raise UsageError(f"{change}: no {what} {verb} {wanted!r}; {said}{more}")
+    raise UsageError(f"{change}: no {what} {verb} {wanted!r}; {said}")
 
 
 def _check_phase(engine: Engine, change: Change, name: str) -> None:
