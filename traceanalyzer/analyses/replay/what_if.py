@@ -18,7 +18,6 @@ from traceanalyzer.analyses.statistics import PERCENT, SHARE
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import time_span, time_text
-from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import ON_PATH, gain_range_said, gain_said
 
 # Whether a job has what a change is about: a name that nothing bears would be answered with a gain of nothing.
@@ -89,9 +88,7 @@ def _check_name(engine: Engine, change: Change, name: str) -> None:
     if not known:
         raise UsageError(f"{change}: this job has no {what} with a name")
     near = get_close_matches(wanted, known, cutoff=SHARE)
-    said = (
-        f"did you mean {', '.join(map(short_name, near))}" if near else f"the most frequent is {short_name(known[0])}"
-    )
+    said = f"did you mean {', '.join(near)}" if near else f"there are {known[0]} and others"
     verb = "contains" if change.part == "kernel" else "is called"
     raise UsageError(f"{change}: no {what} {verb} {wanted!r}; {said}")
 
