@@ -5,7 +5,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, cast
@@ -271,16 +271,15 @@ class Track:
     Attributes:
         group: what it stands under: `analysis`, `GPU`, `host` or `counters`.
         name: its heading.
-        slices: rows of `SLICE_COLUMNS` by start; those inside another one come after it. Or:
-        samples: columns `time_ns` and `value`, which holds until the next one.
-        unit: of the samples.
+        rows: of `SLICE_COLUMNS` by start, those inside another one after it; where there is a unit samples with
+            `time_ns` and `value`, which holds until the next one.
+        unit: of the samples, "" for one that is not known; `None` for slices.
     """
 
     group: str
     name: str
-    slices: pd.DataFrame | None = None
-    samples: pd.DataFrame | None = None
-    unit: str = ""
+    rows: pd.DataFrame
+    unit: str | None = None
 
 
 ROWS = ("steps", "gpu_ranges", "path_stretches", "gaps", "calls")
@@ -356,7 +355,7 @@ def _counters(trace: RankTrace) -> Iterator[Track]:
         title = str(name)
         is_bytes = title.endswith("_bytes")
         heading = title.removesuffix("_bytes").replace("_", " ") if is_bytes else title
-        yield Track("counters", heading, samples=own[["time_ns", "value"]], unit="bytes" if is_bytes else "")
+        yield Track("counters", heading, own[["time_ns", "value"]], "bytes" if is_bytes else "")
     held = Held.of(trace)
     for place, category in enumerate(CATEGORIES if len(held.events) else ()):
         level = held.level_bytes[:, place]
@@ -368,7 +367,7 @@ def _changes(name: str, time_ns: np.ndarray, level: np.ndarray, unit: str) -> Tr
     """A counter's track with a sample for each change of its level."""
     changes = np.append(True, level[1:] != level[:-1])
     samples = pd.DataFrame({"time_ns": time_ns[changes], "value": level[changes].astype(float)})
-    return Track("counters", name, samples=samples, unit=unit)
+    return Track("counters", name, samples, unit)
 
 
 # Tracks as Perfetto's own protobuf: packets that can be written rank by rank and put behind each other.
@@ -394,9 +393,26 @@ _BEGIN, _END = proto.TrackEvent.Type.TYPE_SLICE_BEGIN, proto.TrackEvent.Type.TYP
 _COUNTER, _INSTANT = proto.TrackEvent.Type.TYPE_COUNTER, proto.TrackEvent.Type.TYPE_INSTANT
 
 
+def _in_bytes(packets: Callable[..., Iterator[_Packet]]) -> Callable[..., Iterator[bytes]]:
+    """The same with the packets put into bytes."""
+
+    @wraps(packets)
+    def encoded(*of: Any) -> Iterator[bytes]:
+        held = proto.Trace()
+        for number, packet in enumerate(packets(*of), 1):
+            held.packet.append(packet)
+            if not number % _AT_ONCE:
+                yield held.SerializeToString()
+                held.Clear()
+        yield held.SerializeToString()
+
+    return encoded
+
+
+@_in_bytes
 def pftrace_of_rank(
     rank: int, name: str, said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
-) -> Iterator[bytes]:
+) -> Iterator[_Packet]:
     """A rank's packets.
 
     Args:
@@ -406,27 +422,6 @@ def pftrace_of_rank(
         tracks: from top to bottom.
         zero_ns: what is taken from its times.
     """
-    yield from _in_bytes(_rank_packets(rank, name, said, tracks, zero_ns))
-
-
-def of_job(said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int) -> Iterator[bytes]:
-    """The packets that stand first: what was done, and what belongs to no rank."""
-    yield from _in_bytes(_job_packets(said, tracks, zero_ns))
-
-
-def _in_bytes(packets: Iterable[_Packet]) -> Iterator[bytes]:
-    held = proto.Trace()
-    for number, packet in enumerate(packets, 1):
-        held.packet.append(packet)
-        if not number % _AT_ONCE:
-            yield held.SerializeToString()
-            held.Clear()
-    yield held.SerializeToString()
-
-
-def _rank_packets(
-    rank: int, name: str, said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
-) -> Iterator[_Packet]:
     names = _Names(rank + 2)
     uuids = iter(range((rank + 2) * _UUIDS, (rank + 3) * _UUIDS))
     root = next(uuids)
@@ -440,7 +435,9 @@ def _rank_packets(
     yield from _track_packets(names, uuids, root, {}, said, tracks, zero_ns)
 
 
-def _job_packets(said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int) -> Iterator[_Packet]:
+@_in_bytes
+def of_job(said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int) -> Iterator[_Packet]:
+    """The packets that stand first: what was done, and what belongs to no rank."""
     names = _Names(_JOB)
     uuids = iter(range(_JOB, _UUIDS))
     root = next(uuids)
@@ -458,18 +455,12 @@ def _track_packets(
             groups[track.group] = next(uuids)
             yield _descriptor(names, groups[track.group], root, track.group, len(groups))
         if not place:
-            yield _said(names, groups[track.group], said, _first_ns(track) - zero_ns)
+            first_ns = int(track.rows["start_ns" if track.unit is None else "time_ns"].min())
+            packet = names.event(_INSTANT, groups[track.group], first_ns - zero_ns)
+            names.name(packet, "about this export")
+            names.tell(packet, said)
+            yield packet
         yield from _events(names, track, next(uuids), groups[track.group], place, zero_ns)
-
-
-def _first_ns(track: Track) -> int:
-    column = track.slices["start_ns"] if track.slices is not None else _samples(track)["time_ns"]
-    return int(column.min())
-
-
-def _samples(track: Track) -> pd.DataFrame:
-    assert track.samples is not None
-    return track.samples
 
 
 def _descriptor(names: "_Names", uuid: int, parent: int, name: str, place: int) -> _Packet:
@@ -482,18 +473,11 @@ def _descriptor(names: "_Names", uuid: int, parent: int, name: str, place: int) 
     return packet
 
 
-def _said(names: "_Names", uuid: int, said: Mapping[str, object], time_ns: int) -> _Packet:
-    packet = names.event(_INSTANT, uuid, time_ns)
-    names.name(packet, "about this export")
-    names.tell(packet, said)
-    return packet
-
-
 def _events(names: "_Names", track: Track, uuid: int, parent: int, place: int, zero_ns: int) -> Iterator[_Packet]:
     head = _descriptor(names, uuid, parent, track.name, place)
-    if track.slices is not None:
+    if track.unit is None:
         yield head
-        yield from _pftrace_slices(names, track.slices, uuid, zero_ns)
+        yield from _pftrace_slices(names, track.rows, uuid, zero_ns)
         return
     counter = head.track_descriptor.counter
     counter.SetInParent()
@@ -502,8 +486,7 @@ def _events(names: "_Names", track: Track, uuid: int, parent: int, place: int, z
     elif track.unit:
         counter.unit_name = track.unit
     yield head
-    samples = _samples(track)
-    for time, value in zip(samples["time_ns"].tolist(), samples["value"].tolist(), strict=True):
+    for time, value in zip(track.rows["time_ns"].tolist(), track.rows["value"].tolist(), strict=True):
         packet = names.event(_COUNTER, uuid, time - zero_ns)
         packet.track_event.double_counter_value = value
         yield packet
@@ -628,8 +611,8 @@ def _rank_events(
     yield _named("process_labels", rank, 0, {"labels": ", ".join(f"{key} {value}" for key, value in said.items())})
     yield _named("process_sort_index", rank, 0, {"sort_index": rank})
     for thread, track in enumerate(tracks):
-        if track.samples is not None:
-            for time, value in track.samples[["time_ns", "value"]].itertuples(index=False):
+        if track.unit is not None:
+            for time, value in track.rows[["time_ns", "value"]].itertuples(index=False):
                 yield {"ph": "C", "name": track.name, "pid": rank, "ts": (time - zero_ns) / 1000,
                        "args": {track.unit or "value": value}}  # fmt: skip
             continue
@@ -643,8 +626,7 @@ def _named(what: str, rank: int, thread: int, content: _Event) -> _Event:
 
 
 def _trace_events_slices(track: Track, rank: int, thread: int, zero_ns: int) -> Iterator[_Event]:
-    assert track.slices is not None
-    for row in track.slices.itertuples(index=False):
+    for row in track.rows.itertuples(index=False):
         place = {"pid": rank, "tid": thread, "ts": (row.start_ns - zero_ns) / 1000}
         event = {"ph": "X", "name": row.name, "cat": row.category, **place, "dur": (row.end_ns - row.start_ns) / 1000}
         if isinstance(row.colour, str):
