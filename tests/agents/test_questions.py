@@ -73,6 +73,7 @@ def asked(served, tool, arguments):
 
     with ThreadPoolExecutor(1) as pool:  # a browser's tests may have a loop running in this thread
         result = pool.submit(asyncio.run, call()).result()
+    assert len(result.model_dump_json()) <= 1.5 * MOST_CHARACTERS, "what is sent: quotation marks are escaped"
     return json.loads(result.content[0].text)
 
 

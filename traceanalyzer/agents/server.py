@@ -6,7 +6,7 @@ from typing import Any
 
 from traceanalyzer import __version__
 from traceanalyzer.agents.questions import QUESTIONS
-from traceanalyzer.agents.verbs import VERBS, Workspace, ask, parameters
+from traceanalyzer.agents.verbs import VERBS, Workspace, ask, could_not, parameters
 from traceanalyzer.errors import TraceAnalyzerError, needs_extra
 
 USAGE_ERROR = "usage_error"
@@ -32,20 +32,24 @@ def server(workspace: Workspace) -> Any:
     made = MCPServer("traceanalyzer", version=__version__, instructions=INSTRUCTIONS)
     hints = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
     for name in VERBS:
-        made.tool(name=name.replace("-", "_"), description=QUESTIONS[name], annotations=hints)(_tool(workspace, name))
+        # As text alone: with the same content beside it, indented, an answer would be twice as long.
+        tool = made.tool(
+            name=name.replace("-", "_"), description=QUESTIONS[name], annotations=hints, structured_output=False
+        )
+        tool(_tool(workspace, name))
     return made
 
 
-def _tool(workspace: Workspace, verb: str) -> Callable[..., dict[str, Any]]:
+def _tool(workspace: Workspace, verb: str) -> Callable[..., str]:
     """The question as a function of what a caller may give: the server reads its signature."""
 
-    def tool(**given: Any) -> dict[str, Any]:
+    def tool(**given: Any) -> str:
         try:
-            return ask(workspace, verb, **given).plain()
+            return ask(workspace, verb, **given).text()
         except TraceAnalyzerError as error:
-            return {"status": USAGE_ERROR, "why": str(error)}
+            return could_not(str(error), USAGE_ERROR).text()
 
-    tool.__signature__ = Signature(parameters(verb), return_annotation=dict[str, Any])  # type: ignore[attr-defined]
-    tool.__annotations__ = {one.name: one.annotation for one in parameters(verb)} | {"return": dict[str, Any]}
+    tool.__signature__ = Signature(parameters(verb), return_annotation=str)  # type: ignore[attr-defined]
+    tool.__annotations__ = {one.name: one.annotation for one in parameters(verb)} | {"return": str}
     tool.__name__ = verb.replace("-", "_")
     return tool

@@ -34,6 +34,7 @@ from traceanalyzer.report import words
 from traceanalyzer.report.build import build
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import split
+from traceanalyzer.report.writers.tables import finding_as_json
 from traceanalyzer.scale import summarise
 from traceanalyzer.selection import Selection, chosen_steps
 from traceanalyzer.snapshots import examine_readable, sentences
@@ -150,9 +151,9 @@ def of_rows(
     )
 
 
-def could_not(why: str) -> Answer:
+def could_not(why: str, status: str = COULD_NOT_LOOK) -> Answer:
     """Nothing could be looked at."""
-    return Answer(COULD_NOT_LOOK, why=str(_short(why)))
+    return Answer(status, why=str(_short(why)))
 
 
 def _fitting(sentences: Sequence[str]) -> tuple[str, ...]:
@@ -396,14 +397,15 @@ FINDING_COLUMNS: Mapping[str, str] = MappingProxyType(
         "why": "Evidence in one sentence.",
         "fix": "What to change.",
         "saves": "What that saves of a step without the profiler, as an interval in ms.",
-        "confidence": "Level, interval and what limits it.",
+        "confidence": "Level, and what limits it.",
         "what_if": "The command that replays the change.",
-        "caveat": "When it may not hold.",
+        "scope": "Ranks and steps.",
         "also": "Other signs of the same cause.",
         "table": "Ask `table` for this one to see more.",
         "evidence": "Rows behind it.",
     }
 )
+"""Of the fields of `summary.json`."""
 
 
 WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
@@ -656,23 +658,10 @@ def parameters(verb: str) -> list[Parameter]:
 
 
 def _of_finding(finding: Finding) -> dict[str, Any]:
-    """What is known of `FINDING_COLUMNS`."""
-    saves = finding.saves
-    row = {
-        "id": finding.kind,
-        "severity": finding.severity,
-        "headline": finding.headline,
-        "why": finding.why or None,
-        "fix": finding.fix or None,
-        "saves": saves and saves.to_dict(),
-        "confidence": saves and saves.confidence,
-        "what_if": finding.what_if,
-        "caveat": finding.caveat or None,
-        "also": [one.headline for one in finding.also] or None,
-        "table": finding.table,
-        "evidence": [dict(one) for one in finding.evidence[:5]] or None,
-    }
-    return {key: row[key] for key in FINDING_COLUMNS if row[key] is not None}
+    """As `summary.json` has it, without what is empty; five rows of evidence."""
+    row = finding_as_json(finding) | {"also": [one.headline for one in finding.also]}
+    row["evidence"] = row["evidence"][:5]
+    return {key: value for key, value in row.items() if value}
 
 
 def _of_result(name: str, result: Result, frame: pd.DataFrame, **more: Any) -> Answer:

@@ -151,7 +151,7 @@ def as_json(report: Report, moved: Collection[str] = ()) -> dict[str, Any]:
         "files": {name: {"path": f"tables/{name}.parquet", "rows": len(report.results[name])} for name in moved},
         "tables": {name: described(result) for name, result in report.results.items() if not result.is_detail},
         "doubted": words.doubted(report.results),
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [finding_as_json(finding) for finding in report.findings],
         "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
         "notes": list(report.notes),
         "memory_snapshots": list(report.snapshots),
@@ -171,7 +171,8 @@ def described(result: Result) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_as_json(finding: Finding) -> dict[str, Any]:
+    """A finding as `summary.json` has it."""
     saves = finding.saves
     return {
         "id": finding.kind,
@@ -190,7 +191,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "table": finding.table,
         "interval_ns": finding.interval_ns and list(finding.interval_ns),
         "what_if": finding.what_if,
-        "also": [_finding(item) for item in finding.also],
+        "also": [finding_as_json(item) for item in finding.also],
     }
 
 
