@@ -41,7 +41,7 @@ def test_a_crash_is_told_too_and_no_file_of_others_is_replaced(monkeypatch, caps
 @pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
 def test_it_has_versions_timings_and_counts_and_no_names(tmp_path, monkeypatch):
     html = importlib.import_module("traceanalyzer.report.writers.html")
-    monkeypatch.setattr(html.page_sections, "tiles", broken)
+    monkeypatch.setattr(html, "tiles", broken)
     content = document([kernel(0, 5, name="secret_kernel")], rank=0, world_size=1, trace_id="secret_id")
     write(Path("secret_folder", "secret_file.json"), content)
     assert typed("secret_folder -o out --format html --debug bug.json -q") == 3

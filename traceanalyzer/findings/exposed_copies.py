@@ -33,7 +33,9 @@ def exposed_copies(run: Run, headline: Headline, steps: Steps, copies: Copies, r
     The change is hidden copies: where most of the time lies in few steps (a checkpoint), in these.
     """
     table = headline.to_frame().set_index("rank")
-    alone_ns = float(table[COPY.column].median()) / run.count  # what one rank copies alone makes it a straggler
+    alone_ns = (
+        float(table[COPY.column].astype("float64").median()) / run.count
+    )  # what one rank copies alone makes it a straggler
     rows = copies.to_frame().sort_values("exposed_ns", ascending=False)
     own = rows[rows["direction"].isin([*_WAYS])]
     if not run.is_worth(alone_ns) or own["exposed_ns"].sum() < SHARE * rows["exposed_ns"].sum():

@@ -27,7 +27,9 @@ def results():
 
 def path(**shares):
     return Bottleneck(
-        pd.DataFrame({"category": [*shares], "path_pct": [*shares.values()]}).assign(path_ns=1, step_ns=1)
+        pd.DataFrame({"category": [*shares], "path_pct": [*shares.values()]}).assign(
+            path_ns=1, step_ns=1, unmatched_ns=0, is_unprofiled=True
+        )
     )
 
 
