@@ -72,10 +72,15 @@ def read_nvtx(source: Source, containing: Sequence[str] = ()) -> Nvtx:
     rows = rows.filter(pa.array(kept))
     codes, texts = _names(source, rows)
     parsed = _parsed(texts)
-    frame = _times(frame_of(rows, {"globalTid": 0, "end": UNKNOWN_NS, "domainId": 0}), codes, parsed["name"])
     is_operator = parsed["is_operator"].to_numpy()[codes]
+    # Texts and payloads of all rows would take longer than the rest.
+    numbers = frame_of(rows.drop_columns(["text", "binaryData"]), {"globalTid": 0, "end": UNKNOWN_NS, "domainId": 0})
+    frame = _times(numbers, codes, parsed["name"])
+    payload = frame_of(rows.select(["binaryData"]).filter(pa.array(~is_operator)))["binaryData"]
     return Nvtx(
-        ranges=_ranges(frame[~is_operator], parsed.iloc[codes[~is_operator]], domains),
+        ranges=_ranges(
+            frame[~is_operator].assign(payload=payload.to_numpy()), parsed.iloc[codes[~is_operator]], domains
+        ),
         operators=_operators(frame[is_operator], parsed.iloc[codes[is_operator]]),
         open_ranges=rows["end"].null_count,
     )
@@ -171,9 +176,8 @@ def _ranges(frame: pd.DataFrame, said: pd.DataFrame, domains: dict[tuple[int, in
     if held.any():
         texts = pd.Series(name).astype("object")
         name = pd.Categorical(texts.where(~held, "nccl" + texts).astype("str"))
-    columns = ["process", "start_ns", "end_ns", "is_open", "thread"]
-    payload = frame["binaryData"].to_numpy()
-    return frame[columns].assign(name=name, domain=domain, payload=payload).reset_index(drop=True)
+    columns = ["process", "start_ns", "end_ns", "is_open", "thread", "payload"]
+    return frame[columns].assign(name=name, domain=domain).reset_index(drop=True)
 
 
 def _is_nccl(name: str) -> bool:
