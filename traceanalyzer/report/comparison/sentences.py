@@ -245,8 +245,9 @@ def _estimate_ns(side: Side) -> float | None:
 
 def _unprofiled_ns(held: Capture) -> float | None:
     table = held.table("bottleneck")
-    is_known = table is not None and len(table) and table["is_unprofiled"].all() and not has_open_waits(held)
-    return float(table["step_ns"].iloc[0]) if is_known else None
+    if table is None or not len(table) or not table["is_unprofiled"].all() or has_open_waits(held):
+        return None
+    return float(table["step_ns"].iloc[0])
 
 
 def of_a_step(comparison: Comparison) -> str:

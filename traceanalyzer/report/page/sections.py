@@ -198,7 +198,7 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
     if split is None:
         return []
     over, info, doubts = over_ranks_of(report.results), report.run_info, words.reasons(report.results)
-    own = [(_length(over, split, info), ("headline",))]
+    own: list[tuple[Tile, tuple[str, ...]]] = [(_length(over, split, info), ("headline",))]
     own += [(_share(over, name, *about), sources) for name, *about, sources in _SHARES if _is_told(over, name)]
     own += [(tile, ("headline", "mfu")) for tile in _mfu(report, over)]
     own += [(tile, ()) for tile in (*_speed(info), *_memory(info))]
