@@ -368,7 +368,3 @@ def by_step_and_rank(table: pd.DataFrame, name: str) -> pd.DataFrame:
     Steps and ranks without any value are left out.
     """
     return table.assign(value=floats(table[name])).pivot_table(values="value", index="step", columns="rank")
-
-
-# The name under which findings, which are being rewritten, know it.
-once_of_tables = memoized_by_tables

@@ -123,7 +123,7 @@ def _whole(found: list[Told]) -> Tables:
         if said == _PIECE:
             parts = [next(left) for _ in _FRAMES]
             piece = Piece(**{part: own for part, own, _ in parts}, why_no_host=parts[0][2])
-            tables[name] = frame.assign(piece=[piece.laid_aside()])
+            tables[name] = frame.assign(piece=[piece.spilled()])
         else:
             tables[name] = spilled(frame)
     return tables

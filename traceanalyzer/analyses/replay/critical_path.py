@@ -36,8 +36,8 @@ from traceanalyzer.meaning.vocabulary import (
     SYNC,
     UNKNOWN,
 )
-from traceanalyzer.model.aside import rearranged
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.spilled import rearranged
 from traceanalyzer.model.tables import array_of, only, sorted_by, table_of, without_rows
 
 # The job's critical path: what ran, where, in each moment of the window, of all that could not have been later.

@@ -20,7 +20,7 @@ from traceanalyzer.analyses.replay.lengths import (
 )
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.errors import UsageError
-from traceanalyzer.forks import FREE, all_aside
+from traceanalyzer.execution import FREE, all_aside
 from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.model.tables import array_of
 

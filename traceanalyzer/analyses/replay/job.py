@@ -10,7 +10,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import typed
-from traceanalyzer.analyses.grouping import Groups, number_in_group, once_of_tables, rows_of_each
+from traceanalyzer.analyses.grouping import Groups, memoized_by_tables, number_in_group, rows_of_each
 from traceanalyzer.analyses.pipelines.shape import is_of_hub
 from traceanalyzer.analyses.replay.graph import Nodes, Order, Timing, main_streams, order_of
 from traceanalyzer.analyses.replay.rank_graph import NEVER, SOURCE, Piece
@@ -18,8 +18,8 @@ from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import CPU_BACKENDS, POINT_TO_POINT
 from traceanalyzer.meaning.vocabulary import LAUNCH_NS
-from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.spilled import spilled_arrays
 from traceanalyzer.model.tables import array_of, column_of, table_of, under_each_other, with_columns
 
 # Collectives of the CPU matched over ranks: their hosts meet there, and all go on when the last one has come.
@@ -248,7 +248,7 @@ class Job:
         when = np.zeros(len(self.source), dtype=np.int64)
         when[self._is_join] = array_of(self.joins, "ready_ns")[self.waiting]
         when[self._is_meeting] = self.meetings.ready_ns - self.origin_ns
-        return arrays_aside(order_of(self.count, self.source, self.target, self._is_join | self._is_meeting, when))
+        return spilled_arrays(order_of(self.count, self.source, self.target, self._is_join | self._is_meeting, when))
 
     @cached_property
     def recorded(self) -> Lengths:
@@ -418,7 +418,7 @@ class Windows(Struct, frozen=True):
         return np.stack(columns, axis=1)
 
 
-@once_of_tables
+@memoized_by_tables
 def _steps_of(table: pd.DataFrame) -> tuple[np.ndarray, int]:
     """For each window the number of its step among the job's, and how many these are."""
     step, distinct = pd.factorize(table["step"], use_na_sentinel=False)

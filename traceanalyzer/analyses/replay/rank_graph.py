@@ -24,8 +24,8 @@ from traceanalyzer.analyses.statistics import PERCENT, SHARE
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.vocabulary import DATA, LAUNCH_NS, SHORT_NS
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.spilled import spilled
 from traceanalyzer.model.tables import (
     array_of,
     column_of,
@@ -91,9 +91,9 @@ class Piece:
     def __len__(self) -> int:
         return len(self.ops)
 
-    def laid_aside(self) -> "Piece":
+    def spilled(self) -> "Piece":
         """The same with large tables in files: from when it is made until all ranks' are put together."""
-        return replace(self, ops=laid_aside(self.ops), host=laid_aside(self.host), waits=laid_aside(self.waits))
+        return replace(self, ops=spilled(self.ops), host=spilled(self.host), waits=spilled(self.waits))
 
     @property
     def segment_of_op(self) -> np.ndarray:

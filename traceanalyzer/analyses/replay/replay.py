@@ -22,7 +22,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.aside import arrays_aside
+from traceanalyzer.model.spilled import spilled_arrays
 from traceanalyzer.model.tables import only, table_of, without_rows
 from traceanalyzer.model.trace import LARGE
 
@@ -91,7 +91,7 @@ def per_rank(
         return pd.DataFrame()
     ring = in_ring(calls, groups)
     piece = piece_of(trace, members, tree, phase_of_op, ring, loops.of_op, same_work)
-    return table_of({"operations": [len(trace.gpu_ops)], "piece": [piece.laid_aside()]})
+    return table_of({"operations": [len(trace.gpu_ops)], "piece": [piece.spilled()]})
 
 
 def let_go(part: pd.DataFrame) -> pd.DataFrame:
@@ -133,7 +133,7 @@ def across(
 def _replayed(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int, int], steps: Steps) -> Replay:
     job = Job(pieces, members.table, offset_ns)
     if any(len(piece) > LARGE for piece in pieces.values()):
-        job = arrays_aside(job)
+        job = spilled_arrays(job)
     windows = windows_of(job, steps)
     engine = Engine(job, windows)
     lengths = windows.lengths(engine.unchanged)

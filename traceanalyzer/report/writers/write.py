@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.execution import aside, signals_wait
 from traceanalyzer.failures import Failure
 from traceanalyzer.files.whole import DRAFT, remove_old_drafts
-from traceanalyzer.forks import aside, signals_wait
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.writers import WRITERS
 
