@@ -33,8 +33,8 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
         if value is not None and "plotly" not in type(value).__module__:
             assert len(repr(value)) < MOST_CHARACTERS, type(value)
     found, answered = values[5], values[7]
-    assert "Stage 1" in repr(found)
-    assert "Stage 1" in found._repr_html_()
+    assert "stage 1" in repr(found)
+    assert "stage 1" in found._repr_html_()
     assert answered.to_dict()["after_ns"] < answered.to_dict()["before_ns"]
     assert list(names["made"].figures())[:1] == ["headline"]
     assert (tmp_path / "reports/pipeline/summary.html").stat().st_size > 100_000

@@ -8,7 +8,10 @@ from tests.simulator.jobs import reads
 def test_each_collective_is_waited_for():
     (one,) = said(reads.blocking(), "blocking_calls")
     assert one.headline == "Blocking calls: the CPU waits for the GPU 16.8 times per step."
-    assert one.why == "cudaStreamSynchronize drains rank 2's launch queue: its GPU is idle 1.10 ms/step."
+    assert (
+        one.why
+        == "cudaStreamSynchronize drains rank 2's launch queue: its GPU is idle 1.10 ms/step in and after these calls."
+    )
     assert one.fix == (
         "Take cudaStreamSynchronize out of the step: read values (.item(), .cpu(), print) every N steps."
     )

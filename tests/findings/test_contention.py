@@ -20,14 +20,14 @@ def _run(beside_ns):
     ops = ops.astype({"kind": "category"}).assign(shapes=pd.Categorical([""] * len(ops)))
     node = SimpleNamespace(alone=Alone(ops), piece=SimpleNamespace(ops=ops))
     run = Run({}, SimpleNamespace(job=SimpleNamespace(nodes={0: node})), (1,), pd.Series([60_000.0], index=[0]))
-    run.__dict__["terms"] = Terms()
+    run.__dict__.update(terms=Terms(), recorded=1)
     return run
 
 
 def test_the_same_kernels_are_slower_beside_communication():
     (found,) = contention(_run(900))
     assert found.headline == "Kernels run 1.8× slower while NCCL runs beside them."
-    assert found.why == "The same kernels take 3.60 µs a rank beside communication, and 2 µs alone."
+    assert found.why == "The same kernels take 3.60 µs/step per rank beside communication, and 2 µs alone."
     assert found.fix.startswith("Give communication fewer SMs (NCCL_MAX_CTAS")
     assert found.what_if == "analyze-traces what-if --compute alone"
     assert not list(contention(_run(550)))

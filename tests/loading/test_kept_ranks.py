@@ -59,11 +59,19 @@ def test_what_comes_back_is_what_was_made(trace_file, tmp_path, never_read):
     assert list(own) == list(tables)
     pieces = [frames.pop("replay")["piece"].iloc[0] for frames in (tables, own)]
     for name, table in tables.items():
-        pd.testing.assert_frame_equal(own[name], table, check_exact=True, check_frame_type=False)
+        pd.testing.assert_frame_equal(
+            own[name], table, check_exact=True, check_frame_type=False, check_categorical=False
+        )
     for part in ("ops", "host", "segments", "waits", "blocks"):
         pd.testing.assert_frame_equal(
             *(getattr(piece, part) for piece in pieces), check_exact=True, check_frame_type=False
         )
+
+
+def _plain(table):
+    """The table with texts for categories, whose storage (Arrow's or Python's) is no part of what was made."""
+    names = [name for name, dtype in table.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
+    return table.astype(dict.fromkeys(names, "object"))
 
 
 def test_kept_ranks_start_no_processes(trace_file, tmp_path, never_read, monkeypatch):

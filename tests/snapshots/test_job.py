@@ -79,7 +79,7 @@ def test_how_it_ended_and_the_gpu_of_the_message(tmp_path):
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ({"params": 20_000_000, "strategy": "ddp"}, "what is held beyond it is not the model's"),
+        ({"params": 20_000_000, "strategy": "ddp"}, "memory beyond it is not the model's"),
         (
             {"params": 600_000_000, "strategy": "ddp"},
             "6.44 GB: zero2 at a micro-batch of 8 needs 3.63 GB and would fit.",

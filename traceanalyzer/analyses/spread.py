@@ -54,11 +54,6 @@ def spread(values: Any, keys: Mapping[str, Any], unit: str) -> dict[str, Any]:
     return {**groups.keys, "calls": groups.counts(), **{f"{name}_{unit}": columns[name] for name in STATISTICS}}
 
 
-def robust_deviation(values: pd.Series) -> float:
-    """1.4826 · median distance from the median: the standard deviation of normal values, in spite of a few others."""
-    return _TO_DEVIATION * float((values - values.median()).abs().median())
-
-
 def with_mean(table: pd.DataFrame, unit: str) -> pd.DataFrame:
     """Add the mean that follows from total and calls."""
     return table.assign(**{f"mean_{unit}": ratio(table[f"total_{unit}"], table["calls"])})

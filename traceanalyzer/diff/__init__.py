@@ -85,10 +85,6 @@ class Comparison:
         """An analysis' table of a run, joined with the base's; `None` where it has none."""
         return next((table for table in self.tables[run] if table.analysis == analysis), None)
 
-    def table_by_rank(self, run: str, analysis: str) -> TableDiff | None:
-        """The same for each rank."""
-        return next(iter(self._joined(run, (analysis,), by_rank=True)), None)
-
     def _joined(self, run: str, names: Collection[str] | None = None, *, by_rank: bool = False) -> list[TableDiff]:
         other = next(side.first for side in self.others if side.label == run)
         return joins.tables(self.base.first, other, self.fairness.scale, names, by_rank=by_rank)

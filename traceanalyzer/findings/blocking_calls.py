@@ -63,7 +63,8 @@ def blocking_calls(
     names = sorted(map(str, calls["name"].unique()))
     yield Finding(
         headline=f"Blocking calls: the CPU waits for the GPU {often}.",
-        why=f"{_where(own)} drains rank {rank}'s launch queue: its GPU is idle {time_text(idle_ns[rank])}{run.each}.",
+        why=f"{_where(own)} drains rank {rank}'s launch queue: its GPU is idle {time_text(idle_ns[rank])}{run.each} "
+        "in and after these calls.",
         fix=_ONE_PROCESS if ranks.is_one_process else _fix(run, own, sync_copies, rank),
         changes=tuple(Change("sync", steps=frozenset(steps) or None, name=name) for name in names),
         named=(rank,),

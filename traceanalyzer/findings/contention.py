@@ -24,14 +24,15 @@ def contention(run: Run) -> Iterator[Finding]:
         alone_ns += int(alone[known].sum())
     if not alone_ns or beside_ns < RATIO * alone_ns:
         return
+    each = run.recorded
     yield Finding(
         headline=f"Kernels run {beside_ns / alone_ns:.2g}× slower while {run.terms.nccl} runs beside them.",
-        why=f"The same kernels take {time_text(beside_ns / len(run.ranks))} a rank beside communication, and "
-        f"{time_text(alone_ns / len(run.ranks))} alone.",
+        why=f"The same kernels take {time_text(beside_ns / each)}{run.each} per rank beside communication, and "
+        f"{time_text(alone_ns / each)} alone.",
         fix=run.terms.choose(
             {
-                "torch": "Give communication fewer SMs (NCCL_MAX_CTAS, ProcessGroupNCCL.Options), or copy engines "
-                "(NCCL_CTA_POLICY=2 with symmetric memory).",
+                "torch": "Give communication fewer SMs (NCCL_MAX_CTAS, or config.max_ctas of ProcessGroupNCCL.Options) "
+                "and measure: communication itself may slow down.",
             }
         )
         if run.terms.vendor == "NVIDIA"

@@ -1,6 +1,6 @@
 """Communication-bound: transfers that no compute hides."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
@@ -66,13 +66,14 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
     role = dict(zip(groups["group_label"], groups["role"], strict=True)).get(label) or ""
     is_open = own["ns"].where(~is_true(own["is_matched"]), 0).sum() > SHARE * own["ns"].sum()
     is_unequal = own["ns"].where(~is_true(own["is_synchronising"]), 0).sum() > SHARE * own["ns"].sum()
-    inside = f", most of it in {place}" if (place := role if where in (None, phase) else where) else ""
+    place = f"the {role} group" if role and where in (None, phase) else where
+    inside = f", most of it in {place}" if place and place != phase else ""
     when = f", most in {phase}" if phase and phase != UNATTRIBUTED else ""
     partners = "; waiting for ranks whose calls are unknown may be part of it" if is_open else ""
     return Finding(
         headline=f"Exposed {several}: {time_text(ns)}{run.each}{when}"
         f"{' (unattributed)' if is_open else ''}.",
-        why=f"Rank {rank} computes nothing beside them{inside}{partners}.",
+        why=f"Rank {rank}'s GPU runs no compute during {several}{inside}{partners}.",
         fix=run.terms.choose(
             {
                 "torch": _of_torch(kind, str(role), phase),
@@ -103,15 +104,26 @@ def _most(own: pd.DataFrame, by: pd.Series) -> str | None:
 
 
 def _of_torch(kind: str, role: str, phase: str | None) -> str:
-    for start, fix in _OF_ROLES:
-        if role.startswith(start) and kind == "reduce_scatter" and fix == _PREFETCH:
-            return "Smaller last FSDP units, or MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)."
-        if role.startswith(start):
-            return fix
-    if kind == "all_reduce" and phase == "backward":
-        return "Tune DistributedDataParallel(bucket_cap_mb=…) so that buckets fill early; bf16_compress_hook."
-    if kind == "all_reduce" and role.startswith(roles.DATA):
-        return "Let DistributedDataParallel all-reduce buckets during backward, instead of all gradients after it."
-    if kind == "broadcast":
-        return "ZeroRedundancyOptimizer(overlap_with_ddp=True, parameters_as_bucket_view=True), or fully_shard()."
-    return f"Start {_several(kind)} sooner: async_op=True, and wait() only where the result is used."
+    fix = next((fix for start, fix in _OF_ROLES if role.startswith(start)), None)
+    if fix == _PREFETCH and kind == "reduce_scatter":
+        return "Smaller last FSDP units, or MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)."
+    if (
+        fix is None
+        or (fix == _PREFETCH and phase not in _PASSES)
+        or (role.startswith(roles.EXPERT) and kind != _TOKENS)
+    ):
+        fix = _OF_CALLS.get((kind, phase))
+    if fix is None and kind == "all_reduce" and role.startswith(roles.DATA):
+        fix = "Let DistributedDataParallel all-reduce buckets during backward, instead of all gradients after it."
+    return fix or f"Start {_several(kind)} sooner: async_op=True, and wait() only where the result is used."
+
+
+_PASSES, _TOKENS = ("forward", "backward"), "all_to_all"
+
+_OF_CALLS: Mapping[tuple[str, str | None], str] = {
+    ("all_reduce", "backward"): "Tune DistributedDataParallel(bucket_cap_mb=…) so that buckets fill early; "
+    "bf16_compress_hook.",
+    ("broadcast", "forward"): "DistributedDataParallel(broadcast_buffers=False), if ranks need not share buffers.",
+    ("broadcast", "optimizer"): "fully_shard() instead of ZeroRedundancyOptimizer: gathers run beside compute.",
+}
+"""By collective and phase, where the group's role does not tell."""

@@ -20,7 +20,7 @@ def low_efficiency(_run: Run, efficiency: Efficiency, mfu: Mfu, headline: Headli
     took, of = table["gpu_ns"], known.iloc[0]
     reached = f", matrix products reach {(table['flops_pct'] * took).sum() / took.sum():.0f}%" if len(table) else ""
     yield Finding(
-        headline=f"GPU-bound: MFU is {mfu.by_rank().mean():.0f}%{reached} of the peak.",
+        headline=f"MFU is {mfu.by_rank().mean():.0f}%{reached} of the peak.",
         why=f"The peak of {of['gpu']} in {str(of['element_type']).upper()} is {of['peak_tflops_per_s']:.0f} TFLOP/s.",
         evidence=tuple(slow[["operator", "shapes", "gpu_ns", "flops_pct"]].to_dict("records")),
         table="mfu",

@@ -63,6 +63,7 @@ def _fix(run: Run, turn: str, place: str, *, is_by_tensor: bool) -> str:
             "torch": known
             or "Stack the tensors and compute once (torch.vmap); if turns need each other, "
             f"torch.compile or {run.terms.graphs} for the loop.",
+            "engine": f"{run.terms.graphs} around the loop, or one batched kernel.",
             "jax": "jax.vmap over the items, or jax.lax.scan within one jit.",
             "native": f"One batched kernel for all items, or {run.terms.graphs} around the loop.",
         }

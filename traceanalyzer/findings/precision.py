@@ -59,7 +59,13 @@ def precision(run: Run, kernels: Kernels, ranks: Ranks) -> Iterator[Finding]:
         why=f"{short_name(str(by_name.idxmax()[0]))} and others {how}{' on ' + run.who(some) if some else ''}{peak}.",
         fix="Compute in float32 or lower: NumPy arrays and .double() make float64 tensors."
         if bits == "fp64"
-        else 'torch.set_float32_matmul_precision("high"), or torch.autocast in bfloat16.'
+        else run.terms.choose(
+            {
+                "torch": 'torch.set_float32_matmul_precision("high"), or torch.autocast in bfloat16.',
+                "jax": 'jax.default_matmul_precision("tensorfloat32"), or bfloat16 inputs.',
+                "native": "CUBLAS_COMPUTE_32F_FAST_TF32, or 16-bit inputs.",
+            }
+        )
         if lower == "tf32"
         else f"torch.autocast in {'bfloat16' if lower == 'bf16' else 'float16 with torch.amp.GradScaler'}.",
         changes=changes,

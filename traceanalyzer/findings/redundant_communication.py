@@ -94,7 +94,7 @@ def _gathered_again(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> Iter
             headline="Parameters are gathered again in backward.",
             why=f"Backward all-gathers {kept}{run.each} on each rank, of the sizes that forward gathered before.",
             fix="reshard_after_forward=False (FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 (DeepSpeed); or "
-            "reshard_after_forward=8 to gather within a host only.",
+            "reshard_after_forward=GPUS_PER_HOST to gather within a host only.",
             table="calls",
             caveat=f"It takes up to {kept} more memory per GPU.",
         ),

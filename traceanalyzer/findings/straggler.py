@@ -308,7 +308,7 @@ _GPU, _PART, _PAGEABLE = "slower GPU", "slower in part", "pageable"
 _FIXES: Mapping[str, str] = {
     OTHER_PROCESS: "Find the other process (nvidia-smi pmon); give this job the GPU alone, or share it by MPS or MIG.",
     _GPU: "The work is the same: check clocks, power and temperature ({health}).",
-    _PART: "The work is the same: check memory clock and errors ({health}; nvidia-smi -q -d ECC,ROW_REMAPPER).",
+    _PART: "The work is the same: check memory clock and errors ({health}).",
     "compute": "Give the ranks equal work (lengths, batches, experts); if it is equal, check clocks ({health}).",
     "compute named": "Give the ranks equal work: find why {who} runs more, or larger, {name}.",
     _PAGEABLE: "DataLoader(pin_memory=True) and .to(device, non_blocking=True) on a copy stream.",
@@ -324,6 +324,8 @@ _FIXES: Mapping[str, str] = {
     BESIDE: "Move {beside} on {who} to a process of its own: one thread at a time runs Python.",
     HOST.key: "Put torch.profiler.record_function around what {who} runs there, or check the CPU: {cpu}.",
     "host named": "Move {name} out of the step on {who}, run it less often, or in the same step on all ranks.",
+    "host operator": "Find why {who} spends more CPU time in {name}; if the others call it as often, check the CPU: "
+    "{cpu}.",
     "": "Record {who} with the CPU side, and see what else runs on its GPU.",
 }
 """What to do, by the start of the name of what is longer, or by cause."""
@@ -346,7 +348,7 @@ def _key_of_fix(row: Row, name: str) -> str:
         return _PAGEABLE
     if row["cause"] == HOST.key and name != NOTHING:
         by_name = next((key for key in (MEMORY_CALLS, COMPILING, "gc.", BESIDE) if name.startswith(key)), None)
-        return by_name or ("host named" if name else HOST.key)
+        return by_name or ("host operator" if "::" in name else "host named" if name else HOST.key)
     if row["cause"] == "compute" and name:
         return "compute named"
     return row["cause"] if row["cause"] in _FIXES else ""

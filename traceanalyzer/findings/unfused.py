@@ -41,6 +41,9 @@ _FIXES = {
 }
 
 
+_LOSS = "torch.compile the output head with the loss, or a fused linear cross-entropy kernel."
+
+
 def unfused(
     run: Run, efficiency: Efficiency, operators: Operators, operator_kernels: OperatorKernels, kernels: Kernels
 ) -> Iterator[Finding]:
@@ -68,7 +71,7 @@ def unfused(
         yield Finding(
             headline=f"Unfused {kind}: {time_text(own['spared_ns'].sum() / run.recorded)}{run.each} {beyond}.",
             why=f"{named(chain.nlargest(3).index.tolist())} each pass over {over}{where}.",
-            fix=_FIXES[_MATH if is_math else kind],
+            fix=_LOSS if kind == CHAINS and "log_softmax" in chain.index[0] else _FIXES[_MATH if is_math else kind],
             changes=changes,
             evidence=tuple({"operator": name, **row} for name, row in by_operator.head().to_dict("index").items()),
             table="operator_shapes",

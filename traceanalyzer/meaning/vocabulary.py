@@ -266,16 +266,6 @@ def whole(steps: int | None) -> str:
     return _said(steps, "the capture", "the step", "a mean step")
 
 
-def step_or_capture(steps: int | None) -> str:
-    """What has a length, and what a share is of."""
-    return _said(steps, "the capture", "the step", "a step")
-
-
-def within_whole(steps: int | None) -> str:
-    """Words behind a time or a count: a rate is of several steps."""
-    return _said(steps, "in all", "in the step", "a step")
-
-
 def rate(steps: int | None) -> str:
     """The same where only a rate is shown, with a blank before it."""
     return _said(steps, "", "", " a step")

@@ -636,11 +636,6 @@ NOT_THEIR_OWN: Mapping[str, str] = MappingProxyType(
 """Checks that find that it is not known which call launched what."""
 
 
-def gravely(integrity: pd.DataFrame, check: str) -> list[int]:
-    """Ranks of which a check found so much that their figures are wrong."""
-    return sorted(rank for found, rank in _grave(integrity) if found == check)
-
-
 def _grave(integrity: pd.DataFrame) -> list[tuple[str, int]]:
     """Check and rank of all that is so much."""
     rows = zip(*(integrity[name].tolist() for name in ("check", "severity", "rank")), strict=True)
