@@ -210,15 +210,22 @@ def _gains(
 ) -> np.ndarray:
     """What each step (rows) gains at each corner (columns), by overhead, of each by what is unknown.
 
-    Last, by overhead, where waits for unknown partners are none of the job's before the change, either: what a change
-    to transfers saves of such calls may be waits.
+    Only a change to communication may take waits for unknown partners away: at other changes' corners without them
+    they are gone before the change, too. Last, by overhead, that corner of every change: what a change to transfers
+    saves of such calls may be waits.
     """
     after = engine.steps(_asked(engine, changes, unknown))
     gains = before.repeat(len(unknown), axis=1) - after
     if (UNMATCHED,) not in unknown:
         return gains
     without = engine.steps([(*cost, UNMATCHED) for cost in _without_profiler(engine, changes)])
+    if not any(change.part in _OF_COMMUNICATION for change in changes):
+        is_gone = np.tile([UNMATCHED in gone for gone in unknown], before.shape[1])
+        gains[:, is_gone] = without.repeat(sum(UNMATCHED in gone for gone in unknown), axis=1) - after[:, is_gone]
     return np.concatenate([gains, without - after[:, unknown.index((UNMATCHED,)) :: len(unknown)]], axis=1)
+
+
+_OF_COMMUNICATION = ("comm", "collective", "links", "small", "waits", "unmatched")
 
 
 def _span(gains: np.ndarray) -> tuple[int, int]:
