@@ -89,7 +89,7 @@ def simulated(count: int, old: Collection[str]) -> list[str]:
 def of_job(name: str) -> tuple[str, dict[str, str]]:
     """Hashes of a simulated job's findings and tables."""
     from tests.simulator.cases import EVERY_CASE  # noqa: PLC0415 - only where jobs are asked for
-    from tests.simulator.scoreboard import report_of  # noqa: PLC0415
+    from tests.simulator.scoreboard import report_of  # noqa: PLC0415 - likewise
 
     report = report_of(next(case for case in EVERY_CASE if case.name == name))
     texts = {name: result.to_frame().to_csv() for name, result in report.results.items()}

@@ -14,7 +14,7 @@ RUN = SimpleNamespace(ranks=(0, 1), who=lambda ranks: f"rank {ranks[0]}")
 
 
 def found(*growths):
-    """What is told of rank 0's steps with such growth in MB, of 100 MB."""
+    """Findings of rank 0's steps with such growth in MB, of 100 MB."""
     rows = [
         {"rank": 0, "step": number, "events": 2, "start_bytes": 0, "peak_allocated_bytes": 100 * MB,
          "end_bytes": growth * MB, "peak_reserved_bytes": 100 * MB}

@@ -11,7 +11,7 @@ GB = 10**9
 
 
 def found(*peaks, device=80 * GB):
-    """What is told of ranks with such peaks in GB."""
+    """Findings of ranks with such peaks in GB."""
     rows = [
         {"rank": rank, "source": "", "events": 1, "allocated_bytes": 0, "peak_allocated_bytes": peak * GB,
          "reserved_bytes": 0, "peak_reserved_bytes": peak * GB, "device_bytes": device}

@@ -31,7 +31,7 @@ PATH = {"path_over_ranks": PathOverRanks(pd.DataFrame({"rank": [3, 0, 2], "path_
         (finding("Rank 2 is late", ranks=(2,)), split_of([0] * 4, [70, 82, 0, 9]), [2, 1]),
         (finding("Links are slow"), split_of([0] * 4), [0]),
     ],
-    ids=["most of the path", "named", "named in a list", "waits that cannot be told", "nobody"],
+    ids=["most of the path", "named", "named in a list", "waits unknown", "nobody"],
 )
 def test_who_is_late_and_who_waits_most_are_on_top(found, split, expected):
     assert [pin["rank"] for pin in pins([found], split, range(4), PATH)] == expected

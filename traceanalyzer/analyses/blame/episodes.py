@@ -76,7 +76,7 @@ def is_of_every_host(row: Mapping[str, Any]) -> bool:
 
 
 def beyond_ns(others: pd.Series) -> float:
-    """From which time on a host needs more than these: by more than hosts differ."""
+    """CPU time above which a CPU is slower than these by more than CPUs differ, in ns."""
     return RATIO * float(others.max())
 
 
