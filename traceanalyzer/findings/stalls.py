@@ -18,7 +18,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.vocabulary import COMPUTE, HOST, LOW, numbered
+from traceanalyzer.meaning.vocabulary import COMPUTE, HOST, LOW, MEDIUM, numbered
 
 _CAUSES = (
     (r"\bgc\b|garbage", "Garbage collection", "gc.freeze() and gc.disable(); gc.collect() on all ranks every N steps."),
@@ -176,13 +176,16 @@ def _first_calls(run: Run, first_calls: FirstCalls) -> Iterator[Finding]:
     if not len(idle) or not run.is_worth(idle.max()):
         return
     rank = int(idle.idxmax())
-    name = table[table["rank"] == rank].groupby("name", observed=True)["idle_ns"].sum().idxmax()
+    called = table[table["rank"] == rank].groupby(["name", "operator"], observed=True, dropna=False)["idle_ns"].sum()
+    name, operator = called.idxmax()
+    where = f" in {operator}" if isinstance(operator, str) else ""
+    headline = run.results["headline"].table.set_index("rank")
     yield Finding(
-        headline=f"First calls block the CPU: GPUs wait up to {time_text(idle[rank])}{run.each}.",
-        why=f"{name} takes rank {rank}'s CPU far longer the first time than later.",
+        headline=f"First-call work: GPUs wait up to {time_text(idle[rank])}{run.each} for it.",
+        why=f"{name}{where} blocks rank {rank}'s CPU far longer the first time than later.",
         fix="Record after some warm-up steps: torch.profiler.schedule(wait=1, warmup=3, active=3).",
         named=(rank,),
         table="first_calls",
         is_about_capture=True,
-        severity=LOW,
+        severity=MEDIUM if called.sum() >= SHARE * headline["idle_ns"][rank] else LOW,
     )

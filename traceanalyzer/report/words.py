@@ -38,7 +38,6 @@ from traceanalyzer.meaning.vocabulary import (
     SYNC,
     WAIT,
     Part,
-    named,
     numbered,
     whole,
 )
@@ -175,8 +174,6 @@ def caption(held: Sequence[Shown], ranks: int) -> str:
 # What is said of a capture without GPU work: what the CPUs did.
 
 
-NO_GPU_WORK = "No GPU work in this capture; here is the host."
-
 _MOST_ROWS = 8
 
 _MOST_PARTS = 3
@@ -195,31 +192,29 @@ def is_host_only(results: Results) -> bool:
 
 
 def how_long(results: Results) -> str:
-    """How long a step takes on the host, what its threads spend it in, and which step is far longer."""
+    """How long a step takes, what the CPU threads spend it in, and which step is far longer."""
     parts = results["cpu_step_parts"].rows()
     if not parts:
-        return "No whole step is marked: how long one takes is not known."
+        return "No complete step is marked, so the step time is unknown."
     whole = next(row for row in parts if row["part"] == STEP)
     least, most = text(whole["least_ns"], Unit.NS), text(whole["most_ns"], Unit.NS)
-    spread = f" ({least} to {most}, by rank)" if least != most else ""
-    told = f"A step takes {text(whole['mean_ns'], Unit.NS)} on the host{spread}{_spent_in(parts)}."
+    spread = f" (ranks: {least} to {most})" if least != most else ""
+    said = f"A step takes {text(whole['mean_ns'], Unit.NS)}{spread}{_spent_in(parts)}."
     longest = max(results["cpu_steps"].rows(), key=lambda row: row["mean_ns"])
     if longest["times_median"] is not None and longest["times_median"] > _FAR_LONGER:
-        told += f" Step {longest['step']} is the longest: {text(longest['mean_ns'], Unit.NS)}."
-    return told
+        said += f" Step {longest['step']} is the longest: {text(longest['mean_ns'], Unit.NS)}."
+    return said
 
 
 def host_sentences(results: Results) -> list[str]:
-    """What the main thread is longest in, and the CPU's collectives."""
+    """Why there is no GPU work, how long a step takes, and what the main thread and collectives take longest."""
+    checks = results["integrity"].rows()
     every = results["host_work_over_ranks"].rows()
-    made = [NO_GPU_WORK, how_long(results)]
-    for role, what in (
-        (MAIN, "The main thread is longest in"),
-        (COLLECTIVES, "Of the CPU's collectives the longest is"),
-    ):
+    made = [*dict.fromkeys(row["sentence"] for row in checks if row["check"] == "no_gpu_operations"), how_long(results)]
+    for role, what in ((MAIN, "Longest on the main thread"), (COLLECTIVES, "Longest collective on the CPU")):
         own = [row for row in every if row["role"] == role]
         if own:
-            made.append(f"{what} {_over_ranks(own[0], results)}.")
+            made.append(f"{what}: {_over_ranks(own[0], results)}.")
     return made
 
 
@@ -234,15 +229,16 @@ def has_steps(results: Results) -> bool:
 
 
 def _spent_in(parts: list[dict[str, Any]]) -> str:
-    """`: the main thread is in backward for 64 % of it, in forward for 22 %, and nothing of it is recorded for 9 %`."""
-    of = {part: [row for row in parts if row["part"] == part] for part in (MAIN, UNRECORDED, AUTOGRAD)}
-    if not of[MAIN]:
-        return ""
-    shown = [(f"in {short_name(str(row['name']))}", row) for row in of[MAIN][:_MOST_PARTS]]
-    rest = [("in nothing that is recorded", row) for row in of[UNRECORDED]]
-    told = [f"{what} for {row['step_pct']:.0f} %" for what, row in (*shown, *rest) if _is_named(row)]
-    beside = [f"; autograd's thread works for {row['step_pct']:.0f} %" for row in of[AUTOGRAD] if _is_named(row)]
-    return f". The main thread is {named(told)} of it{''.join(beside)}" if told else ""
+    """`: main thread 64% in backward, 22% in forward, 9% unrecorded; autograd thread 40%`."""
+    of = {
+        part: [row for row in parts if row["part"] == part and _is_named(row)] for part in (MAIN, UNRECORDED, AUTOGRAD)
+    }
+    shown = [(short_name(str(row["name"])), row) for row in of[MAIN][:_MOST_PARTS]]
+    shares = [f"{row['step_pct']:.0f}% in {what}" for what, row in shown]
+    shares += [f"{row['step_pct']:.0f}% unrecorded" for row in of[UNRECORDED]]
+    main = [f"main thread {', '.join(shares)}"] if shares else []
+    said = "; ".join([*main, *(f"autograd thread {row['step_pct']:.0f}%" for row in of[AUTOGRAD])])
+    return f": {said}" if said else ""
 
 
 def _is_named(row: Mapping[str, Any]) -> bool:
@@ -250,18 +246,18 @@ def _is_named(row: Mapping[str, Any]) -> bool:
 
 
 def _over_ranks(row: Mapping[str, Any], results: Results) -> str:
-    """`forward: 1.2 ms (rank 3) to 1.5 ms (rank 0) a step`; which ranks, where not all of them do it."""
+    """`forward, 1.2 ms/step (rank 3) to 1.5 ms/step (rank 0)`; which ranks, where not all of them do it."""
     table, _ = times_to_compare(results["host_work"])
     rows = table[(table["role"] == row["role"]) & (table["what"] == row["what"]) & (table["name"] == row["name"])]
     some = sorted(set(rows["rank"].tolist()))
-    where = f" on {numbered('rank', some)} alone" if len(some) < table["rank"].nunique() else ""
-    per = "a step" if row["is_of_steps"] else "in the capture"
+    where = f" (only {numbered('rank', some)})" if len(some) < table["rank"].nunique() else ""
+    per = "/step" if row["is_of_steps"] else ""
     least, most = text(row["least_ns"], Unit.NS), text(row["most_ns"], Unit.NS)
     shown = f"{short_name(str(row['name']))}{where}"
     if least == most:
-        return f"{shown}: {most} {per}"
+        return f"{shown}, {most}{per}"
     of_rank = rows.set_index("rank")["time_ns"]
-    return f"{shown}: {least} (rank {of_rank.idxmin()}) to {most} (rank {of_rank.idxmax()}) {per}"
+    return f"{shown}, {least}{per} (rank {of_rank.idxmin()}) to {most}{per} (rank {of_rank.idxmax()})"
 
 
 # The parts that each rank's time is split into, as the bars, tiles and verdict show them.
@@ -470,7 +466,13 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
     if first is not None and first.kind == "data_loading":
         most = "Input-bound"
     elif shares[most] <= 100 - sum(shares.values()):
-        return "Bottleneck unknown", f"GPUs are idle {over.of('idle_pct')['mean_pct']:.0f}% of the time"
+        is_cold = any(
+            item.kind == "stalls" and item.is_about_capture and item.severity in GRAVE for item in report.findings
+        )
+        return (
+            "First-call work" if is_cold else "Bottleneck unknown",
+            f"GPUs are idle {over.of('idle_pct')['mean_pct']:.0f}% of the time",
+        )
     of_path = f"{shares[most]:.0f}% of the critical path"
     lacks_data = any(item.kind == "missing_data" and item.severity in GRAVE for item in report.findings)
     if lacks_data and most == "Communication-bound":

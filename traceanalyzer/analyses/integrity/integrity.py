@@ -381,7 +381,7 @@ def copies(ranks: pd.DataFrame, kernels: pd.DataFrame) -> list[Defect]:
     return found
 
 
-_RECORDS_GPUS = {"kineto": "ProfilerActivity.CUDA, on the rank's own GPU,", "nsys": "--trace=cuda,nvtx"}
+_RECORDS_GPUS = {"kineto": "ProfilerActivity.CUDA", "nsys": "--trace=cuda,nvtx"}
 """What records GPU work, by a trace's format."""
 
 _SEVERITIES = (HIGH, MEDIUM, LOW, INFO)
@@ -424,14 +424,14 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """All checks of one rank."""
     if trace.gpu_ops.empty:
         what = _RECORDS_GPUS.get(trace.meta.format, "the profiler's tracing of GPUs")
-        text = f"No GPU work was recorded. Where there is any, {what} records it; a job on CPUs alone has none."
+        text = f"No GPU work was recorded: a CPU-only job, or recorded without {what}."
         if lost := int(is_lost_launch(trace.api_calls).sum()):
             text = (
-                f"The host launched {many(lost, 'kernel')}, and none was recorded: the profiler lost the GPU's "
-                "records, or they lay outside the time that it recorded. Record again."
+                f"GPU records are lost: the CPU launched {many(lost, 'kernel')}, and none was recorded. "
+                "The profiler lost them, or they ran outside the recorded time. Record again."
             )
         if host_names.matches(trace.host_ops["name"], lambda name: "::mps_" in name or "::_mps_" in name).any():
-            text = "No GPU work was recorded: operators ran on Apple's GPU (MPS), which PyTorch's profiler leaves out."
+            text = "No GPU work was recorded: PyTorch's profiler leaves out Apple's GPU (MPS), where operators ran."
         return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("gpu_ops",))])
     return _table([*checks.arguments_of_calls(calls), *chain.from_iterable(check(trace) for check in _OF_A_RANK)])
 

@@ -58,14 +58,13 @@ def show(report: Report, console: Console) -> None:
     is_host_only = words.is_host_only(report.results)
     parts = words.split(report.results)
     say = partial(console.print, highlight=False, soft_wrap=not console.is_terminal)
+    _show_verdict(report, parts, say)
+    for sentence in words.without_gpu_work(report):
+        say(escape(sentence))
+    _show_findings(report, say)
     if is_host_only:
         console.print(_host_table(report))
     else:
-        _show_verdict(report, parts, say)
-    _show_findings(report, say)
-    for sentence in words.without_gpu_work(report):
-        say(f"[bold]•[/] {escape(sentence)}")
-    if not is_host_only:
         _show_ranks(report, console)
     if line := words.capture_line(report):
         say(f"[yellow]![/] {escape(line)}")
@@ -138,10 +137,10 @@ def _table(rows: list[dict[str, Any]], held: list[words.Shown]) -> Table:
 
 def _host_table(report: Report) -> Table:
     """What the CPUs are longest in, where there is no GPU work."""
-    table = Table(title=f"{escape(report.label)}: what the CPUs do (no GPU work in this capture)", box=box.SIMPLE_HEAD)
+    table = Table(title="What the CPUs do", box=box.SIMPLE_HEAD)
     for heading, is_number in (("Thread", False), ("What", False), ("Name", False), ("Ranks", True)):
         table.add_column(heading, justify="right" if is_number else "left")
-    table.add_column("ms a step" if words.has_steps(report.results) else "ms", justify="right")
+    table.add_column("ms/step" if words.has_steps(report.results) else "ms", justify="right")
     for row in words.longest(report.results):
         shown = (escape(short_name(str(row["name"]))), str(row["ranks"]), f"{row['mean_ns'] / 1e6:,.2f}")
         table.add_row(row["role"], row["what"], *shown)
