@@ -64,7 +64,6 @@ from traceanalyzer.analyses.operators.operators import OperatorLaunches as _Oper
 from traceanalyzer.analyses.operators.operators import Operators as _Operators
 from traceanalyzer.analyses.operators.operators import OperatorShapes as _OperatorShapes
 from traceanalyzer.analyses.overview import EfficiencyOverRanks as _EfficiencyOverRanks
-from traceanalyzer.analyses.overview import HostSteps as _HostSteps
 from traceanalyzer.analyses.overview import HostWorkOverRanks as _HostWorkOverRanks
 from traceanalyzer.analyses.overview import OperatorsOverRanks as _OperatorsOverRanks
 from traceanalyzer.analyses.overview import OverRanks as _OverRanks
@@ -138,7 +137,6 @@ _ResultName: TypeAlias = Literal[
     "over_ranks",
     "unlike_ranks",
     "steps_over_ranks",
-    "host_steps",
     "overlap",
     "steps",
     "iterations",
@@ -394,14 +392,6 @@ def steps_over_ranks(
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
 ) -> _StepsOverRanks: ...
-def host_steps(
-    traces: TraceSet,
-    *,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-    least_times: float = 1.2,
-    wiring: _Wiring | None = None,
-) -> _HostSteps: ...
 def overlap(traces: TraceSet) -> _Overlap: ...
 def steps(traces: TraceSet) -> _Steps: ...
 def iterations(traces: TraceSet) -> _Iterations: ...

@@ -5,15 +5,11 @@ import json
 import pytest
 
 from tests.builders import kernel
-from traceanalyzer.analyses.operators.flops import (
-    ATTENTION,
-    MODEL_FAMILIES,
-    Call,
-    OperatorWork,
-    work,
-)
+from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.operators.flops import RULES, OperatorWork, work
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.kinds.operators import Call
 from traceanalyzer.readers import RankHint, kineto
 
 torch = pytest.importorskip("torch")
@@ -73,7 +69,7 @@ def profiled(tmp_path, function):
     """Work of its operators."""
     trace, tree = captured(tmp_path, function)
     calls = OperatorWork.of(trace, tree).calls
-    calls = calls[calls["family"].isin(MODEL_FAMILIES)]
+    calls = calls[calls["family"].isin(MATRIX_CATEGORIES)]
     return calls.assign(autograd=[PASSES[code] if code >= 0 else None for code in tree.autograd[calls["row"]]])
 
 
@@ -110,14 +106,17 @@ def test_checkpointed_work_is_recompute(tmp_path):
     assert by_pass.to_dict() == {"forward": 2 * 4 * 16 * 32, "recompute": 2 * 4 * 16 * 32, "backward": 4 * 4 * 16 * 32}
 
 
+ATTENTION = {name: numbers for name, (family, _, numbers) in RULES.items() if family == "attention"}
+
+
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention_of_any_widths_has_the_flops_that_the_counter_computes(name):
     from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
 
-    query, _, heads_first = ATTENTION[name]
+    query, _, length = ATTENTION[name]
     q, k, v, out = [2, 3, 5, 8], [2, 3, 7, 8], [2, 3, 7, 4], [2, 3, 5, 4]
     is_backward = name.endswith("_backward")
     expected = sdpa_backward_flop_count(out, q, k, v) if is_backward else sdpa_flop_count(q, k, v)
-    shapes = [shape if heads_first else [shape[0], shape[2], shape[1], shape[3]] for shape in (out, q, k, v)]
+    shapes = [shape if length == 2 else [shape[0], shape[2], shape[1], shape[3]] for shape in (out, q, k, v)]
     call = Call.parse(json.dumps(shapes[1 - query :]), json.dumps(["float"] * (3 + query)), None)
     assert work(name, call).flops == expected

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, all_known, is_true, of_a_mean_rank, percent, ratio
-from traceanalyzer.analyses.blame.step_budget import OWN_PARTS, StepNeeds, host_needs_ns
+from traceanalyzer.analyses.blame.step_budget import StepNeeds, host_needs_ns
 from traceanalyzer.analyses.communication.waits import ExposedComm
 from traceanalyzer.analyses.grouping import extreme_at, places_of, sums_at
 from traceanalyzer.analyses.host.cpu_time import HostWork, times_to_compare
@@ -19,7 +19,6 @@ from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, Written
 from traceanalyzer.meaning.vocabulary import (
     COMM,
@@ -86,53 +85,6 @@ def efficiency_over_ranks_across(efficiency: Efficiency) -> EfficiencyOverRanks:
     )
     table = table[table["gpu_ns"] > 0]
     return EfficiencyOverRanks(table.sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True))
-
-
-# Hosts by steps: how much longer than the median host's each one's slowest rank needs for its own part of a step.
-
-
-_OWN = (*OWN_PARTS, TRANSFER.column)
-
-
-class HostSteps(Result):
-    """One row for each step that is not partial, and host: its rank that needs most, for which the others wait.
-
-    What a rank needs is its compute, copies, idle time and exposed transfers: waits for others are not its own.
-    """
-
-    title = "Hosts by steps"
-    keys = ("step", "host")
-    is_of_one_run = True
-    columns = {
-        "step": Column.ident("Step."),
-        "host": Column.text("Host, as `ranks` has it."),
-        "slowest_rank": Column.ident("Its rank that needs most in this step (the first of several)."),
-        "needs_ns": Column.time("What that one needs.", adds=Adds.EXTREME, better=Better.LESS),
-        "median_ns": Column.time("The same, of the median host.", adds=Adds.DERIVED),
-        "longer_pct": Column.share("100 · (needs − median) / median.", better=Better.LESS),
-    }
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        longer = percent(table["needs_ns"] - table["median_ns"], table["median_ns"].where(table["median_ns"] > 0))
-        return table.assign(longer_pct=longer)
-
-
-def host_steps_across(step_needs: StepNeeds, ranks: Ranks) -> HostSteps:
-    """The slowest rank of each host in each step; no rows of a single host, or where hosts or steps are not known."""
-    hosts = ranks.table.dropna(subset="host").sort_values("rank").set_index("rank")["host"].astype("str")
-    needs = step_needs.table
-    if hosts.nunique() < 2 or needs.empty:
-        return HostSteps.without_rows()
-    held = needs[needs["step"].notna() & ~needs["is_partial"].astype(bool) & needs["rank"].isin(hosts.index)]
-    own = held[list(_OWN)].astype("float64").sum(axis=1)
-    table = pd.DataFrame({"step": held["step"].astype("int64"), "host": held["rank"].map(hosts)})
-    table = table.assign(slowest_rank=held["rank"], needs_ns=own)
-    table = table.sort_values(["needs_ns", "slowest_rank"], ascending=[False, True], kind="stable")
-    table = table.drop_duplicates(["step", "host"])
-    order = {host: place for place, host in enumerate(hosts.unique())}
-    table = table.sort_values(["step", "host"], key=lambda own: own.map(order) if own.name == "host" else own)
-    table = table.assign(median_ns=table.groupby("step")["needs_ns"].transform("median")).reset_index(drop=True)
-    return HostSteps(table.astype({"host": "str", "slowest_rank": "int64", "needs_ns": "float64"}))
 
 
 # What the hosts are longest in, all ranks in one row.

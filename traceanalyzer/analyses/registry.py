@@ -78,7 +78,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "over_ranks": Analysis(overview.over_ranks_across),
         "unlike_ranks": Analysis(overview.unlike_ranks_across),
         "steps_over_ranks": Analysis(overview.steps_over_ranks_across),
-        "host_steps": Analysis(overview.host_steps_across),
         "overlap": Analysis(breakdown.Overlap.of_ranks, breakdown.overlap_per_rank, _GPU),
         "steps": Analysis(steps.Steps.of_ranks, steps.per_rank, ("gpu_ops", "ranges")),
         "iterations": Analysis(micro_steps.Iterations.of_ranks, micro_steps.iterations_per_rank, _GPU),

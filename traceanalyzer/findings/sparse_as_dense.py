@@ -5,11 +5,11 @@ from math import prod
 
 import pandas as pd
 
-from traceanalyzer.analyses.operators.flops import Inputs, inputs_of
 from traceanalyzer.analyses.operators.operators import OperatorShapes
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
+from traceanalyzer.kinds.operators import Call
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.gpus import WARP
 
@@ -32,7 +32,7 @@ def sparse_as_dense(run: Run, operator_shapes: OperatorShapes) -> Iterator[Findi
     The change is this GPU work gone.
     """
     table = operator_shapes.table[operator_shapes.table["shapes"].notna()]
-    inputs = {text: inputs_of(str(text)) for text in table["shapes"].unique()}
+    inputs = {text: Call.parse(str(text)) for text in table["shapes"].unique()}
     calls = [(str(name), inputs[text]) for name, text in zip(table["operator"], table["shapes"], strict=True)]
     tables, one_hot = _few_looked_up(calls), _one_hot(calls)
     for headline, why, fix, part in (
@@ -52,7 +52,7 @@ def sparse_as_dense(run: Run, operator_shapes: OperatorShapes) -> Iterator[Findi
             "Products with one-hot matrices",
             "Each product only picks rows of the other matrix.",
             "torch.nn.functional.embedding(index, matrix) or matrix[index].",
-            [float(name in _PRODUCTS and not one_hot.isdisjoint(call.tensors[-2:-1])) for name, call in calls],
+            [float(name in _PRODUCTS and not one_hot.isdisjoint(call.sizes[-2:-1])) for name, call in calls],
         ),
     ):
         spared = table["gpu_own_ns"].astype("float64") * pd.Series(part, index=table.index, dtype="float64")
@@ -71,35 +71,35 @@ def sparse_as_dense(run: Run, operator_shapes: OperatorShapes) -> Iterator[Findi
             )
 
 
-def _few_looked_up(calls: list[tuple[str, Inputs]]) -> set[tuple[int, ...]]:
+def _few_looked_up(calls: list[tuple[str, Call]]) -> set[tuple[int, ...]]:
     """Tables with dense gradients of which a call looks up fewer than half of the rows, and which no product reads."""
     if not any("dense_backward" in name for name, _ in calls):
         return set()
-    read = {side for name, call in calls if name in _PRODUCTS for one in call.tensors for side in (one, one[::-1])}
+    read = {side for name, call in calls if name in _PRODUCTS for one in call.sizes for side in (one, one[::-1])}
     rows: dict[tuple[int, ...], int] = {}
     for name, call in calls:
-        if name in _LOOK_UPS and len(call.tensors) > 1 and len(call.tensors[0]) == 2:
-            one, index = call.tensors[:2]
+        if name in _LOOK_UPS and len(call.sizes) > 1 and len(call.sizes[0]) == 2:
+            one, index = call.sizes[:2]
             rows[one] = max(rows.get(one, 0), prod(index))
     return {one for one, count in rows.items() if count < SHARE * one[0]} - read
 
 
-def _part(operator: str, call: Inputs, tables: set[tuple[int, ...]]) -> float:
+def _part(operator: str, call: Call, tables: set[tuple[int, ...]]) -> float:
     """What part of an operator's work is on such tables, by elements."""
-    of = call.listed or call.tensors
+    of = call.listed or call.sizes
     count = sum(map(prod, of))
     return sum(prod(one) for one in of if one in tables) / count if count and operator.startswith(_WHOLE) else 0.0
 
 
-def _waits(operator: str, call: Inputs) -> bool:
+def _waits(operator: str, call: Call) -> bool:
     """Whether it adds into fewer rows than threads run at once; of `index_put_` more values than there are places."""
-    if operator not in _SUMS or len(call.tensors) < 2:
+    if operator not in _SUMS or len(call.sizes) < 2:
         return False
-    into, added = call.tensors[0], call.tensors[-1]
+    into, added = call.sizes[0], call.sizes[-1]
     return prod(added) > prod(into) > 1 and (operator in _PUTS or into[0] < WARP)
 
 
-def _one_hot(calls: list[tuple[str, Inputs]]) -> set[tuple[int, ...]]:
+def _one_hot(calls: list[tuple[str, Call]]) -> set[tuple[int, ...]]:
     """Shapes of what `one_hot` made, as matrices."""
     asked = {call.first for name, call in calls if name == "aten::one_hot"}
     into = {call.first or () for name, call in calls if name == "aten::scatter_"}

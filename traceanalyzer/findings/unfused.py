@@ -8,12 +8,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.efficiency import Efficiency
-from traceanalyzer.analyses.operators.flops import inputs_of
 from traceanalyzer.analyses.operators.operators import OperatorKernels, Operators
 from traceanalyzer.analyses.phases.comm_phases import without_numbers
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
+from traceanalyzer.kinds.operators import Call
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import named
 
@@ -92,12 +92,12 @@ def unfused(
 def _chains(efficiency: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
     """Operators of chains by rank, pass and shape: `kind`, `gpu_ns` and `spared_ns`, what a fused one leaves out."""
     known = efficiency[efficiency["shapes"].notna()]
-    shapes = {text: inputs_of(str(text)) for text in known["shapes"].unique()}
+    shapes = {text: Call.parse(str(text)) for text in known["shapes"].unique()}
     products: set[tuple[int, ...]] = {
         (a[0], a[1], b[2])
         for text in known.loc[known["operator"].isin(["aten::bmm", "aten::baddbmm"]), "shapes"].unique()
-        if [len(shape) for shape in shapes[text].tensors[-2:]] == [3, 3]
-        for a, b in [shapes[text].tensors[-2:]]
+        if [len(shape) for shape in shapes[text].sizes[-2:]] == [3, 3]
+        for a, b in [shapes[text].sizes[-2:]]
     }
     own = known[known["family"].isin(_FAMILIES)]
     own = own.assign(shape=[shapes[text].first for text in own["shapes"]]).dropna(subset="shape")

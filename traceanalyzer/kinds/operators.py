@@ -1,11 +1,11 @@
-"""Which operators communicate, and dtypes."""
+"""What operators' names and recorded arguments tell: which communicate, shapes, dtypes, bytes."""
 
 import json
 import re
-from collections.abc import Mapping
 from functools import lru_cache
+from itertools import zip_longest
 from math import prod
-from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,13 +15,14 @@ from traceanalyzer.kinds.kernels import collective, speaks
 
 
 _DTYPE_BYTES = {
-    "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "complexfloat": 8,
+    "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "complexfloat": 8, "complex<float>": 8,
     "float": 4, "float32": 4, "int": 4, "int32": 4, "uint32": 4, "complexhalf": 4,
     "half": 2, "float16": 2, "bfloat16": 2, "short": 2, "int16": 2, "uint16": 2,
     "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
     "complexdouble": 16,
     "signed char": 1, "unsigned char": 1, "long int": 8, "short int": 2,
+    **{f"opaquetype<{count}u>": count for count in (1, 2, 4, 8, 16)},  # of a kernel that only moves elements
 }  # fmt: skip
 """Traces of today write `c10::BFloat16`, `float` and `long int`, the operators' own types."""
 
@@ -31,17 +32,119 @@ def dtype_bytes(dtype: str | None) -> int | None:
     return _DTYPE_BYTES.get(dtype.lower().removeprefix("c10::").removeprefix("torch.")) if dtype else None
 
 
-_ELEMENTS: Mapping[str, str] = MappingProxyType(
-    {
-        "float": "fp32", "float32": "fp32", "double": "fp64", "float64": "fp64", "half": "fp16", "float16": "fp16",
-        "bfloat16": "bf16", "long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8",
-    }
-)  # fmt: skip
+_ELEMENTS = {
+    "float": "fp32", "float32": "fp32", "double": "fp64", "float64": "fp64", "half": "fp16", "float16": "fp16",
+    "bfloat16": "bf16", "long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8",
+}  # fmt: skip
 
 
 def element_types(text: str) -> str:
     """Element types in a text as people call them: `Float` is `fp32`, `c10::BFloat16` `bf16`."""
     return re.sub(r"\b(?:c10::|torch\.)?([A-Za-z]\w*)", lambda found: _ELEMENTS.get(found[1].lower(), found[0]), text)
+
+
+# The arguments of an operator's call as a trace records them.
+
+
+Shape = tuple[int, ...]
+
+MOST_CALLS = 16_384
+"""Of distinct ones are remembered: the ranks of a job make the same."""
+
+
+class Call(Struct, frozen=True):
+    """The recorded arguments of a call; without any where they are absent or damaged.
+
+    Attributes:
+        shapes: of each argument: nested for lists of tensors, empty for what is no tensor.
+        dtypes: element type of each.
+        arguments: values of each that is no tensor, as JSON.
+    """
+
+    shapes: tuple[Any, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+    @classmethod
+    @lru_cache(MOST_CALLS)
+    def parse(cls, shapes: str | None, dtypes: str | None = None, arguments: str | None = None) -> "Call":
+        """From JSON texts as a trace has them."""
+        try:
+            parts = [json.loads(text or "[]") for text in (shapes, dtypes, arguments)]
+        except ValueError:
+            return cls()
+        if not all(isinstance(part, list) for part in parts):
+            return cls()
+        return cls(_frozen(parts[0]), *(tuple(map(str, part)) for part in parts[1:]))
+
+    def shape(self, position: int, ndim: int | None = None) -> Shape:
+        """Shape of an argument.
+
+        Raises:
+            LookupError: it is no tensor, or not of that many dimensions.
+        """
+        shape: Shape = self.shapes[position]
+        if not is_shape(shape) or len(shape) != (ndim or len(shape)):
+            raise LookupError(position)
+        return shape
+
+    def value(self, position: int) -> Any:
+        """Value of an argument that is no tensor.
+
+        Raises:
+            LookupError: it was not recorded.
+        """
+        try:
+            return json.loads(self.arguments[position].lower())
+        except json.JSONDecodeError as error:
+            raise LookupError(position) from error
+
+    @property
+    def tensors(self) -> list[tuple[Shape, str]]:
+        """Shape and element type of each argument that is one tensor; an unknown type is empty."""
+        return [pair for pair in zip_longest(self.shapes, self.dtypes, fillvalue="") if is_shape(pair[0])]
+
+    @property
+    def sizes(self) -> list[Shape]:
+        """Shapes of these."""
+        return [shape for shape in self.shapes if is_shape(shape)]
+
+    @property
+    def first(self) -> Shape | None:
+        """Shape of the first argument, where that is a tensor."""
+        return self.shapes[0] if is_shape(self.shapes[:1] and self.shapes[0]) else None
+
+    @property
+    def listed(self) -> list[Shape]:
+        """Shapes of the tensors of a list that comes first, as optimizers have it."""
+        first = self.shapes[:1] and self.shapes[0]
+        return [*filter(is_shape, first)] if isinstance(first, tuple) else []
+
+    @property
+    def dtype(self) -> str | None:
+        """Element type of the first tensor of floating point, else of the first tensor."""
+        types = [dtype for _, dtype in self.tensors if dtype]
+        return next((t for t in types if not t.startswith(("long", "int", "bool"))), types[0] if types else None)
+
+
+def is_shape(value: object) -> bool:
+    """Whether it is the shape of one tensor."""
+    return isinstance(value, tuple) and bool(value) and all(type(size) is int and size >= 0 for size in value)
+
+
+def is_list(value: object) -> bool:
+    """Whether it has the shapes of a list of tensors."""
+    return isinstance(value, tuple) and bool(value) and all(isinstance(part, tuple) for part in value)
+
+
+def tensor_bytes(shape: Shape, dtype: str | None) -> int | None:
+    """Bytes of a tensor; `None` when the element type is unknown."""
+    element = dtype_bytes(dtype)
+    return None if element is None else prod(shape) * element
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 # Which operators of the host communicate, and what their arguments say of the bytes.
@@ -55,8 +158,6 @@ _LOCAL = re.compile(
     r"::(?:wait_tensor|barrier_|monitored_barrier_|\w*copy_(?:in|out)|chunk_cat)\b|^(?:aten|fsdp)::", re.IGNORECASE
 )
 """Operators of those libraries, and of PyTorch, that launch nothing that communicates."""
-
-_WHOLE_IS_LARGEST = ("all_gather", "reduce_scatter")
 
 
 class OperatorBytes(Struct, frozen=True):
@@ -85,9 +186,8 @@ def operator_bytes(
     An all-gather of which only the input is seen has `ranks` times its size. Of a list of tensors a trace does not
     give the element type: `dtype` is what the kernel's name says.
     """
-    pairs = zip(_parsed(shapes), _parsed(dtypes), strict=False)
-    tensors = [found for shape, of_shape in pairs if (found := _tensor(shape, of_shape, dtype)).size_bytes]
-    if not tensors or what not in _WHOLE_IS_LARGEST:
+    tensors = [own for own in _sizes(shapes, dtypes, dtype) if own.size_bytes]
+    if not tensors or what not in ("all_gather", "reduce_scatter"):
         return tensors[0] if tensors else OperatorBytes()
     if len(tensors) > 1 or what == "reduce_scatter":
         return max(tensors, key=lambda tensor: tensor.size_bytes or 0)
@@ -96,34 +196,19 @@ def operator_bytes(
 
 def inputs_bytes(shapes: str | None, dtypes: str | None) -> int | None:
     """Bytes of all tensors of `Input Dims` and `Input type`, JSON texts both; `None` where one is unknown."""
-    pairs = list(zip(_parsed(shapes), _parsed(dtypes), strict=False))
-    sizes = [_tensor(shape, dtype, None).size_bytes for shape, dtype in pairs]
+    sizes = [own.size_bytes for own in _sizes(shapes, dtypes)]
     return sum(size for size in sizes if size is not None) if sizes and None not in sizes else None
 
 
-def _tensor(shape: object, dtype: object, dtype_of_list: str | None) -> OperatorBytes:
-    """A tensor, or a list of tensors; nothing for other arguments."""
-    if not isinstance(shape, list) or not shape or not isinstance(dtype, str):
-        return OperatorBytes()
-    is_list = all(isinstance(part, list) for part in shape)
-    element = dtype_of_list if is_list else dtype.removeprefix("c10::")
-    parts = shape if is_list else [shape]
-    size = dtype_bytes(element)
-    if size is None or not all(_is_shape(part) for part in parts):
-        return OperatorBytes()
-    return OperatorBytes(element, size * sum(prod(part) for part in parts))
-
-
-def _is_shape(value: list[object]) -> bool:
-    return bool(value) and all(type(length) is int and length >= 0 for length in value)
-
-
-def _parsed(text: str | None) -> list[object]:
-    try:
-        found = json.loads(text) if text else []
-    except ValueError:
-        return []
-    return found if isinstance(found, list) else []
+def _sizes(shapes: str | None, dtypes: str | None, dtype_of_lists: str | None = None) -> list[OperatorBytes]:
+    """Of each argument: a tensor, or a list of them; nothing of others."""
+    call, found = Call.parse(shapes, dtypes), []
+    for shape, dtype in zip(call.shapes, call.dtypes, strict=False):
+        parts = shape if is_list(shape) else [shape]
+        element = dtype_of_lists if is_list(shape) else dtype.removeprefix("c10::")
+        size = dtype_bytes(element) if all(map(is_shape, parts)) else None
+        found.append(OperatorBytes() if size is None else OperatorBytes(element, size * sum(map(prod, parts))))
+    return found
 
 
 def operator_collective(name: str) -> str | None:

@@ -9,19 +9,21 @@ import pandas as pd
 from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
-from traceanalyzer.analyses.operators.flops import MODEL_FAMILIES, OperatorWork, compiled_recompute
+from traceanalyzer.analyses.operators.flops import OperatorWork, compiled_recompute
 from traceanalyzer.analyses.operators.operator_tree import PASS_NAMES, PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operators.operators import OperatorShapes
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import StatedWork
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
-from traceanalyzer.meaning.gpus import Gpu, element_type, peak_of
+from traceanalyzer.meaning.gpus import element_type, peak_of
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
     columns_of,
+    is_name,
+    lengths_of,
     mask_of,
     picked,
     plain_texts,
@@ -30,12 +32,13 @@ from traceanalyzer.model.tables import (
     table_of,
     text_array,
     whole_of,
+    with_columns,
 )
 
 # How well each operator uses its GPU: achieved TFLOP/s and GB/s beside what the device can do.
 
 
-_TEXTS = ("operator", "autograd", "shapes", "dtypes", "family", "dtype")
+_KEYS = ("operator", "autograd", "shapes", "dtypes", "family", "dtype")
 """What tells calls apart; the last one, what they compute in, only decides on the peak."""
 
 _SUMMED = ("flops", "masked_flops", "bytes", "gpu_ops", "gpu_ns")
@@ -51,8 +54,7 @@ class Efficiency(Result):
         "rank": RANK,
         **{name: OperatorShapes.columns[name] for name in ("operator", "autograd", "shapes", "dtypes")},
         "family": Column.text(
-            "gemm, attention, convolution, norm, softmax, embedding, element-wise, optimizer, fused (by a "
-            "compiler) or communication.",
+            "gemm, attention, convolution, norm, softmax, embedding, element-wise, optimizer or fused (by a compiler).",
             is_secondary=True,
         ),
         "calls": Column.count("Calls that launched GPU operations; others are left out.", is_aside=True),
@@ -64,7 +66,7 @@ class Efficiency(Result):
         "masked_flops": Column.flops("The part of them that a causal mask makes unnecessary; not in tflops_per_s."),
         "bytes": Column.size(
             "The least that they must read and write, lists of tensors in the type that the kernel's name has; an "
-            "argument given twice counts twice. Of communication: size of the full array.",
+            "argument given twice counts twice.",
             is_compared=False,
         ),
         "gpu_ops": Column.count("GPU operations that did it.", is_compared=False),
@@ -73,8 +75,7 @@ class Efficiency(Result):
             "(flops − masked) / GPU time, in 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="arithmetic"
         ),
         "gbytes_per_s": Column.rate(
-            "Bytes / GPU time, in 10⁹ a second. More than the memory's bandwidth: it came from a cache. "
-            "n/a for communication: its time holds waits, its rates without them are those of the collectives.",
+            "Bytes / GPU time, in 10⁹ a second. More than the memory's bandwidth: it came from a cache.",
             label="memory",
         ),
         "flops_per_byte": Column.number("(flops − masked) / bytes: arithmetic intensity."),
@@ -99,7 +100,6 @@ class Efficiency(Result):
         done = table["flops"] - table["masked_flops"]
         # FLOPs a ns are 10⁹ a second, bytes a ns 10⁹ a second.
         tflops, gbytes = ratio(done, table["gpu_ns"]) / 1000, ratio(table["bytes"], table["gpu_ns"])
-        gbytes = gbytes.mask(table["family"] == "communication")
         return table.assign(
             tflops_per_s=tflops,
             gbytes_per_s=gbytes,
@@ -109,94 +109,39 @@ class Efficiency(Result):
         )
 
 
-def efficiency_per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, work: OperatorWork) -> pd.DataFrame:
-    """Add up the work of equal calls, and of communication by collective, dtype and size."""
+def efficiency_per_rank(trace: RankTrace, tree: OperatorTree, work: OperatorWork) -> pd.DataFrame:
+    """Add up the work of equal calls."""
     found = picked(work.calls, array_of(work.calls, "gpu_ops") > 0)
-    if found.empty and calls.empty:
+    if found.empty:
         return pd.DataFrame()
-    parts = [_operators(trace, tree, found), *([_communication(calls)] if len(calls) else [])]
-    held = {name: [part[name] for part in parts] for name in parts[0]}
-    texts = {name: np.concatenate(held[name]) for name in _TEXTS}
-    numbers = {
-        name: pd.concat([pd.Series(part, dtype="Int64") for part in held[name]], ignore_index=True).array
-        for name in (*_SUMMED, "calls")
-    }
-    says = np.concatenate(held["on_tensor_cores"])
-    columns = {
-        **{name: text_array(texts[name]) for name in _TEXTS if name != "dtype"},
-        **numbers,
-        "on_tensor_cores": pd.array(says, dtype="boolean"),
-        **_peaks(texts["dtype"], texts["family"], says, trace.meta.device_name),
-    }
-    return sorted_by(table_of(columns), "gpu_ns", kind="quicksort")
-
-
-def _operators(trace: RankTrace, tree: OperatorTree, found: pd.DataFrame) -> dict[str, Any]:
-    """Equal calls of operators; texts are plain objects."""
-    columns = columns_of(found)
-    rows = columns["row"]
-    names = {"operator": "name", "shapes": "shapes", "dtypes": "dtypes"}
-    columns |= {name: trace.host_ops[own].array.take(rows) for name, own in names.items()}
+    columns, ops = columns_of(found), trace.host_ops
+    rows, uses = columns["row"], columns["on_tensor_cores"]
+    columns["operator"] = ops["name"].array.take(rows)
+    columns |= {name: ops[name].array.take(rows) for name in ("shapes", "dtypes")}
     columns["autograd"] = pd.Categorical.from_codes(tree.autograd[rows], dtype=PASS_NAMES)
-    groups = Groups.of(columns, list(_TEXTS), by_appearance=True, with_absent=True)
-    used = groups.any(columns["on_tensor_cores"].to_numpy(dtype=bool, na_value=False))
-    is_told = groups.any(~columns["on_tensor_cores"].isna())
-    return {
-        **{name: plain_texts(own) for name, own in groups.keys.items()},
+    groups = Groups.of(columns, _KEYS, by_appearance=True, with_absent=True)
+    uses = pd.arrays.BooleanArray(groups.any(uses.fillna(value=False)), ~groups.any(~uses.isna()))
+    texts = {name: plain_texts(own) for name, own in groups.keys.items()}
+    gpu = peak_of(trace.meta.device_name)
+    kinds = [*map(_element_type, texts.pop("dtype"), texts["family"], uses.tolist())]
+    made = {
+        **{name: text_array(own) for name, own in texts.items()},
         **{name: groups.total(columns[name]) for name in _SUMMED},
         "calls": groups.counts(),
-        "on_tensor_cores": np.array(
-            [said if is_known else None for said, is_known in zip(used.tolist(), is_told, strict=True)], dtype=object
-        ),
-    }
-
-
-def _communication(calls: pd.DataFrame) -> dict[str, Any]:
-    """Equal calls of a library: a size stands where operators have shapes."""
-    columns = columns_of(calls)
-    groups = Groups.of(columns, ["collective", "size_bytes", "dtype"], by_appearance=True, with_absent=True)
-    count, number, sizes = len(groups), groups.counts(), groups.keys["size_bytes"]
-    absent, dtype = np.full(count, None, dtype=object), plain_texts(groups.keys["dtype"])
-    known = groups.sums(columns["size_bytes"].to_numpy(dtype=np.int64, na_value=0))
-    return {
-        "operator": plain_texts(groups.keys["collective"]),
-        "autograd": absent,
-        "shapes": plain_texts([None if size is pd.NA else f"{size} bytes" for size in sizes]),
-        "dtypes": dtype,
-        "family": np.full(count, "communication", dtype=object),
-        "dtype": dtype,
-        "flops": pd.arrays.IntegerArray(np.ones(count, dtype=np.int64), np.ones(count, dtype=bool)),
-        "masked_flops": np.zeros(count, dtype=np.int64),
-        "bytes": pd.arrays.IntegerArray(known, sizes.isna()),
-        "gpu_ops": number,
-        "gpu_ns": groups.sums(columns["end_ns"] - columns["start_ns"]),
-        "calls": number,
-        "on_tensor_cores": absent,
-    }
-
-
-def _peaks(dtypes: np.ndarray, families: np.ndarray, says: np.ndarray, device_name: str | None) -> dict[str, Any]:
-    peak = peak_of(device_name)
-    told = list(zip(dtypes.tolist(), families.tolist(), says.tolist(), strict=True))
-    kind_of = {each: None if each[0] is None else _element_type(*each) for each in set(told)}
-    kinds = [kind_of[each] for each in told]
-    rates = [peak.tflops.get(kind) if peak and kind else None for kind in kinds]
-    memory = [peak.gbytes_per_s if peak and family != "communication" else None for family in families]
-    return {
+        "on_tensor_cores": uses,
         "element_type": text_array(kinds),
-        "peak_tflops_per_s": pd.array(rates, dtype="Float64"),
-        "peak_gbytes_per_s": pd.array(memory, dtype="Float64"),
+        "peak_tflops_per_s": pd.array([gpu.tflops.get(kind) if gpu else None for kind in kinds], dtype="Float64"),
+        "peak_gbytes_per_s": pd.array([gpu and gpu.gbytes_per_s] * len(kinds), dtype="Float64"),
     }
+    return sorted_by(table_of(made), "gpu_ns")
 
 
-def _element_type(dtype: str, family: str, on_tensor_cores: bool | None) -> str | None:
-    if family == "communication":
-        return None
-    if family in MODEL_FAMILIES:
-        return element_type(dtype, tensor_cores=on_tensor_cores)
+def _element_type(dtype: str | None, family: str, on_tensor_cores: object) -> str | None:
+    is_matrix = family in MATRIX_CATEGORIES
+    uses = (None if pd.isna(on_tensor_cores) else bool(on_tensor_cores)) if is_matrix else False
+    kind = element_type(dtype, tensor_cores=uses)
     # Other work runs on the vector units, which compute 16-bit elements in 32 bits.
-    kind = element_type(dtype, tensor_cores=False)
-    return "fp32" if kind in ("bf16", "fp16") else kind
+    return "fp32" if not is_matrix and kind in ("bf16", "fp16") else kind
 
 
 # Which share of the GPU's peak each step's model FLOPs are: MFU.
@@ -283,33 +228,23 @@ def mfu_per_rank(
 
     No row for a step without matrix work of known FLOPs: a trace without shapes has no MFU.
     """
-    known = picked(work.calls, rows_named(work.calls, "family", *MODEL_FAMILIES))
+    is_model = rows_named(work.calls, "family", *MATRIX_CATEGORIES)
+    known = picked(work.calls, is_model)
     if known.empty or not len(steps):
         return pd.DataFrame()
-    flops, (matrix_ns, covered_ns, is_known) = _flops(trace, tree, known), _covered(trace, work, category_of_op)
-    compiled = np.where(is_known & (covered_ns == matrix_ns), flops.pop("compiled_flops"), 0)
-    rows = np.flatnonzero(flops.pop("calls"))
-    numbers = array_of(trace.steps, "step")[rows]
-    known_steps = steps["step"].notna().to_numpy()
-    place_of = dict(
-        zip(whole_of(steps, "step")[known_steps].tolist(), np.flatnonzero(known_steps).tolist(), strict=True)
+    table = table_of({"step": all_known(array_of(trace.steps, "step")), **_flops(trace, tree, known)})
+    table = with_columns(table, **_covered(trace, work.of_op, is_model, category_of_op))
+    # Where not all matrix work is known, FLOPs of a forward pass could be among the unknown.
+    compiled = table.pop("compiled_flops").where((table["covered_ns"] == table["matrix_ns"]).fillna(value=False), 0)
+    table = table.assign(
+        model_flops=table["model_flops"] - compiled,
+        recompute_flops=table["recompute_flops"] + compiled,
+        step_source="profiled",
+        **_peak(trace, known),
     )
-    place = np.array([place_of.get(number, NONE) for number in numbers.tolist()], dtype=np.int64)
-    rows, place = rows[place != NONE], place[place != NONE]
-    return table_of(
-        {
-            "step": all_known(array_of(trace.steps, "step")[rows]),
-            "model_flops": all_known((flops["model_flops"] - compiled)[rows]),
-            "recompute_flops": all_known((flops["recompute_flops"] + compiled)[rows]),
-            "masked_flops": all_known(flops["masked_flops"][rows]),
-            "matrix_ns": pd.arrays.IntegerArray(matrix_ns[rows], ~is_known[rows]),
-            "covered_ns": pd.arrays.IntegerArray(covered_ns[rows], ~is_known[rows]),
-            "is_complete": steps["is_complete"].array[place],
-            "step_ns": steps["window_ns"].array[place],
-            "step_source": "profiled",
-            **_peak(trace, known),
-        },
-    )
+    windows = steps[["step", "is_complete", "window_ns"]].rename(columns={"window_ns": "step_ns"})
+    table = table[table.pop("calls") > 0].merge(windows[windows["step"].notna()], on="step")
+    return table.astype(dict.fromkeys(("model_flops", "recompute_flops", "masked_flops"), "Int64"))
 
 
 def mfu_across(
@@ -331,71 +266,55 @@ def mfu_across(
 
 def _as_stated(steps: pd.DataFrame, ranks: pd.DataFrame, stated: StatedWork) -> pd.DataFrame:
     """A row for each rank and step; the job's MFU is the mean of the ranks', whoever does how much of the work."""
-    held = steps[steps["step"].notna()][["rank", "step", "is_complete", "window_ns"]].reset_index(drop=True)
-    peaks = {
-        rank: _rate(peak_of(None if pd.isna(name) else str(name)), stated.dtype)
-        for rank, name in zip(ranks["rank"], ranks["device_name"], strict=True)
-    }
-    rates = pd.DataFrame([peaks[rank] for rank in held["rank"]], index=held.index, columns=list(_rate(None, None)))
-    table = held.rename(columns={"window_ns": "step_ns"}).join(rates)
-    names = ("recompute_flops", "masked_flops", "covered_ns", "matrix_ns")
-    absent = {name: pd.array([pd.NA] * len(table), dtype="Int64") for name in names}
+    held = steps[steps["step"].notna()][["rank", "step", "is_complete", "window_ns"]]
+    rates = pd.DataFrame([_rate(None if pd.isna(name) else str(name), stated.dtype) for name in ranks["device_name"]])
+    table = held.merge(rates.assign(rank=ranks["rank"].to_numpy()), on="rank").rename(columns={"window_ns": "step_ns"})
+    absent = pd.array([pd.NA] * len(table), dtype="Int64")
+    table = table.assign(**dict.fromkeys(("recompute_flops", "masked_flops", "covered_ns", "matrix_ns"), absent))
     flops = np.int64(round(stated.flops_of_rank))
-    return table.assign(model_flops=flops, step_source="profiled", **absent).astype({
+    return table.assign(model_flops=flops, step_source="profiled").astype({
         "step": "Int64", "peak_tflops_per_s": "Float64",
     })  # fmt: skip
 
 
 def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> dict[str, np.ndarray]:
     """Model FLOPs, and of all FLOPs those repeated and those masked, by row of `steps`; and `calls` that are known."""
-    is_repeated = _is_repeated(trace, tree, known)
-    model, flops, masked = (whole_of(known, name, 0) for name in ("model_flops", "flops", "masked_flops"))
-    has_flops, has_mask = known["flops"].notna().to_numpy(), known["masked_flops"].notna().to_numpy()
-    has_model = known["model_flops"].notna().to_numpy() | is_repeated
-    model = np.where(is_repeated, 0, model)
+    rows, count = array_of(known, "row"), len(trace.steps) + 1  # the last one for what is in no step
+    flops, model, masked = (whole_of(known, name, 0) for name in ("flops", "model_flops", "masked_flops"))
+    model = np.where(_is_repeated(trace, tree, known), 0, model)
     # Of a backward pass that computes its scores again the mask covers those too.
-    share = np.divide(model, flops, out=np.zeros(len(model)), where=has_flops & has_model & has_mask & (flops != 0))
-    own = {
-        "model_flops": model,
-        "recompute_flops": np.where(has_flops & has_model, flops - model, 0),
-        "masked_flops": np.round(share * masked).astype(np.int64),
-    }
-    compiled = compiled_recompute(trace, tree, array_of(known, "row"), model)
-    step_of, count = host_steps(trace), len(trace.steps) + 1  # the last one for what is in no step
-    step, of_compiled = (step_of[rows] % count for rows in (array_of(known, "row"), array_of(compiled, "row")))
-    sums = {name: sums_at(step, column, count) for name, column in own.items()}
-    sums["compiled_flops"] = sums_at(of_compiled, array_of(compiled, "flops"), count)
-    sums["calls"] = np.bincount(step, minlength=count) + np.bincount(of_compiled, minlength=count)
+    share = np.divide(model, flops, out=np.zeros(len(model)), where=flops != 0)
+    nodes, compiled = compiled_recompute(trace, tree, rows, model)
+    own = {"model_flops": model, "recompute_flops": flops - model, "masked_flops": np.round(share * masked)}
+    step_of = host_steps(trace) % count
+    sums = {name: sums_at(step_of[rows], values.astype(np.int64), count) for name, values in own.items()}
+    sums["compiled_flops"] = sums_at(step_of[nodes], compiled, count)
+    sums["calls"] = np.bincount(step_of[np.append(rows, nodes)], minlength=count)
     return {name: values[:-1] for name, values in sums.items()}
 
 
 def _is_repeated(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> np.ndarray:
     """Work that autograd records anew in the backward pass, and forward attention in a compiled one."""
     rows = array_of(known, "row")
-    names = trace.host_ops["name"].array[rows]
-    is_forward = ~mask_of(names, lambda name: name.endswith("_backward"))
+    is_forward = ~mask_of(trace.host_ops["name"].array[rows], lambda name: name.endswith("_backward"))
+    is_in_backward = tree.autograd[rows] == PASSES.index("backward")
     is_attention = rows_named(known, "family", "attention")
-    in_backward = tree.autograd[rows] == PASSES.index("backward")
-    return (tree.autograd[rows] == PASSES.index("recompute")) | (in_backward & is_attention & is_forward)
+    return (tree.autograd[rows] == PASSES.index("recompute")) | (is_in_backward & is_attention & is_forward)
 
 
 def _covered(
-    trace: RankTrace, found: OperatorWork, category_of_op: pd.Categorical
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """GPU time of all matrix work, of that with known FLOPs, and whether there is GPU work, by row of `steps`.
-
-    What compiled backward passes repeat is taken away only where the first two are equal: FLOPs of a forward pass
-    could be among the unknown.
-    """
-    ops, count = trace.gpu_ops, len(trace.steps)
-    is_matrix = np.append(np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES), False)
-    is_model = rows_named(found.calls, "family", *MODEL_FAMILIES)
-    is_known = (found.of_op != NONE) & np.append(is_model, False)[found.of_op]
-    rows = np.flatnonzero(trace.op_step != NONE)
-    step = trace.op_step[rows]
-    durations = np.where(is_matrix[category_of_op.codes], array_of(ops, "end_ns") - array_of(ops, "start_ns"), 0)
-    matrix_ns, covered_ns = (sums_at(step, own[rows], count) for own in (durations, np.where(is_known, durations, 0)))
-    return matrix_ns, covered_ns, np.bincount(step, minlength=count) > 0
+    trace: RankTrace, of_op: np.ndarray, is_model: np.ndarray, category_of_op: pd.Categorical
+) -> dict[str, Any]:
+    """GPU time of all matrix work, and of that with known FLOPs, by row of `steps`; absent without GPU work."""
+    rows, count = np.flatnonzero(trace.op_step != NONE), len(trace.steps)
+    step, is_matrix = trace.op_step[rows], is_name(category_of_op, *MATRIX_CATEGORIES)
+    is_known = np.append(is_model, False)[of_op]
+    is_absent = np.bincount(step, minlength=count) == 0
+    durations = lengths_of(trace.gpu_ops)
+    times = {"matrix_ns": is_matrix * durations, "covered_ns": (is_matrix & is_known) * durations}
+    return {
+        name: pd.arrays.IntegerArray(sums_at(step, own[rows], count), is_absent.copy()) for name, own in times.items()
+    }
 
 
 def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
@@ -407,15 +326,14 @@ def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
         kind = element_type(None if pd.isna(dtype) else dtype, tensor_cores=None if pd.isna(said) else bool(said))
         if kind is not None:
             weights[kind] = weights.get(kind, 0) + weight
-    most = max(sorted(weights), key=lambda kind: weights[kind], default=None)
-    return _rate(peak_of(trace.meta.device_name), most)
+    return _rate(trace.meta.device_name, max(sorted(weights), key=lambda kind: weights[kind], default=None))
 
 
-def _rate(peak: Gpu | None, kind: str | None) -> dict[str, object]:
-    rate = peak.tflops.get(kind) if peak and kind else None
+def _rate(device_name: str | None, kind: str | None) -> dict[str, object]:
+    peak = peak_of(device_name)
     return {
         "gpu": peak.model if peak else None,
         "element_type": kind,
-        "peak_tflops_per_s": pd.array([rate], dtype="Float64")[0],
+        "peak_tflops_per_s": pd.array([peak.tflops.get(kind) if peak and kind else None], dtype="Float64")[0],
         "peak_source": peak.source if peak else None,
     }

@@ -7,8 +7,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import taken
 from traceanalyzer.analyses.grouping import Groups, number_in_group
-from traceanalyzer.analyses.operators.flops import Call
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.kinds.operators import Call
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, texts_of
@@ -58,16 +58,14 @@ def _places(trace: RankTrace, launched: np.ndarray) -> tuple[np.ndarray, np.ndar
 def _tell_sizes(shapes: Any, dtypes: Any) -> np.ndarray:
     """Of each call whether its tensors' shapes and element types are recorded."""
     groups = Groups.of({"shapes": shapes, "dtypes": dtypes}, ["shapes", "dtypes"])
-    each = zip(*(texts_of(groups.keys[name]).tolist() for name in ("shapes", "dtypes")), strict=True)
-    return np.array([*(_are_told(*texts) for texts in each), False], dtype=bool)[groups.of_row]
-
-
-def _are_told(shapes: str, dtypes: str) -> bool:
-    call = Call.parse(shapes, dtypes, None)
-    if call is None or len(call.shapes) != len(call.dtypes):
-        return False
-    pairs = [*zip(call.shapes, call.dtypes, strict=True)]
-    return any(shape for shape, _ in pairs) and all(shape or dtype not in _LISTS for shape, dtype in pairs)
+    calls = map(Call.parse, *(texts_of(own).tolist() for own in groups.keys.values()))
+    told = [
+        len(call.shapes) == len(call.dtypes)
+        and any(call.shapes)
+        and all(shape or dtype not in _LISTS for shape, dtype in zip(call.shapes, call.dtypes, strict=True))
+        for call in calls
+    ]
+    return np.array([*told, False], dtype=bool)[groups.of_row]
 
 
 def _hashes(column: Any) -> np.ndarray:

@@ -10,10 +10,11 @@ from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import held_up
-from traceanalyzer.analyses.operators.flops import Call, OperatorWork
+from traceanalyzer.analyses.operators.flops import OperatorWork
 from traceanalyzer.analyses.operators.flops import work as work_of_call
 from traceanalyzer.analyses.phases.phases import BACKWARD, NAMES, OP_PHASES_UNKNOWN, op_phases
 from traceanalyzer.analyses.time.intervals import Intervals, busy, unions
+from traceanalyzer.kinds.operators import Call
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES
@@ -370,7 +371,7 @@ def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _product(name: str, shapes: str | None, dtypes: str | None) -> tuple[str, str | None]:
-    found = work_of_call(name, Call.parse(shapes, dtypes, None))
+    found = work_of_call(name, Call.parse(shapes, dtypes))
     if found is None or found.factors is None:
         return name, None
     return " × ".join(str(list(shape)) for shape in found.factors), found.dtype
