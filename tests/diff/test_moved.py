@@ -42,10 +42,10 @@ def said(base, other, step_ns=10_000_000):
 def test_a_product_that_communication_slows_is_told_from_one_that_is_slower_by_itself():
     (slowed,) = said((48, 48 * 84_000, 0, 0), (48, 8 * 84_000 + 40 * 117_600, 40, 40 * 117_600))
     assert slowed == (
-        "[8192, 1024] × [1024, 4096] bf16, forward: 84 µs → 112 µs a call, 48 calls, 0 → 40 of them beside "
-        "communication: alone 84 µs → 84 µs, communication slows it."
+        "[8192, 1024] × [1024, 4096] bf16, forward: 84 µs → 112 µs per call, 48 calls, 0 → 40 of them while "
+        "communication runs; the others 84 µs → 84 µs."
     )
     (slower,) = said((48, 48 * 84_000, 0, 0), (48, 48 * 112_000, 0, 0))
-    assert slower.endswith("84 µs → 112 µs a call, 48 calls, none beside communication.")
+    assert slower.endswith("84 µs → 112 µs per call, 48 calls, none while communication runs.")
     (both,) = said((48, 48 * 84_000, 8, 8 * 84_000), (48, 48 * 112_000, 8, 8 * 112_000))
-    assert "not because of communication" in both
+    assert both.endswith("8 of them while communication runs; the others 84 µs → 112 µs.")

@@ -13,7 +13,7 @@ from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, digits, is_known, scale, signed, stem
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, OPAQUE, PARTS, UNMATCHED
 from traceanalyzer.report.comparison import DiffReport
-from traceanalyzer.report.comparison.sentences import per
+from traceanalyzer.report.comparison.sentences import each, per
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page.table_view import Cell, Heading
 from traceanalyzer.report.words import label, words
@@ -214,6 +214,11 @@ class Value:
     significance: str
     width: float
 
+    @property
+    def change_text(self) -> str:
+        """`+2.91%`, `+1.3 pp`; empty where there is none."""
+        return f"{self.change}{' ' if self.change_unit == POINTS else ''}{self.change_unit}"
+
 
 @dataclass(frozen=True, slots=True)
 class FiguresRow:
@@ -246,10 +251,10 @@ def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> FiguresRow:
     known = own["value"].dropna().abs()
     largest = float(known.max()) if len(known) else 0.0
     shown = scale(BY_NAME[name].unit, known.tolist())
-    of_what = per(comparison)
-    is_said = name == "step_ns" and of_what == "a step"
+    is_said = name == "step_ns" and per(comparison) == "per step"
     metric, scaled = BY_NAME[name], comparison.fairness.scale
-    suffix = f" {of_what}" if metric.per_step and not is_said and (scaled.per_token or not metric.of_one_step) else ""
+    has_suffix = metric.per_step and not is_said and (scaled.per_token or not metric.of_one_step)
+    suffix = (each(comparison) if shown.symbol else per(comparison)) if has_suffix else ""
     values = tuple(_value(own.loc[run], shown, largest) for run in comparison.runs)
     return FiguresRow(
         name, _label(name), f"{shown.symbol}{suffix}".strip(), str(own["definition"].iloc[0]), values, largest == 0

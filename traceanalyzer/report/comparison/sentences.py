@@ -1,4 +1,4 @@
-"""What a comparison says, in sentences."""
+"""What a comparison says: a verdict for each run, and named points that explain it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,262 +13,14 @@ from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.diff import Comparison, TableDiff, joins, metrics
 from traceanalyzer.diff.captures import CAPTURE, Capture, Side, world_size
+from traceanalyzer.findings.savings import CUTS
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit, digits, per_cent, signed, text
 from traceanalyzer.meaning.names import collective_words
-from traceanalyzer.meaning.vocabulary import in_a_sentence
+from traceanalyzer.meaning.vocabulary import ON_PATH, in_a_sentence
 from traceanalyzer.report.comparison import step_parts
-from traceanalyzer.report.comparison.step_parts import WaterfallPart, has_open_waits, parts
 
 _ns, _size = partial(text, unit=Unit.NS), partial(text, unit=Unit.BYTES)
-
-
-# What a comparison says of communication: collectives that came, went or changed, and their overlap.
-
-
-def communication_sentences_sentences(comparison: Comparison, run: str, unit: str) -> Iterator[str]:
-    """Collectives that are new, gone, or called more or less often `unit` (`a step`), then overlap."""
-    table = comparison.table(run, "nccl")
-    if table is None:
-        return
-    for row in table.frame.to_dict("records"):
-        is_one = (table.frame["collective"] == row["collective"]).sum() == 1
-        name = collective_words(row["collective"]) + ("" if is_one else f" of {_element_type(row.get('dtype'))}")
-        yield from _collective(name, row, unit, _phases(comparison, run, row["collective"], is_one=is_one))
-    yield from _overlap(comparison, run)
-
-
-def _element_type(dtype: object) -> str:
-    return element_types(dtype) if isinstance(dtype, str) else "unknown type"
-
-
-def _phases(comparison: Comparison, run: str, collective: object, *, is_one: bool) -> dict[str, str]:
-    """For each side in which phases of training its calls lie: `13 in forward, 13 in backward`.
-
-    They are counted of a collective's calls together: where these are of several element types, only the phase is said
-    that all of them lie in.
-    """
-    table = comparison.table(run, "comm_phases")
-    if table is None:
-        return {}
-    own = table.frame[table.frame["collective"] == collective]
-    made = {}
-    for side in ("base", "other"):
-        held = own[own[f"{side}_calls"].fillna(0) > 0].sort_values("phase")
-        pieces = [
-            f"{digits(float(calls))} in {phase}" if is_one else f"in {phase}"
-            for phase, calls in zip(held["phase"], held[f"{side}_calls"], strict=True)
-        ]
-        is_known = bool(set(held["phase"]) - {UNATTRIBUTED}) and (is_one or len(pieces) == 1)
-        made[side] = f" ({', '.join(pieces)})" if is_known else ""
-    return made
-
-
-def _collective(name: str, row: dict[str, object], unit: str, phases: dict[str, str]) -> Iterator[str]:
-    base, other = (_sums(row, side) for side in ("base", "other"))
-    if row["status"] == joins.NEW:
-        yield f"{name} is NEW: {other}{phases.get('other', '')}."
-    elif row["status"] == joins.REMOVED:
-        yield f"{name} is REMOVED: {base} before{phases.get('base', '')}."
-    elif row["change_calls"]:
-        yield f"{name}: {digits(row['base_calls'])} → {digits(row['other_calls'])} calls {unit}, {_bytes(row)}."  # type: ignore[arg-type]
-
-
-def _sums(row: dict[str, object], side: str) -> str:
-    calls, size = row[f"{side}_calls"], row.get(f"{side}_size_bytes")
-    sized = f", {_size(size)}" if size is not None and not pd.isna(size) else ""
-    number = f"{digits(float(calls))} {'call' if calls == 1 else 'calls'}"  # type: ignore[arg-type]
-    return f"{number}{sized}, {_ns(row[f'{side}_total_ns'])}"
-
-
-def _bytes(row: dict[str, object]) -> str:
-    base, other = row.get("base_size_bytes"), row.get("other_size_bytes")
-    if base is None or other is None or pd.isna(base) or pd.isna(other):
-        return "bytes unknown"
-    if base != other:
-        return f"{_size(base)} → {_size(other)}"
-    calls = row["base_calls"], row["other_calls"]
-    each = " → ".join(_size(float(base) / float(count)) for count in calls)  # type: ignore[arg-type]
-    what = "larger" if float(calls[1]) < float(calls[0]) else "smaller"  # type: ignore[arg-type]
-    return f"the same {_size(base)} in {'fewer' if what == 'larger' else 'more'}, {what} calls ({each} each)"
-
-
-def _overlap(comparison: Comparison, run: str) -> Iterator[str]:
-    base, other = (metrics.row(comparison.metrics, "overlap_pct", one) for one in (comparison.base.label, run))
-    if base is None or other is None or pd.isna(other["change_pct_points"]) or not other["change_pct_points"]:
-        return
-    points = signed(float(other["change_pct_points"]))
-    both = f"{_over_ranks(base)} → {_over_ranks(other)}"
-    yield f"Overlap of communication with compute: {both}, {points} percentage points."
-
-
-def _over_ranks(row: pd.Series) -> str:
-    low, high = row["rank_min"], row["rank_max"]
-    if pd.isna(low) or low == high:
-        return f"{per_cent(float(row['value']))}%"
-    return f"{per_cent(float(row['value']))}% ({per_cent(float(low))} to {per_cent(float(high))} over ranks)"
-
-
-# Which phase and which matrix products take longer, and whether communication beside them is why.
-
-
-LEAST_PCT = 5.0
-"""A product whose mean moves by less is not said to be slower or faster."""
-
-LEAST_SHARE = 0.01
-"""Of the step: what moves it by less is left to the tables."""
-
-LEAST_ALONE = 0.05
-"""The same of a product that only one run has."""
-
-MOST_PRODUCTS = 3
-
-_SLOWED = 0.5
-"""Of a product's change: what the calls beside communication must explain to be called the cause."""
-
-
-def products(table: TableDiff | None, step_ns: float | None) -> Iterator[str]:
-    """The matrix products that move the step most, by their mean or their number, with contention told apart."""
-    if table is None or table.frame.empty:
-        return
-    rows = table.frame[table.frame["status"] == joins.CHANGED]
-    rows = rows[(rows["base_calls"] > 0) & (rows["other_calls"] > 0)]
-    means = [rows[f"{side}_gpu_ns"] / rows[f"{side}_calls"] for side in ("base", "other")]
-    slower = (means[1] - means[0]) * rows["other_calls"]
-    more = (rows["other_calls"] - rows["base_calls"]) * means[0]
-    least = LEAST_SHARE * (step_ns or 0)
-    is_slower = ((means[1] / means[0] - 1).abs() >= LEAST_PCT / 100) & (slower.abs() >= least)
-    is_told = is_slower | (more.abs() >= LEAST_ALONE * (step_ns or 0))
-    change = slower + more
-    order = change[is_told.fillna(value=False)].abs().sort_values(ascending=False, kind="stable").index
-    for row in rows.loc[order[:MOST_PRODUCTS]].to_dict("records"):
-        yield _product(row)
-    if len(order) > MOST_PRODUCTS:
-        rest = float(change[order[MOST_PRODUCTS:]].sum())
-        yield f"{len(order) - MOST_PRODUCTS} other matrix products: {signed(rest, Unit.NS)} together."
-
-
-def _what(row: dict[str, Any]) -> str:
-    dtype = f" {element_types(str(row['dtype']))}" if isinstance(row["dtype"], str) else ""
-    return f"{row['product']}{dtype}, {row['phase']},"
-
-
-def _product(row: dict[str, Any]) -> str:
-    base, other = (_mean(row, side, "gpu_ns", "calls") for side in ("base", "other"))
-    calls = {digits(float(row[f"{side}_calls"])) for side in ("base", "other")}
-    number = " → ".join(sorted(calls)) if len(calls) == 1 else f"{_number(row, 'base')} → {_number(row, 'other')}"
-    head = f"{_what(row)[:-1]}: {_ns(base)} → {_ns(other)} a call, {number} calls"
-    return head + _contention(row, float(other or 0) - float(base or 0)) + "."
-
-
-def _contention(row: dict[str, Any], change_ns: float) -> str:
-    """What the calls alone do, where communication runs beside others of them."""
-    beside = [float(row[f"{side}_calls_beside_comm"] or 0) for side in ("base", "other")]
-    alone = [_alone(row, side) for side in ("base", "other")]
-    counted = f"{digits(beside[0])} → {digits(beside[1])} of them beside communication"
-    if not any(beside):
-        return ", none beside communication"
-    if None in alone:
-        return f", {counted}"
-    own = float(alone[1] or 0) - float(alone[0] or 0)
-    times = f"alone {_ns(alone[0])} → {_ns(alone[1])}"
-    if abs(own) <= (1 - _SLOWED) * abs(change_ns):
-        verb = "slows" if change_ns > 0 else "slowed"
-        return f", {counted}: {times}, communication {verb} it"
-    return f", {counted}: {times}, not because of communication"
-
-
-def _alone(row: dict[str, Any], side: str) -> float | None:
-    calls = float(row[f"{side}_calls"]) - float(row[f"{side}_calls_beside_comm"])
-    return (float(row[f"{side}_gpu_ns"]) - float(row[f"{side}_gpu_beside_comm_ns"])) / calls if calls > 0 else None
-
-
-def _mean(row: dict[str, Any], side: str, time: str, count: str) -> float | None:
-    total, calls = row[f"{side}_{time}"], row[f"{side}_{count}"]
-    return None if pd.isna(total) or not calls else float(total) / float(calls)
-
-
-def _number(row: dict[str, Any], side: str) -> str:
-    return digits(float(row[f"{side}_calls"]))
-
-
-# What can be said of times that different profilers, or one with other options, recorded: not that one is longer.
-#
-# And of times in which recording itself took hosts long: what they are without, by an estimate.
-
-
-_FACTS = ("profiler", "profiler's options")
-
-
-def recorded_otherwise_sentences(comparison: Comparison, run: str, unit: str) -> list[str]:
-    """Both times with what recorded them, and what may be compared all the same; nothing where that is the same."""
-    number = comparison.runs.index(run)
-    told = [fact for fact in comparison.fairness.facts if fact.name in _FACTS]
-    differing = [fact for fact in told if None not in (fact.told[0], fact.told[number])]
-    differing = [fact for fact in differing if fact.told[0] != fact.told[number]]
-    if not differing:
-        return []
-    base = comparison.base.label
-    times = [
-        f"{_time_of(comparison, name)} {unit} under {', '.join(str(fact.told[place]) for fact in differing)}"
-        for name, place in ((run, number), (base, 0))
-    ]
-    made = [f"{run} takes {times[0]}, {base} {times[1]}: recorded differently, so the times are not comparable."]
-    compute = _change(comparison, run, "compute_ns", "Compute, whose kernels a profiler hardly changes", unit)
-    return [*made, *unprofiled(comparison, run), *compute]
-
-
-def unprofiled(comparison: Comparison, run: str) -> list[str]:
-    """The two step times that run.json has without a profiler, where both runs have one."""
-    return _change(comparison, run, "unprofiled_step_ns", "Without a profiler", of_a_step(comparison))
-
-
-def estimated(comparison: Comparison, run: str) -> list[str]:
-    """Both steps without what recording takes the hosts, where that is another change; none where runs tell theirs."""
-    row = metrics.row(comparison.metrics, "step_ns", run)
-    before, after = _estimate_ns(comparison.base), _estimate_ns(step_parts.side_of(comparison, run))
-    if row is None or before is None or after is None or unprofiled(comparison, run):
-        return []
-    change, is_longer = after - before, after > before
-    if comparison.fairness.scale.per_token or 100 * abs(float(row["change"]) - change) < PERCENT * float(row["value"]):
-        return []
-    share = f"{per_cent(100 * abs(change) / before)}% {'longer' if is_longer else 'shorter'}"
-    times = f"{_ns(after)}, {comparison.base.label} {_ns(before)}"
-    return [f"Profiler overhead: without the profiler {run} takes an estimated {times}: {share}."]
-
-
-def _estimate_ns(side: Side) -> float | None:
-    """The mean over its captures; `None` where one does not tell."""
-    known = [_unprofiled_ns(held) for held in side.captures]
-    return None if None in known else fmean(ns for ns in known if ns is not None)
-
-
-def _unprofiled_ns(held: Capture) -> float | None:
-    table = held.table("bottleneck")
-    if table is None or not len(table) or not table["is_unprofiled"].all() or has_open_waits(held):
-        return None
-    return float(table["step_ns"].iloc[0])
-
-
-def of_a_step(comparison: Comparison) -> str:
-    """What a step's own time is of: `a step`, or of unequal steps the same work."""
-    scale = comparison.fairness.scale
-    return f"per {scale.name}" if scale.per_token else "a step"
-
-
-def _change(comparison: Comparison, run: str, metric: str, what: str, unit: str) -> list[str]:
-    before, after = step_parts.values_of(comparison, metric, run)
-    if not before or not after:
-        return []
-    change = 100 * (float(after) / float(before) - 1)
-    return [f"{what}: {_ns(before)} → {_ns(after)} {unit} ({signed(change)}%)."]
-
-
-def _time_of(comparison: Comparison, run: str) -> str:
-    return _ns(metrics.value(comparison.metrics, "step_ns", run))
-
-
-# What a comparison says, in sentences: which run is faster, what explains it, and what contradicts it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,32 +29,36 @@ class OfRun:
 
     Attributes:
         run: its label.
-        change: how long its step is and the base's.
-        bound_by: what bound the base's step and what binds its own; `None` where either has no critical path.
-        rest: what explains the change, and what else changed.
+        verdict: how long its step is and the base's, and whether that is more than noise.
+        points: name and text of what explains the difference, and of what else changed.
     """
 
     run: str
-    change: str
-    bound_by: str | None
-    rest: tuple[str, ...]
+    verdict: str
+    points: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict, then each point after its name."""
+        return [self.verdict, *(f"{name}: {said}" for name, said in self.points)]
 
 
 def verdict_sentences(comparison: Comparison) -> list[str]:
-    """The ranking, then for each other run its difference and what changed."""
-    made = of_all(comparison)
-    at = len(made) + (len(comparison.sides) == 2)  # of two runs the difference comes before the doubt
-    for one in of_runs(comparison):
-        made += [one.change, *one.rest, *([one.bound_by] if one.bound_by else [])]
+    """The ranking of three runs or more, then for each other run its verdict and points."""
+    made = [*of_all(comparison), *(one for run in of_runs(comparison) for one in run.sentences)]
     doubted = doubt(comparison)
-    return made if doubted is None else [*made[:at], doubted, *made[at:]]
+    return made if doubted is None else [*made[:1], doubted, *made[1:]]
 
 
 def of_all(comparison: Comparison) -> list[str]:
     """Of three runs and more the ranking."""
     if comparison.is_empty:
         return ["No figure differs."]
-    return [_ranking(comparison)] if len(comparison.sides) > 2 else []
+    if len(comparison.sides) < 3:
+        return []
+    times = [f"{run} {_time_of(comparison, run)}" for run in comparison.ranking]
+    first = "Shortest" if comparison.fairness.scale.per_token else "Fastest"
+    return [f"{first} first, time {per(comparison)}: {', '.join(times)}."]
 
 
 @memoized_by_tables
@@ -314,64 +70,78 @@ def of_runs(comparison: Comparison) -> list[OfRun]:
 def doubt(comparison: Comparison) -> str | None:
     """That the same work is not known, if it is not."""
     said = comparison.fairness.doubt
-    if said is None or comparison.is_empty:
-        return None
-    return f"Read with care: it is not known that they did the same work ({said})."
+    return None if said is None or comparison.is_empty else f"The runs may not have done the same work ({said})."
 
 
 def per(comparison: Comparison) -> str:
-    """`a step`, `per 1,000 tokens of a rank`, or `in the capture`."""
+    """`per step`, `per 1,000 tokens of a rank`, or `in the whole capture`."""
     scale = comparison.fairness.scale
     if scale.per_token:
         return f"per {scale.name}"
-    return "in the whole capture" if scale == CAPTURE else "a step"
+    return "in the whole capture" if scale == CAPTURE else "per step"
 
 
-def _ranking(comparison: Comparison) -> str:
-    times = [f"{run} {_time_of(comparison, run)}" for run in comparison.ranking]
-    first = "Shortest" if comparison.fairness.scale.per_token else "Fastest"
-    return f"{first} first, by time {per(comparison)}: {', '.join(times)}."
+def each(comparison: Comparison) -> str:
+    """The same behind a number: `/step`."""
+    said = per(comparison)
+    return "/step" if said == "per step" else f" {said}"
 
 
-_NO_FIGURES = ", for GPU work is compared, and none was recorded: the report of each says what its CPUs do"
+# How long its step is.
 
 
 def _of_run(comparison: Comparison, run: str) -> OfRun | None:
     row = metrics.row(comparison.metrics, "step_ns", run)
+    base = comparison.base.label
     if row is None or pd.isna(row["change"]):
-        why = "" if comparison.metrics["value"].notna().any() else _NO_FIGURES
-        said = f"{run}: its time cannot be compared with {comparison.base.label}'s{why}."
-        return OfRun(run, said, None, tuple(unprofiled(comparison, run)))
+        has_figures = comparison.metrics["value"].notna().any()
+        why = "" if has_figures else ": only GPU work is compared, and none was recorded"
+        return OfRun(run, f"{run} cannot be compared with {base}{why}.", tuple(_unprofiled(comparison, run, 0)))
     if row["change"] == 0 and comparison.is_empty:
         return None
-    recorded = recorded_otherwise_sentences(comparison, run, per(comparison))
-    if recorded:
-        return OfRun(run, recorded[0], None, (*recorded[1:], *_work(comparison, run, row)))
+    recorded = _recorded_otherwise(comparison, run)
     change = float(row["change"])
-    rest = (
-        *estimated(comparison, run),
-        *_explained(comparison, run, change),
-        *_work(comparison, run, row),
-        *_without_profiler(comparison, run, change),
-    )
-    other = step_parts.side_of(comparison, run).first
-    return OfRun(run, _verdict_time(comparison, run, row), step_parts.path_sentence(comparison.base.first, other), rest)
+    verdict = recorded or f"{_throughput(comparison, run, row)}{_step_times(comparison, run, row)}"
+    points = [
+        *_unprofiled(comparison, run, 0 if recorded else change),
+        *(_compute(comparison, run) if recorded else _most_of(comparison, run, change)),
+        *_communication(comparison, run),
+        *_overlap(comparison, run),
+        *(("Kernels", said) for said in products(comparison.table(run, "matrix_products"), float(row["value"]))),
+        *_bound_by(comparison.base.first, step_parts.side_of(comparison, run).first),
+    ]
+    return OfRun(run, verdict, tuple(points))
 
 
-def _work(comparison: Comparison, run: str, row: pd.Series) -> Iterator[str]:
-    yield from communication_sentences_sentences(comparison, run, per(comparison))
-    yield from products(comparison.table(run, "matrix_products"), float(row["value"]))
-
-
-def _verdict_time(comparison: Comparison, run: str, row: pd.Series) -> str:
-    base = comparison.base.label
-    change = float(row["change"])
-    times = f"{run} takes {_ns(row['value'])} {per(comparison)}, {base} {_ns(row['value'] - change)}"
+def _step_times(comparison: Comparison, run: str, row: pd.Series) -> str:
+    change, base = float(row["change"]), comparison.base.label
+    times = f"{run} takes {_ns(row['value'])}{each(comparison)}, {base} {_ns(row['value'] - change)}"
     if change == 0:
-        return f"{_throughput(comparison, run, row)}{times}: the same."
-    share = per_cent(abs(float(row["change_pct"])))
-    how = f"{_ns(abs(change))} ({share}%) {'longer' if change > 0 else 'shorter'}"
-    return f"{_throughput(comparison, run, row)}{times}: {how}. {_noise(comparison, run, row)}"
+        return f"{times}: the same."
+    return f"{times} ({_change(change, float(row['value']) - change)}). {_noise(comparison, run, row)}"
+
+
+def _change(change_ns: float, base_ns: float) -> str:
+    """`+1.88 ms, +2.91%`."""
+    sign = "+" if change_ns > 0 else "−"
+    return f"{signed(change_ns, Unit.NS)}, {sign}{per_cent(abs(100 * change_ns / base_ns))}%"
+
+
+def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
+    """Whether repeats differ by more than noise; of one capture each by how much its steps vary."""
+    numbers = [len(side.captures) for side in comparison.sides if side.label in (comparison.base.label, run)]
+    counts = " and ".join(map(str, numbers))
+    if row["significance"] == metrics.CANNOT_TELL:
+        who = "With one capture of each" if max(numbers) == 1 else f"With {counts} captures"
+        known = step_parts.values_of(comparison, "step_std_ns", run)
+        spread = max((float(one) for one in known if one is not None), default=None)
+        if spread is None:
+            return f"{who}, run-to-run noise is unknown."
+        within = "within" if abs(float(row["change"])) <= spread else "beyond"
+        return f"That is {within} the variation of steps (± {_ns(spread)}). {who}, run-to-run noise is unknown."
+    p = "" if pd.isna(row["p_value"]) else f", p = {digits(float(row['p_value']))}"
+    says = "Within run-to-run noise" if row["significance"] == metrics.NOISE else "More than run-to-run noise"
+    return f"{says} (Welch's t-test, n = {counts}{p})."
 
 
 def _throughput(comparison: Comparison, run: str, row: pd.Series) -> str:
@@ -390,77 +160,231 @@ def _throughput(comparison: Comparison, run: str, row: pd.Series) -> str:
     return f"{said} with {sizes[1]} ranks instead of {sizes[0]}: scaling efficiency {per_cent(100 * ratio / growth)}%. "
 
 
-_FAR = 5
-"""Times by which steps vary inside a capture: a change of this much is not theirs."""
+_FACTS = ("profiler", "profiler's options")
 
 
-def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
-    says = row["significance"]
-    numbers = [len(side.captures) for side in comparison.sides if side.label in (comparison.base.label, run)]
-    counts = " and ".join(map(str, numbers))
-    if says == metrics.CANNOT_TELL:
-        who = "One capture of each" if max(numbers) == 1 else f"n = {counts}: one capture"
-        spread = _spread_ns(comparison, run)
-        if spread and abs(float(row["change"])) >= _FAR * spread:
-            far = f"That is far beyond what steps inside a capture vary by (± {_ns(spread)})"
-            return f"{far}. {who} does not show how runs vary."
-        return f"{who} cannot tell a difference from noise{_inside(comparison, run, float(row['change']))}."
-    p = row["p_value"]
-    tested = f"Welch's t test, n = {counts}" + ("" if pd.isna(p) else f", p = {digits(float(p))}")
-    return (
-        f"That is within the noise of the repeats ({tested})."
-        if says == metrics.NOISE
-        else f"More than noise ({tested})."
-    )
+def _recorded_otherwise(comparison: Comparison, run: str) -> str | None:
+    """Both times with what recorded them; `None` where that is the same."""
+    number = comparison.runs.index(run)
+    known = [fact for fact in comparison.fairness.facts if fact.name in _FACTS]
+    differing = [fact for fact in known if None not in (fact.told[0], fact.told[number])]
+    differing = [fact for fact in differing if fact.told[0] != fact.told[number]]
+    if not differing:
+        return None
+    how = {at: ", ".join(str(fact.told[at]) for fact in differing) for at in (0, number)}
+    times = [
+        f"{name} {_time_of(comparison, name)}{each(comparison)} under {how[at]}"
+        for name, at in ((run, number), (comparison.base.label, 0))
+    ]
+    return f"Recorded differently, so times are not comparable: {', '.join(times)}."
 
 
-def _inside(comparison: Comparison, run: str, change: float) -> str:
-    """How much steps vary inside the captures, of the two the one where they vary more; and whether that is as much."""
-    spread = _spread_ns(comparison, run)
-    if spread is None:
-        return ""
-    steps = f"steps inside a capture vary by ± {_ns(spread)}"
-    return f", and {steps}, which is as much" if abs(change) <= spread else f" ({steps})"
+def _compute(comparison: Comparison, run: str) -> Iterator[tuple[str, str]]:
+    """Time in kernels, which a profiler hardly changes."""
+    before, after = step_parts.values_of(comparison, "compute_ns", run)
+    if before and after:
+        yield "Compute", f"{_times(before, after, each(comparison))}; profilers hardly change it."
 
 
-def _spread_ns(comparison: Comparison, run: str) -> float | None:
-    """By how much steps vary inside the capture in which they vary more."""
-    known = step_parts.values_of(comparison, "step_std_ns", run)
-    return max((float(spread) for spread in known if spread is not None), default=None)
-
-
-def _explained(comparison: Comparison, run: str, change: float) -> Iterator[str]:
-    """The part that adds most in the direction of the change, and what is most against it.
-
-    Of the rank for which others wait, where one is; else of the means over ranks.
-    """
-    said = step_parts.awaited_sentence(comparison, run, change, per(comparison))
-    found = [] if said else parts(comparison, run)
-    if said:
-        yield said
-    if found:
-        yield _of_means(found, change, per(comparison), step_parts.names_of_unsplit(comparison, run))
-
-
-def _of_means(found: list[WaterfallPart], change: float, unit: str, names: Mapping[str, str]) -> str:
-    sign = 1 if change >= 0 else -1
-    ordered = sorted(found, key=lambda part: -sign * part.change_ns)
-    main = ordered[0]
-    against = ordered[-1]
-    both = f"{_ns(main.base_ns)} → {_ns(main.other_ns)}"
-    longest, shorter = (names.get(part.label, in_a_sentence(part.label)) for part in (main, against))
-    made = f"Most of the difference is {longest}, {signed(main.change_ns, Unit.NS)} {unit} ({both})"
-    if -sign * against.change_ns > step_parts.LEAST_AGAINST * abs(change) and against is not main:
-        made += f"; against it {shorter}, {signed(against.change_ns, Unit.NS)}"
-    return made + " (means over ranks)."
-
-
-def _without_profiler(comparison: Comparison, run: str, change: float) -> Iterator[str]:
-    """The runs' own step times, where they rank the two the other way round: a profiler slows hosts unequally."""
-    row = metrics.row(comparison.metrics, "unprofiled_step_ns", run)
-    if row is None or pd.isna(row["change"]) or row["change"] * change >= 0 or not comparison.fairness.is_fair:
+def _unprofiled(comparison: Comparison, run: str, change: float) -> Iterator[tuple[str, str]]:
+    """Both steps without the profiler: as the runs measured them, else estimated where that is another change."""
+    scale = comparison.fairness.scale
+    unit = f" per {scale.name}" if scale.per_token else "/step"
+    before, after = step_parts.values_of(comparison, "unprofiled_step_ns", run)
+    if before and after:
+        row = metrics.row(comparison.metrics, "unprofiled_step_ns", run)
+        other_way = row is not None and not pd.isna(row["change"]) and row["change"] * change < 0
+        trust = (
+            " The profiled steps differ the other way: trust these."
+            if other_way and comparison.fairness.is_fair
+            else ""
+        )
+        yield "Without the profiler", f"{_times(before, after, unit)}.{trust}"
         return
-    own, its_change = float(row["value"]), float(row["change"])
-    times = f"{run} {_ns(own)}, {comparison.base.label} {_ns(own - its_change)}"
-    unit = of_a_step(comparison)
-    yield f"Contradiction: without the profiler it is the other way round ({times} {unit}). Trust those times."
+    before, after = _estimate_ns(comparison.base), _estimate_ns(step_parts.side_of(comparison, run))
+    row = metrics.row(comparison.metrics, "step_ns", run)
+    if row is None or before is None or after is None or scale.per_token or pd.isna(row["change"]):
+        return
+    if 100 * abs(float(row["change"]) - (after - before)) >= PERCENT * float(row["value"]):
+        yield "Without the profiler", f"{_times(before, after, unit)}, estimated."
+
+
+def _estimate_ns(side: Side) -> float | None:
+    """The mean over its captures; `None` where one does not say, or much communication has unknown partners."""
+    known = [_unprofiled_ns(capture) for capture in side.captures]
+    return None if None in known else fmean(ns for ns in known if ns is not None)
+
+
+def _unprofiled_ns(capture: Capture) -> float | None:
+    table = capture.table("bottleneck")
+    if table is None or not len(table) or not table["is_unprofiled"].all():
+        return None
+    row = table.iloc[0]
+    is_open = row.get("unmatched_ns", 0) > PERCENT / 100 * row["step_ns"]
+    return None if is_open else float(row["step_ns"])
+
+
+def _times(before: float, after: float, unit: str) -> str:
+    return f"{_ns(before)} → {_ns(after)}{unit} ({signed(100 * (float(after) / float(before) - 1))}%)"
+
+
+def _time_of(comparison: Comparison, run: str) -> str:
+    return _ns(metrics.value(comparison.metrics, "step_ns", run))
+
+
+# What the difference is made of, and what binds the step.
+
+
+def _most_of(comparison: Comparison, run: str, change: float) -> Iterator[tuple[str, str]]:
+    """The part that adds most in the direction of the change, and the one that is most against it.
+
+    Of the rank for which others wait, whose waits are only its shadow; else of the means over ranks.
+    """
+    pair = step_parts.awaited_ranks(comparison, comparison.base, step_parts.side_of(comparison, run))
+    if pair is None:
+        found, where = step_parts.parts(comparison, run), "mean over ranks"
+        before = pd.Series({part.label: part.base_ns for part in found}, dtype="float64")
+        after = pd.Series({part.label: part.other_ns for part in found}, dtype="float64")
+    else:
+        (base_rank, before), (rank, after) = pair
+        where = f"on rank {rank}" if rank == base_rank else f"rank {base_rank} → rank {rank}"
+        where += ", for which others wait"
+    changes = after.sub(before, fill_value=0).sort_values(ascending=change < 0, kind="stable")
+    if changes.empty:
+        return
+    main, against = str(changes.index[0]), str(changes.index[-1])
+    times = f"{_ns(before.get(main, 0))} → {_ns(after.get(main, 0))}{each(comparison)}"
+    said = f"{in_a_sentence(main)} {signed(changes[main], Unit.NS)} ({times}, {where})"
+    if changes[against] * change < 0 and abs(changes[against]) > PERCENT / 100 * abs(change):
+        said += f"; offset by {in_a_sentence(against)} {signed(changes[against], Unit.NS)}"
+    yield "Most of it", f"{said}."
+
+
+_ON_PATH: Mapping[str, str] = {one.key: one.label for one in ON_PATH}
+
+
+def _bound_by(base: Capture, other: Capture) -> Iterator[tuple[str, str]]:
+    """The category that takes most of each run's critical path without the profiler."""
+    paths = [capture.table("bottleneck") for capture in (base, other)]
+    if any(path is None or not path["path_ns"].sum() for path in paths):
+        return
+    rows = [path.loc[path["path_ns"].idxmax()] for path in paths if path is not None]
+    (before, was), (after, now) = ((_ON_PATH[row["category"]], f"{row['path_pct']:.0f}%") for row in rows)
+    if before == after:
+        yield "Bound by", f"{before} in both ({was} → {now} of the critical path)."
+    else:
+        yield "Bound by", f"{before} ({was} of the critical path) → {after} ({now})."
+
+
+# Communication: collectives that came, went or changed, and their overlap.
+
+
+def _communication(comparison: Comparison, run: str) -> Iterator[tuple[str, str]]:
+    """Collectives that are new, gone, or called more or less often."""
+    table = comparison.table(run, "nccl")
+    if table is None:
+        return
+    for row in table.frame.to_dict("records"):
+        is_one = (table.frame["collective"] == row["collective"]).sum() == 1
+        dtype = row.get("dtype")
+        of = "" if is_one else f" of {element_types(dtype) if isinstance(dtype, str) else 'unknown type'}"
+        name = f"{collective_words(row['collective'])}{of}"
+        phases = _phases(comparison, run, row["collective"], is_one=is_one)
+        if row["status"] == joins.NEW:
+            yield "Communication", f"{name} is NEW: {_sums(row, 'other')}{phases['other']}."
+        elif row["status"] == joins.REMOVED:
+            yield "Communication", f"{name} is REMOVED: {_sums(row, 'base')} before{phases['base']}."
+        elif row["change_calls"]:
+            calls = f"{digits(row['base_calls'])} → {digits(row['other_calls'])} calls{each(comparison)}"
+            yield "Communication", f"{name}: {calls}, {_bytes(row)}."
+
+
+def _phases(comparison: Comparison, run: str, collective: object, *, is_one: bool) -> dict[str, str]:
+    """For each side in which phases of training its calls lie: `13 in forward, 13 in backward`.
+
+    They are counted of a collective's calls together: where these are of several element types, only the phase is
+    named in which all of them lie.
+    """
+    table, made = comparison.table(run, "comm_phases"), {"base": "", "other": ""}
+    if table is None:
+        return made
+    own = table.frame[table.frame["collective"] == collective]
+    for side in made:
+        shown = own[own[f"{side}_calls"].fillna(0) > 0].sort_values("phase")
+        pieces = [
+            f"{digits(float(calls))} in {phase}" if is_one else f"in {phase}"
+            for phase, calls in zip(shown["phase"], shown[f"{side}_calls"], strict=True)
+        ]
+        if {*shown["phase"]} - {UNATTRIBUTED} and (is_one or len(pieces) == 1):
+            made[side] = f" ({', '.join(pieces)})"
+    return made
+
+
+def _sums(row: dict[Any, Any], side: str) -> str:
+    calls, size = row[f"{side}_calls"], row.get(f"{side}_size_bytes")
+    sized = f", {_size(size)}" if size is not None and not pd.isna(size) else ""
+    return f"{digits(float(calls))} {'call' if calls == 1 else 'calls'}{sized}, {_ns(row[f'{side}_total_ns'])}"
+
+
+def _bytes(row: dict[Any, Any]) -> str:
+    base, other = row.get("base_size_bytes"), row.get("other_size_bytes")
+    if base is None or other is None or pd.isna(base) or pd.isna(other):
+        return "bytes unknown"
+    if base != other:
+        return f"{_size(base)} → {_size(other)}"
+    each_call = " → ".join(_size(float(base) / float(row[f"{side}_calls"])) for side in ("base", "other"))
+    return f"{_size(base)} in both ({each_call} per call)"
+
+
+def _overlap(comparison: Comparison, run: str) -> Iterator[tuple[str, str]]:
+    base, other = (metrics.row(comparison.metrics, "overlap_pct", one) for one in (comparison.base.label, run))
+    if base is None or other is None or pd.isna(other["change_pct_points"]) or not other["change_pct_points"]:
+        return
+    both = f"{per_cent(float(base['value']))}% → {per_cent(float(other['value']))}%"
+    yield "Overlap", f"{both} of communication runs beside compute ({signed(float(other['change_pct_points']))} pp)."
+
+
+# Which matrix products take longer, and whether communication beside them is why.
+
+
+MOST_PRODUCTS = 3
+
+
+def products(table: TableDiff | None, step_ns: float | None) -> Iterator[str]:
+    """The matrix products that move the step most, with those of their calls that communication runs beside."""
+    if table is None or table.frame.empty:
+        return
+    rows = table.frame[table.frame["status"] == joins.CHANGED]
+    rows = rows[(rows["base_calls"] > 0) & (rows["other_calls"] > 0)]
+    change = (rows["other_gpu_ns"] - rows["base_gpu_ns"]).astype("float64")
+    least_ns = CUTS[-1][0] / 100 * (step_ns or 0)
+    order = change[change.abs() >= least_ns].abs().sort_values(ascending=False, kind="stable").index
+    for row in rows.loc[order[:MOST_PRODUCTS]].to_dict("records"):
+        yield _product(row)
+    if len(order) > MOST_PRODUCTS:
+        rest = float(change[order[MOST_PRODUCTS:]].sum())
+        yield f"{len(order) - MOST_PRODUCTS} other matrix products: {signed(rest, Unit.NS)} together."
+
+
+def _product(row: dict[Any, Any]) -> str:
+    dtype = f" {element_types(str(row['dtype']))}" if isinstance(row["dtype"], str) else ""
+    means = (row[f"{side}_gpu_ns"] / row[f"{side}_calls"] for side in ("base", "other"))
+    said = (
+        f"{row['product']}{dtype}, {row['phase']}: {' → '.join(map(_ns, means))} per call, {_both(row, 'calls')} calls"
+    )
+    if not any(row[f"{side}_calls_beside_comm"] or 0 for side in ("base", "other")):
+        return f"{said}, none while communication runs."
+    said += f", {_both(row, 'calls_beside_comm')} of them while communication runs"
+    alone = [_alone_ns(row, side) for side in ("base", "other")]
+    return f"{said}." if None in alone else f"{said}; the others {' → '.join(_ns(one) for one in alone)}."
+
+
+def _both(row: dict[Any, Any], name: str) -> str:
+    shown = [digits(float(row[f"{side}_{name}"] or 0)) for side in ("base", "other")]
+    return shown[0] if shown[0] == shown[1] else " → ".join(shown)
+
+
+def _alone_ns(row: dict[Any, Any], side: str) -> float | None:
+    """A call's mean while no communication runs; `None` without such calls."""
+    calls = float(row[f"{side}_calls"]) - float(row[f"{side}_calls_beside_comm"] or 0)
+    return (float(row[f"{side}_gpu_ns"]) - float(row[f"{side}_gpu_beside_comm_ns"])) / calls if calls > 0 else None

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -266,7 +267,7 @@ def _heads(runs: Sequence[str]) -> list[str]:
 def _texts(row: comparison_rows.FiguresRow) -> list[str]:
     """A row below them."""
     base, *others = row.cells
-    return [base.text, *(part for one in others for part in (one.text, f"{one.change} {one.change_unit}".strip()))]
+    return [base.text, *(part for one in others for part in (one.text, one.change_text))]
 
 
 def _markdown_table(table: TableDiff, run: str) -> list[str]:
@@ -384,18 +385,30 @@ _SHOWN: tuple[str, ...] = (
 
 
 def show(report: DiffReport, console: Console) -> None:
-    """Print what differs, warnings, the main figures side by side, and the verdict."""
+    """Print the verdict with its points, the main figures side by side, what differs besides, and notes."""
     comparison = report.comparison
-    console.print(f"[bold]{markup_escape(comparison.different)}[/]", highlight=False)
+    say = partial(console.print, highlight=False, soft_wrap=not console.is_terminal)
+    say(f"[italic]{markup_escape(report.title)}[/]")
     for reason in comparison.fairness.refusals:
-        console.print(f"[bold red]NOT COMPARABLE, forced:[/] {markup_escape(reason)}", highlight=False)
+        say(f"[bold red]NOT COMPARABLE, forced:[/] {markup_escape(reason)}")
+    for sentence in sentences.of_all(comparison):
+        say(f"[bold]{markup_escape(sentence)}[/]")
+    runs = sentences.of_runs(comparison)
+    width = max((len(name) for run in runs for name, _ in run.points), default=0)
+    for run in runs:
+        say(f"[bold]{markup_escape(run.verdict)}[/]")
+        for name, text in run.points:
+            say(f"  [dim]{name:<{width}}[/]  {markup_escape(text)}")
+    for sentence in rows.sentences(rows.of(report)):
+        say(markup_escape(sentence))
     table = _terminal_table(report)
     if table.row_count:
         console.print(table)
-    for sentence in [*sentences.verdict_sentences(comparison), *rows.sentences(rows.of(report))]:
-        console.print(f"[bold]•[/] {markup_escape(sentence)}", highlight=False)
+    doubt = sentences.doubt(comparison)
+    for line in filter(None, (comparison.different, doubt)):
+        say(f"[yellow]![/] {markup_escape(line)}")
     for note in [*comparison.fairness.notes, *capture_notes(report)]:
-        console.print(f"[yellow]Note:[/] {markup_escape(note)}", highlight=False)
+        say(f"[yellow]Note:[/] {markup_escape(note)}")
 
 
 _DECIDING: tuple[str, ...] = ("step_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct")
@@ -405,9 +418,7 @@ def _terminal_table(report: DiffReport) -> Table:
     runs = report.comparison.runs
     if len(runs) > LAYOUT.runs_beside:
         return _row_a_run(report)
-    table = Table(
-        title=f"{markup_escape(report.title)}: figures {sentences.per(report.comparison)}", box=box.SIMPLE_HEAD
-    )
+    table = Table(title=f"Figures {sentences.per(report.comparison)}", box=box.SIMPLE_HEAD)
     table.add_column("")
     for name in _heads(runs):
         table.add_column(markup_escape(name), justify="right")
@@ -427,6 +438,6 @@ def _row_a_run(report: DiffReport) -> Table:
         table.add_column(f"{markup_escape(row.label)} [dim]{markup_escape(row.unit)}[/]", justify="right")
     for place, run in enumerate(report.comparison.runs):
         cells = [row.cells[place] for row in shown]
-        texts = (f"{one.text}  {one.change} {one.change_unit}".rstrip() for one in cells)
+        texts = (f"{one.text}  {one.change_text}".rstrip() for one in cells)
         table.add_row(markup_escape(run), *texts)
     return table
