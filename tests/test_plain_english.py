@@ -47,7 +47,7 @@ INSTEAD = {
 }
 PHRASES = {re.compile(phrase, re.IGNORECASE): better for phrase, better in INSTEAD.items()}
 
-ROOMS = ("analyses", "diff", "doctor", "report")
+ROOMS = ("analyses", "diff", "doctor")
 """Rooms of `traceanalyzer` whose docstrings still have some."""
 
 

@@ -63,7 +63,7 @@ def test_from_four_ranks_on_the_late_one_and_who_waits_most_are_on_top_and_the_o
         assert len(tops) == 2
         assert sorted(rank for part, rank in rows if part == "folded") == sorted(set(range(8)) - set(tops))
         heads = page.evaluate("() => TA.view.layout.rows.filter(r => r.head).map(r => r.why)")
-        assert heads == ["late: compute", "waits most"]
+        assert heads == ["straggler: compute", "waits most"]
 
 
 def test_a_click_on_a_wait_shows_what_the_awaited_rank_did(simulated, opened):

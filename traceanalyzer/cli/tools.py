@@ -96,7 +96,7 @@ def _compared(row: Mapping[str, Any]) -> list[str]:
     def text(value: float, sign: str = "+") -> str:
         if value != value:  # noqa: PLR0124 - not a number
             return "n/a"
-        return f"{value:{sign}.3f} %" if is_pct else f"{value / 1e6:{sign},.4f} ms"
+        return f"{value:{sign}.3f}%" if is_pct else f"{value / 1e6:{sign},.4f} ms"
 
     least = _LEAST_PCT if is_pct else _LEAST_NS
     both = f"ours {text(row['ours'], '')}, HolisticTraceAnalysis {text(row['hta'], '')} ({text(row['difference'])})"

@@ -115,7 +115,7 @@ def flame(one: Examined) -> dict[str, Any] | None:
     height = (depth + 1) * LAYOUT.flame_row
     for one_box in boxes:
         one_box["y"] = height - (one_box.pop("depth") + 1) * LAYOUT.flame_row
-        one_box["share"] = f"{100 * one_box['bytes'] / root.size_bytes:.1f} %"
+        one_box["share"] = f"{100 * one_box['bytes'] / root.size_bytes:.1f}%"
         one_box["size"] = columns.text(one_box.pop("bytes"), Unit.BYTES)
     return {"boxes": boxes, "width": LAYOUT.picture_width, "height": height, "row": LAYOUT.flame_row}
 
@@ -258,8 +258,8 @@ def _path(slot: np.ndarray, values: np.ndarray, top: int) -> str:
 # What the command prints of memory snapshots.
 
 
-def show(examined: Sequence[Examined], console: Console, told: Sequence[str]) -> None:
-    """Print a row a snapshot, and the first of what is told of them."""
+def show(examined: Sequence[Examined], console: Console, sentences: Sequence[str]) -> None:
+    """Print a row a snapshot, and the first sentences about them."""
     table = Table(title="Memory snapshots", box=box.SIMPLE_HEAD)
     for heading in ("", "Peak in use", "In use at the end", "Reserved", "Largest free block", "Events"):
         table.add_column(heading, justify="right" if heading else "left")
@@ -270,5 +270,5 @@ def show(examined: Sequence[Examined], console: Console, told: Sequence[str]) ->
     if len(examined) > LAYOUT.printed_snapshots:
         table.caption = f"{LAYOUT.printed_snapshots} of {len(examined)}; memory.json has all"
     console.print(table)
-    for sentence in told[: LAYOUT.printed_sentences]:
+    for sentence in sentences[: LAYOUT.printed_sentences]:
         console.print(f"[bold]•[/] {escape(sentence)}", highlight=False)

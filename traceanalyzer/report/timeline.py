@@ -143,9 +143,9 @@ def _unit(name: str, source: str) -> str:
 def pins(
     findings: Sequence[Finding], split: Split | None, kept: Iterable[int], results: Results | None = None
 ) -> list[dict[str, Any]]:
-    """`rank` and `why` of the ranks on top: who is late, by the first finding that says so, and who waits most.
+    """`rank` and `why` of the ranks on top: stragglers, by the first finding that names them, and who waits most.
 
-    Of ranks that are late by several causes that hide each other the first three. Where no finding calls a rank late,
+    Of stragglers by several causes that hide each other the first three. Where no finding names a straggler,
     the one that the first finding speaks of. Of several ranks the one that the finding calls the worst, else the one on
     which most of the critical path lies.
     """
@@ -156,11 +156,13 @@ def pins(
     for finding in findings:
         late = [rank for rank in finding.ranks if rank in there]
         if late and finding.cause and " and " in finding.cause:  # several that hide each other
-            found |= {rank: f"late: {_cause(_own_cause(finding, rank))}" for rank in late[: LAYOUT.stragglers_on_top]}
+            found |= {
+                rank: f"straggler: {_cause(_own_cause(finding, rank))}" for rank in late[: LAYOUT.stragglers_on_top]
+            }
             break
         if late:
             worst = _weightiest(late, lengths)
-            found[worst] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
+            found[worst] = f"straggler: {_cause(finding.cause)}" if finding.cause else "straggler"
             break
     first = [rank for rank in named_ranks(findings[:1]) if rank in there]
     if not found and first and len(there) > 1:
@@ -194,7 +196,7 @@ def _cause(cause: str) -> str:
 
 
 def _waits_most(split: Split | None, ranks: set[int]) -> tuple[int, str] | None:
-    """The rank with the longest waits and what is said of it; where waits cannot be told, with the longest calls."""
+    """The rank with the longest waits, and its label; where waits are unknown, with the longest calls."""
     if split is None or not split.has_wait:
         return None
     table = split.table[split.table["rank"].isin(ranks)].set_index("rank")

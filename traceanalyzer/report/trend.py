@@ -32,11 +32,11 @@ def label(metric: str) -> str:
 
 
 def change(row: Mapping[str, Any]) -> str:
-    """`+3.2 %`, `−1.5 pp`; empty where there is none."""
-    for column, unit in (("change_pct", "%"), ("change_pct_points", "pp")):
+    """`+3.2%`, `−1.5 pp`; empty where there is none."""
+    for column, unit in (("change_pct", "%"), ("change_pct_points", " pp")):
         if is_known(row[column]):
             value = float(row[column])
-            return f"{'+' if value > 0 else ''}{digits(value)} {unit}"
+            return f"{'+' if value > 0 else ''}{digits(value)}{unit}"
     return ""
 
 

@@ -48,7 +48,7 @@ from traceanalyzer.report.contents import Report
 
 
 def care_sentences(report: Report) -> list[str]:
-    """One sentence for each thing; none when the capture is clean."""
+    """One sentence for each data-quality issue."""
     return [*skipped(report.skipped), *of_what_is_here(report)]
 
 
@@ -128,15 +128,15 @@ def _of_some_ranks(noted: pd.DataFrame, ranks: int) -> list[str]:
     return made
 
 
-# Of a job of many ranks those that a short summary shows: who is late, the rank in the middle, who waits most.
+# Of a job of many ranks those that a short summary shows: stragglers, the median rank, those that wait most.
 
 
 MANY_RANKS = 16
 """Beyond these not every rank has a row."""
 
-LATE, MIDDLE, WAITS = "late", "median", "waits"
+STRAGGLER, MIDDLE, WAITS = "straggler", "median", "waits"
 
-_MOST_LATE, _OF_ONE_FINDING, _MOST_WAITING = 8, 3, 4
+_MOST_STRAGGLERS, _OF_ONE_FINDING, _MOST_WAITING = 8, 3, 4
 
 
 class Shown(Struct, frozen=True):
@@ -152,14 +152,14 @@ def shown(rows: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> lis
         return [Shown(row) for row in rows]
     by_rank = {int(row["rank"]): row for row in rows}
     late = [rank for finding in findings for rank in finding.ranks[:_OF_ONE_FINDING] if rank in by_rank]
-    late = list(dict.fromkeys(late))[:_MOST_LATE]
+    late = list(dict.fromkeys(late))[:_MOST_STRAGGLERS]
     blamed = {rank for finding in findings for rank in finding.ranks}
     others = [row for row in rows if row["rank"] not in blamed] or list(rows)
     by_compute = sorted(others, key=lambda row: row["compute_pct"] or 0)
     middle = by_compute[len(by_compute) // 2]
     by_wait = sorted((row for row in others if row is not middle), key=lambda row: -(row["exposed_comm_ns"] or 0))
     return [
-        *(Shown(by_rank[rank], LATE) for rank in late),
+        *(Shown(by_rank[rank], STRAGGLER) for rank in late),
         Shown(middle, MIDDLE),
         *(Shown(row, WAITS) for row in by_wait[:_MOST_WAITING]),
     ]
@@ -167,8 +167,8 @@ def shown(rows: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> lis
 
 def caption(held: Sequence[Shown], ranks: int) -> str:
     """What a table of such rows says of those that it leaves out."""
-    late = "the ranks that findings name, " if any(item.why == LATE for item in held) else ""
-    return f"{len(held)} of {ranks:,} ranks: {late}the one in the middle, those that wait most; the report has all"
+    first = "the ranks that findings name, " if any(item.why == STRAGGLER for item in held) else ""
+    return f"{len(held)} of {ranks:,} ranks: {first}the median, those that wait most; the report has all"
 
 
 # What is said of a capture without GPU work: what the CPUs did.
@@ -286,7 +286,7 @@ class Split(Struct, frozen=True):
 
     @property
     def has_wait(self) -> bool:
-        """Whether exposed communication is told apart into transfer and wait."""
+        """Whether exposed communication is split into transfer and wait."""
         return any(part is WAIT for part in self.parts)
 
 
@@ -341,7 +341,7 @@ def steps_over_ranks_of(results: Results) -> StepsOverRanks:
 
 
 def unsplit_calls(results: Results, steps: Sequence[int] = ()) -> pd.DataFrame:
-    """The calls of these steps, or all, whose transfer and wait are not told apart: rows of `call_waits`."""
+    """The calls of these steps, or all, whose transfer and wait are not separated: rows of `call_waits`."""
     if "call_waits" not in results:
         return pd.DataFrame(columns=["rank", "step", "collective", "is_matched", "why_not_split"])
     frame = results["call_waits"].to_frame()

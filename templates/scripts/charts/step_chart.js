@@ -75,15 +75,15 @@ const grid = ({ width, y }, longest) =>
     ];
   });
 
-/** The steps in which ranks were late, below the columns. @param {Steps} data @param {Plane} plane */
+/** The steps in which ranks were stragglers, below the columns. @param {Steps} data @param {Plane} plane */
 const lateOf = (data, plane) =>
   data.late.flatMap(({ ranks, cause, steps }, row) => {
     const top = TOP + HIGH + 20 + row * LATE;
     const places = steps.map((step) => data.steps.indexOf(step)).filter((at) => at >= 0);
     const width = Math.max(1, plane.each - plane.gap);
-    const told = WORDS.parts[`idle-${cause}`]?.replace(/^idle: /, "") ?? cause;
+    const why = WORDS.parts[`idle-${cause}`]?.replace(/^idle: /, "") ?? cause;
     const who = ranks.length > 24 ? `${ranks.slice(0, 22)}…` : ranks;
-    const words = `${/^\d+$/.test(ranks) ? "rank" : "ranks"} ${who} late: ${told}`;
+    const words = `straggler: ${/^\d+$/.test(ranks) ? "rank" : "ranks"} ${who} (${why})`;
     const x = Math.min(plane.x(places[0] ?? 0), plane.width - 7 * words.length);
     return [
       ...places.map((at) => svg("rect", { class: "late", x: plane.x(at), width, y: top + 11, height: 3 })),

@@ -79,7 +79,7 @@ const PATTERNS = {
   bars: [4, bar(1, 4, 0.3)],
 };
 
-/** What waits, what is not told apart, and causes of idling, with their patterns.
+/** What waits, what is not separated, and causes of idling, with their patterns.
  * @param {CanvasRenderingContext2D} ctx @param {Colours} colours @returns {Fills} */
 export const readFills = (ctx, colours) => {
   const patterned = (/** @type {string} */ kind, /** @type {string} */ base) => {

@@ -42,7 +42,7 @@ const factsOfCall = (data, rank, op) => {
   lines.push(["Size", rank.callBytes[place] ? bytesText(rank.callBytes[place] - 1) : "n/a"]);
   const wait = rank.wait[place] - 1;
   if (wait >= 0) lines.push(["Wait", timeText(wait)], ["Transfer", timeText(rank.end[op] - rank.start[op] - wait)]);
-  if (rank.why[place]) lines.push(["Transfer and wait", `not told apart: ${data.whys[rank.why[place] - 1]}`]);
+  if (rank.why[place]) lines.push(["Transfer and wait", `not separated: ${data.whys[rank.why[place] - 1]}`]);
   const last = lastOf(data, rank, op);
   if (last) lines.push(["Came last", `rank ${last.number}`]);
   return lines;

@@ -63,7 +63,7 @@ const sumsOf = (view, t0, t1) =>
     ? view.data.ranks.map((rank) => ({ rank, ...breakdown(rank, t0, t1) }))
     : ofStep(view, view.step).map(([rank, [, , from, to]]) => ({ rank, ...breakdown(rank, from, to) }));
 
-/** Those on top of the timeline first: of many ranks who is late loses nothing itself.
+/** Those on top of the timeline first: of many ranks a straggler loses nothing itself.
  * @param {View} view @param {Sum[]} sums @param {number} most */
 const shownOf = (view, sums, most) => {
   if (sums.length <= most) return sums;

@@ -84,7 +84,7 @@ const addRank = (stack, view, head) => {
   stack.skip(PAD);
 };
 
-/** Of few ranks the order is their own; else who is late, who waits most, and whom a click asked for come first.
+/** Of few ranks the order is their own; else stragglers, who waits most, and whom a click asked for come first.
  * @param {View} view @returns {{ rank: Rank, why: string }[]} */
 export const topRanks = ({ data, called }) => {
   const whys = new Map(data.pins.map((pin) => [pin.rank, pin.why]));

@@ -41,7 +41,7 @@ def test_every_figure_is_readable_at_any_width(width, is_table):
     words = " ".join(text.split())
     if not is_table:
         assert (
-            "rank 1: window 1.00 ms, compute 25.0 %, exposed comm 75.0 %, exposed copy 0.0 %, idle 0.0 %, overlap 0.0 %"
+            "rank 1: window 1.00 ms, compute 25.0%, exposed comm 75.0%, exposed copy 0.0%, idle 0.0%, overlap 0.0%"
             in words
         )
     assert max(map(len, text.splitlines())) <= width
@@ -68,9 +68,9 @@ def test_of_many_ranks_the_late_the_middle_and_the_victims_are_shown_and_the_rem
         terminal.show(report, console)
     lines = [line.split() for line in held.get().splitlines()]
     which = {
-        line[0]: line[1] for line in lines if line and line[0].isdigit() and line[1] in ("late", "median", "waits")
+        line[0]: line[1] for line in lines if line and line[0].isdigit() and line[1] in ("straggler", "median", "waits")
     }
-    assert which == {"20": "late", "21": "late", "11": "median", **{str(rank): "waits" for rank in range(4)}}
+    assert which == {"20": "straggler", "21": "straggler", "11": "median", **{str(rank): "waits" for rank in range(4)}}
     assert "  Fix        Give them less." in held.get()
 
 

@@ -243,7 +243,7 @@ def rows(comparison: Comparison) -> list[FiguresRow]:
 
 
 def is_of_single_captures(comparison: Comparison) -> bool:
-    """Whether some change cannot be told from noise because a run was captured once."""
+    """Whether the noise of some change is unknown because a run was captured once."""
     return bool((comparison.metrics["significance"] == metrics.CANNOT_TELL).any())
 
 

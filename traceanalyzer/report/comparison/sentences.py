@@ -25,7 +25,7 @@ _ns, _size = partial(text, unit=Unit.NS), partial(text, unit=Unit.BYTES)
 
 @dataclass(frozen=True, slots=True)
 class OfRun:
-    """What is said of one run beside the base.
+    """The verdict on one run beside the base.
 
     Attributes:
         run: its label.

@@ -170,7 +170,7 @@ def page(report: DiffReport) -> str:
 
 
 def memory_views(held: comparison_rows.Memory) -> list[dict[str, Any]]:
-    """For each run and source what is said, and the rows that are shown with bars as wide as their changes."""
+    """For each run and source its sentences, and the rows with bars as wide as their changes."""
     made = []
     for run, sources in held.items():
         for source, change in sources.items():

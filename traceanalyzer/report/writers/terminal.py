@@ -153,8 +153,8 @@ def _lines(rows: list[dict[str, Any]], held: list[words.Shown]) -> Iterator[str]
     shown = _shown_parts(rows)
     for item in held:
         row = item.row
-        shares = ", ".join(f"{part.short} {share} %" for part, share in zip(shown, _shares(row, shown), strict=True))
-        overlap = "n/a" if row["overlap_pct"] is None else f"{_percent(row['overlap_pct'])} %"
+        shares = ", ".join(f"{part.short} {share}%" for part, share in zip(shown, _shares(row, shown), strict=True))
+        overlap = "n/a" if row["overlap_pct"] is None else f"{_percent(row['overlap_pct'])}%"
         time = f"{'step' if _has_steps(rows) else 'window'} {_time_ns(row) / 1e6:,.2f} ms"
         which = f" ({item.why})" if item.why else ""
         yield f"rank {row['rank']}{which}: {time}, {shares}, overlap {overlap}"
