@@ -32,7 +32,7 @@ OTHERS = [
     pytest.param("sharded", "rank", marks=pytest.mark.thorough),  # one late rank: the scoreboard has many
     ("tensor", "nvlink"),
     pytest.param("experts", "half", marks=pytest.mark.thorough),
-    ("pipeline", "half"),
+    pytest.param("pipeline", "half", marks=pytest.mark.thorough),
 ]
 
 

@@ -14,17 +14,10 @@ _EVERY_TIME = {
     "one step recorded, half late",
     "all wait for data now and then",
     "one of two ranks copies in the last step of four",
-    "two ranks, three steps, calls for memory of unequal length",
-    "two models in turn, compute",
-    "all empty their caches, one GPU",
     # Several causes, sets of ranks, hosts that meet.
-    "three ranks in turn, each by another cause",
-    "edges exchanged with neighbours, a host",
     "hosts meet in an all-reduce of the CPU, a loader",
     # Links, libraries, files.
-    "deepep, even",
     "slow links of two ranks of four",
-    "a checkpoint is copied beside all-reduces",
     "one pipeline edge at half rate",
     "one rank without its host's side",
     # Rare work, and healthy jobs.
@@ -34,28 +27,13 @@ _EVERY_TIME = {
     # What no other case tells of.
     "another process has one of two GPUs",
     "a GPU of another model",
-    "late in turn within a step",
     "ranks recorded one after the other",
-    "uneven shards of the optimizer",
     "fsdp, gc pause, clock step",
-    "one of four ranks has the longest lengths by chance",
-    "decoded, a GPU throttled",
-    "tokens counted before micro-batches, a loader",
-    "batches mixed on hosts, threads fight for cores",
-    "evaluated apart, for longer than a step",
     "healthy, servers of parameters",
-    "sharded tables, a hot GPU",
-    "parameters from hosts, a slow bus",
     "weights' gradients aside, a hot GPU",
-    "batches by buckets of lengths, two GPUs brake in turn",
     "one rank compiles again in the last step",
-    "hosts of a stage with more layers",
 }
-"""Of each kind of fault and job one of the smallest that show it: a rank more is a tenth of a second more.
-
-What was left out takes no branch of the package that these, or the tests of the part itself, do not take.
-"""
-
+"""Of each kind of fault and job one of the smallest that show it; all others run with --thorough."""
 
 _ORDER = "another finding leads before the truth"
 _NAME = "the right rank and cause, without the name of what takes it longer"

@@ -407,11 +407,11 @@ def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 _BOUND: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "GPU-bound": ("compute is", (COMPUTE.kind, BETWEEN_KERNELS.key)),
-        "CPU-bound": ("launching kernels is", (HOST.key, LAUNCH.key, SYNC.key)),
-        "Input-bound": ("waiting for data is", (DATA.key,)),
-        "Communication-bound": ("exposed communication is", (COMM.kind,)),
-        "Copy-bound": ("exposed copies are", (COPY.kind,)),
+        "GPU-bound": ("compute", (COMPUTE.kind, BETWEEN_KERNELS.key)),
+        "CPU-bound": ("launching kernels", (HOST.key, LAUNCH.key, SYNC.key)),
+        "Input-bound": ("waiting for data", (DATA.key,)),
+        "Communication-bound": ("exposed communication", (COMM.kind,)),
+        "Copy-bound": ("copying", (COPY.kind,)),
     }
 )
 """What a step is bound by, in words, and the categories of the critical path without the profiler that say so."""
@@ -463,9 +463,7 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
     share = table.set_index("category")["path_pct"] if len(table) else pd.Series(dtype="float64")
     shares = {bound: float(share.reindex(list(keys)).sum()) for bound, (_, keys) in _BOUND.items()}
     most = max(shares, key=lambda bound: shares[bound])
-    if first is not None and first.kind == "data_loading":
-        most = "Input-bound"
-    elif shares[most] <= 100 - sum(shares.values()):
+    if shares[most] <= 100 - sum(shares.values()):
         is_cold = any(
             item.kind == "stalls" and item.is_about_capture and item.severity in GRAVE for item in report.findings
         )
@@ -473,11 +471,14 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
             "First-call work" if is_cold else "Bottleneck unknown",
             f"GPUs are idle {over.of('idle_pct')['mean_pct']:.0f}% of the time",
         )
-    of_path = f"{shares[most]:.0f}% of the critical path"
+    bounds = ["Input-bound", most] if first is not None and first.kind == "data_loading" else [most]
+    bounds = list(dict.fromkeys(bounds))
+    of_path = f"{_BOUND[bounds[0]][0]} is {shares[bounds[0]]:.0f}% of the critical path"
     lacks_data = any(item.kind == "missing_data" and item.severity in GRAVE for item in report.findings)
     if lacks_data and most == "Communication-bound":
-        return "Bottleneck unknown", f"communication, or waiting for ranks, is {of_path}"
-    return most, f"{_BOUND[most][0]} {of_path}"
+        return "Bottleneck unknown", of_path.replace("exposed communication", "communication, or waiting for ranks,")
+    rest = "".join(f", {_BOUND[bound][0]} {shares[bound]:.0f}%" for bound in bounds[1:])
+    return ", then ".join(bounds), f"{of_path}{rest}"
 
 
 def headline_of(report: Report, split: Split | None) -> str:
