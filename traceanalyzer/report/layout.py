@@ -24,6 +24,8 @@ class Layout:
     square_cells: int = 64
     """Rows, and columns, of who sends to whom."""
     gaps: int = 20
+    what_if_characters: int = 200
+    """Of a command on the terminal; a longer one is on the page and in summary.json."""
     plain_rows: int = 16
     """Rows after them are deflated, and unpacked when the table is opened."""
     table_rows: int = 5_000

@@ -511,6 +511,7 @@ def fields(finding: Finding) -> dict[str, str]:
         "Saves": saves and saves.words,
         "Confidence": saves and saves.confidence,
         "Caveat": finding.caveat,
+        "Also": " ".join(other.headline for other in finding.also),
         "What-if": finding.what_if if saves else None,
     }
     return {name: text for name, text in told.items() if text}

@@ -17,6 +17,7 @@ from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, FUSED, IDLE, LOOKS, OPAQUE, Part
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.layout import LAYOUT
 
 # The short summary that the command line prints: where each rank's time went, in colour when it can.
 
@@ -87,7 +88,7 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
     for number, finding in enumerate(cards[: words.MOST_CARDS], 1):
         say(f"[bold]{number} {escape(finding.headline)}[/]")
         for name, text in words.fields(finding).items():
-            if name not in _ON_THE_PAGE:
+            if name not in _ON_THE_PAGE and not (name == "What-if" and len(text) > LAYOUT.what_if_characters):
                 say(f"  [dim]{name:<10}[/] {escape(text)}")
     rest = len(cards) - words.MOST_CARDS
     if rest > 0:
