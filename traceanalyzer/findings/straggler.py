@@ -294,7 +294,7 @@ def _cpu(row: Row, operators: Operators) -> tuple[str, str]:
     same = same_calls(operators.table, row["ranks"][0])
     if same is None or same.pace is None or same.covered < SHARE or same.pace < RATIO:
         return "", ""
-    calls = f"the same {int(same.calls.sum()):,} operator calls take the CPU {_times(same.pace)} as long"
+    calls = f"the same {same.calls:,} operator calls take the CPU {_times(same.pace)} as long"
     return calls, f"Check the CPU: {_CPU}."
 
 

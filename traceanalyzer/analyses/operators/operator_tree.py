@@ -1,13 +1,15 @@
 """Which operator launched each GPU operation, and how operators nest."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.grouping import row_blocks, stable_order
+from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.model import RankTrace
@@ -18,7 +20,7 @@ from traceanalyzer.selection import step_at
 # Which event lies inside which other on its thread, for millions of events at once.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Nesting:
     """The forest that the events of all threads form; arrays have one element an event, in the table's order.
 
@@ -32,8 +34,6 @@ class Nesting:
     _starts: np.ndarray
     _ends: np.ndarray
     _threads: np.ndarray
-    _found_levels: list[np.ndarray] = field(default_factory=list, init=False, compare=False)
-    """The answer of `_levels` once it was asked for."""
 
     @classmethod
     def of(cls, events: pd.DataFrame) -> "Nesting":
@@ -44,26 +44,22 @@ class Nesting:
         holding each other are siblings.
         """
         starts, ends, threads = (array_of(events, name) for name in ("start_ns", "end_ns", "thread"))
-        # Made for tables sorted by start, longer first: then a stable sort by thread is all that is needed.
-        order = (
-            np.lexsort((-ends, starts, threads))
-            if not _is_sorted(starts, ends)
-            else stable_order(pd.factorize(threads)[0])
-        )
-        parent, depth = _nest(starts[order], ends[order], threads[order])
-        return cls(_unsorted(_rows(order, parent), order), _unsorted(depth, order), starts, ends, threads)
+        parent, depth = (np.full(len(starts), value, dtype=np.int32) for value in (NONE, 0))
+        order = outer_first(starts, ends)
+        for rows in rows_of_each(pd.factorize(threads[order])[0]):
+            own = order[rows]
+            above, depth[own] = _nest(starts[own], ends[own])
+            parent[own] = np.append(own, NONE)[above]
+        return cls(parent, depth, starts, ends, threads)
 
     def innermost_at(self, times: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """Row of the innermost event that is running on a thread at each moment; -1 where none is."""
         found = np.full(len(times), NONE, dtype=np.int64)
         for thread in np.unique(threads):
-            own = np.flatnonzero(self._threads == thread)
-            asked = np.flatnonzero(threads == thread)
+            own, asked = np.flatnonzero(self._threads == thread), np.flatnonzero(threads == thread)
             own = own[outer_first(self._starts[own], self._ends[own])]
-            position = np.searchsorted(self._starts[own], times[asked], side="right") - 1
-            if len(own):
-                found[asked] = np.where(position >= 0, own[np.maximum(position, 0)], NONE)
-        return self._climb_to_open(found, times)
+            found[asked] = np.append(own, NONE)[np.searchsorted(self._starts[own], times[asked], side="right") - 1]
+        return climbed(found, self.parent, lambda asked, row: self._ends[row] > times[asked])
 
     def summed_up(self, own: np.ndarray) -> np.ndarray:
         """Integers of each event, its own and those of all events inside it."""
@@ -72,7 +68,7 @@ class Nesting:
     def gathered_up(self, own: np.ndarray, combine: np.ufunc) -> np.ndarray:
         """Values of each event combined (`np.add`, `np.minimum`) with those of all events inside it."""
         total = own.copy()
-        for rows in reversed(self._levels()):
+        for rows in reversed(self._levels):
             combine.at(total, self.parent[rows], total[rows])
         return total
 
@@ -80,125 +76,58 @@ class Nesting:
         """For each event the row of its innermost marked ancestor (or itself); -1 without one."""
         nearest = np.where(marked, np.arange(len(marked), dtype=np.int32), np.int32(NONE))
         above = np.full(len(marked), NONE, dtype=np.int32)
-        for rows in self._levels():
+        for rows in self._levels:
             above[rows] = nearest[self.parent[rows]]
             nearest[rows] = np.where(marked[rows], rows, above[rows])
         return nearest if including_self else above
 
+    @cached_property
     def _levels(self) -> list[np.ndarray]:
         """Rows of events inside others, outer levels first."""
-        if not self._found_levels:
-            order = stable_order(self.depth).astype(np.int32)
-            bounds = np.searchsorted(self.depth[order], np.arange(1, self.depth.max(initial=0) + 2))
-            self._found_levels.extend(order[first:last] for first, last in pairwise(bounds))
-        return self._found_levels
+        return [rows.astype(np.int32) for rows in rows_of_each(self.depth)[1:]]
 
     def children_ns(self) -> np.ndarray:
         """Time of each event that its direct children take."""
-        held = self.parent != NONE
-        length = self._ends - self._starts
-        total = np.zeros(len(length), dtype=np.int64)
-        np.add.at(total, self.parent[held], length[held])
-        return total
-
-    def _climb_to_open(self, rows: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Replace events that have ended by the first ancestor that has not."""
-        found = rows.copy()
-        asked = np.flatnonzero(found != NONE)
-        while len(asked := asked[self._ends[found[asked]] <= times[asked]]):
-            found[asked] = self.parent[found[asked]]
-            asked = asked[found[asked] != NONE]
-        return found
+        total = np.zeros(len(self.parent) + 1, dtype=np.int64)
+        np.add.at(total, self.parent, self._ends - self._starts)
+        return total[:-1]
 
 
-def _is_sorted(starts: np.ndarray, ends: np.ndarray) -> bool:
-    later, same = starts[1:] > starts[:-1], starts[1:] == starts[:-1]
-    return bool((later | (same & (ends[1:] <= ends[:-1]))).all())
+def climbed(rows: np.ndarray, up: np.ndarray, is_there: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """The rows, each replaced by what `up` has for it until it is there; -1 where none is.
+
+    Args:
+        rows: where each of those who ask begins, -1 for nowhere.
+        up: of every row the next one, -1 for none.
+        is_there: takes positions of those who ask, and the row at which each is.
+    """
+    found = rows.copy()
+    asked = np.flatnonzero(found != NONE)
+    while len(asked := asked[~is_there(asked, found[asked])]):
+        found[asked] = up[found[asked]]
+        asked = asked[found[asked] != NONE]
+    return found
 
 
-def _nest(starts: np.ndarray, ends: np.ndarray, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parent position and depth of events sorted by thread and start."""
-    parent, depth = np.full(len(starts), NONE, dtype=np.int32), np.zeros(len(starts), dtype=np.int32)
-    bounds = np.append(np.flatnonzero(np.diff(threads, prepend=threads[:1] - 1)), len(starts))
-    for first, last in pairwise(bounds):
-        part = slice(first, last)
-        level = _depth(starts[part], ends[part])
-        above = _last_above(level)
-        if not _holds(above, starts[part], ends[part], level):
-            above, level = _nest_overlapping(starts[part], ends[part])
-        parent[part] = np.where(above == NONE, NONE, above + first)
-        depth[part] = level
-    return parent, depth
-
-
-def _depth(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Events that began before each event (in the given order) minus those of them that have ended."""
+def _nest(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Parent position and depth of one thread's events, in order, outer ones first."""
     lasts = ends > starts
-    ended = np.sort(ends[lasts])
-    depth, instants = np.empty(len(starts), dtype=np.int32), 0
-    for rows in row_blocks(len(starts)):
-        is_instant = ~lasts[rows]
-        before = instants + np.cumsum(is_instant) - is_instant
-        depth[rows] = np.arange(rows.start, rows.stop) - np.searchsorted(ended, starts[rows], side="right") - before
-        instants += int(is_instant.sum())
-    return depth
-
-
-def _last_above(depth: np.ndarray) -> np.ndarray:
-    """For each event the last one before it that is one level higher; levels rise by one at most."""
-    above = np.empty(len(depth), dtype=np.int32)
-    last = np.empty(0, dtype=np.int64)
-    for rows in row_blocks(len(depth)):
-        # Before the block come the last events of each level.
-        levels = np.concatenate([np.arange(len(last)), depth[rows]])
-        place = np.append(last, np.arange(rows.start, rows.stop))
-        above[rows] = np.append(place, NONE)[_above_in_block(levels)[len(last) :]]
-        last = np.append(last, np.zeros(int(levels.max(initial=-1)) + 1 - len(last), dtype=np.int64))
-        last[levels] = place
-    return above
-
-
-def _above_in_block(depth: np.ndarray) -> np.ndarray:
-    count = len(depth)
-    order = stable_order(depth)
-    keys = depth[order] * count + order
-    before = np.searchsorted(keys, keys - count) - 1  # what is looked for ascends: each search begins near the last
-    above = np.empty(count, dtype=np.int64)
-    above[order] = np.where(before >= 0, order[before], NONE)
-    return above
-
-
-def _holds(parent: np.ndarray, starts: np.ndarray, ends: np.ndarray, depth: np.ndarray) -> bool:
-    """Whether every parent really contains its children: not so when events overlap without nesting."""
-    rows = np.flatnonzero(parent != NONE)
-    if len(rows) != int((depth > 0).sum()):
-        return False
-    above = parent[rows]
-    return bool((ends[above] >= ends[rows]).all() and (starts[above] <= starts[rows]).all())
-
-
-def _nest_overlapping(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same with a stack, for the rare thread whose events overlap without nesting."""
-    parent, depth = np.full(len(ends), NONE, dtype=np.int32), np.zeros(len(ends), dtype=np.int32)
+    ended = np.searchsorted(np.sort(ends[lasts]), starts, side="right").astype(np.int32)
+    depth = np.cumsum(lasts, dtype=np.int32) - lasts - ended
+    parent = np.full(len(depth), NONE, dtype=np.int32)
+    for above, rows in pairwise(rows_of_each(depth)):  # depth rises by one at most
+        parent[rows] = above[np.searchsorted(above, rows) - 1]
+    held = np.flatnonzero(parent != NONE)
+    if (ends[parent[held]] >= ends[held]).all():
+        return parent, depth
+    # With a stack, for the rare thread whose events overlap without nesting.
     stack: list[tuple[int, int]] = []
     for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         while stack and (stack[-1][1] < end or stack[-1][1] <= start):
             stack.pop()
-        if stack:
-            parent[row] = stack[-1][0]
-        depth[row] = len(stack)
+        parent[row], depth[row] = stack[-1][0] if stack else NONE, len(stack)
         stack.append((row, end))
     return parent, depth
-
-
-def _rows(order: np.ndarray, position: np.ndarray) -> np.ndarray:
-    return np.append(order.astype(np.int32), np.int32(NONE))[position]
-
-
-def _unsorted(values: np.ndarray, order: np.ndarray) -> np.ndarray:
-    result = np.empty_like(values)
-    result[order] = values
-    return result
 
 
 # Which operator launched each GPU operation, and which operators belong to autograd's backward pass.
@@ -260,25 +189,19 @@ class OperatorTree(Struct, frozen=True):
         node = nesting.handed_down(is_node)
         is_call = rows_named_so(ops, lambda name: name.startswith(_CALLS))
         records = ~ops["sequence"].array.isna() & ~is_node & ~is_call
-        autograd = _passes(nesting, node, nesting.handed_down(records))
+        recorded, depth = nesting.handed_down(records), np.append(nesting.depth, NONE)  # "none" is above every other
+        forward, backward, recompute = range(len(PASSES))
+        inside = np.where(depth[recorded] > depth[node], recompute, backward)
+        outside = np.where(recorded != NONE, forward, NONE)
         return cls(
             nesting=nesting,
             owner=_owners(trace, nesting),
             names=_names(ops, nesting, is_node),
             node=node,
-            autograd=autograd,
+            autograd=np.where(node == NONE, outside, inside).astype(np.int8),
             forward=_forward_rows(ops, is_node, records),
             is_counted=_is_counted(trace),
         )
-
-    def gpu_sums(self, trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
-        """For each operator the number and total duration of the counted GPU operations that it launched itself."""
-        held = trace.counted & (self.owner >= 0)
-        rows = self.owner[held]
-        durations = (array_of(trace.gpu_ops, "end_ns") - array_of(trace.gpu_ops, "start_ns"))[held]
-        total = np.zeros(len(trace.host_ops), dtype=np.int64)
-        np.add.at(total, rows, durations)
-        return np.bincount(rows, minlength=len(trace.host_ops)), total
 
     def inherited(self, rows: np.ndarray) -> np.ndarray:
         """`rows` of another table, one an operator; where it is -1, that of the operator that created the node around.
@@ -286,28 +209,16 @@ class OperatorTree(Struct, frozen=True):
         So a backward operator belongs where its forward operator does, and one that recomputes where the first did.
         """
         maker = np.append(self.forward, NONE)[self.nesting.handed_down(self.forward != NONE)]
-        found = rows.copy()
-        asked = np.flatnonzero((rows == NONE) & (maker != NONE))
-        above = maker[asked]
-        while len(asked):
-            found[asked] = rows[above]
-            is_open = (rows[above] == NONE) & (maker[above] != NONE)
-            asked, above = asked[is_open], maker[above[is_open]]
-        return found
+        above = climbed(np.where(rows == NONE, maker, NONE), maker, lambda _, at: rows[at] != NONE)
+        return np.where(rows == NONE, np.append(rows, NONE)[above], rows)
 
     def is_outermost_of_name(self, codes: np.ndarray) -> np.ndarray:
         """Operators that lie inside no other of the same name: sums of totals over these count nothing twice.
 
         `codes` are a number for each operator, by its name.
         """
-        outermost = np.ones(len(codes), dtype=bool)
-        rows = np.flatnonzero(self.nesting.parent != NONE)
-        above = self.nesting.parent[rows]
-        while len(rows):
-            outermost[rows[codes[above] == codes[rows]]] = False
-            above = self.nesting.parent[above]
-            rows, above = rows[above != NONE], above[above != NONE]
-        return outermost
+        parent = self.nesting.parent
+        return climbed(parent, parent, lambda asked, at: codes[at] == codes[asked]) == NONE
 
 
 def _names(ops: pd.DataFrame, nesting: Nesting, is_node: np.ndarray) -> pd.Categorical:
@@ -321,14 +232,6 @@ def _names(ops: pd.DataFrame, nesting: Nesting, is_node: np.ndarray) -> pd.Categ
     wrapped[parent[inside]] = inside
     is_around = is_dispatch & (parent != NONE) & ~np.append(is_dispatch | is_node, True)[parent]
     return names.take(np.where(is_around, parent, wrapped))
-
-
-def _passes(nesting: Nesting, node: np.ndarray, recorded: np.ndarray) -> np.ndarray:
-    depth = np.append(nesting.depth, np.int32(NONE))  # the depth of row -1, "none", is above every other
-    forward, backward, recompute = range(len(PASSES))
-    inside = np.where(depth[recorded] > depth[node], recompute, backward)
-    outside = np.where(recorded != NONE, forward, NONE)
-    return np.where(node == NONE, outside, inside).astype(np.int8)
 
 
 def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -> np.ndarray:
@@ -346,28 +249,27 @@ def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -
     if not len(nodes) or not records.any():
         return found
     sequence, thread = whole_of(ops, "sequence"), array_of(ops, "thread")
-    makers = _last_of_each(np.flatnonzero(records), sequence, thread)
+    makers = last_of_each_number(np.flatnonzero(records), sequence, thread)
     first, end = (np.searchsorted(sequence[makers], sequence[nodes], side=side) for side in ("left", "right"))
-    count = end - first
-    node = np.repeat(nodes, count)
-    maker = makers[np.arange(len(node)) - np.repeat(np.cumsum(count) - count - first, count)]
+    node = np.repeat(nodes, end - first)
+    maker = makers[np.arange(len(node)) - np.repeat(np.cumsum(end - first) - end, end - first)]
     is_before = maker < node  # operators are in order of their starts
     node, maker = node[is_before], maker[is_before]
     named = pd.factorize(ops["forward_thread"].array[node], use_na_sentinel=False)[0]
     threads, used = np.unique(thread[maker], return_inverse=True)
-    votes = np.bincount(named * len(threads) + used, minlength=(named.max(initial=-1) + 1) * len(threads))
-    votes = votes.reshape(-1, max(len(threads), 1))
+    votes = np.zeros((named.max(initial=NONE) + 1, len(threads)), dtype=np.int64)
+    np.add.at(votes, (named, used), 1)
     is_most = votes == votes.max(axis=1, keepdims=True, initial=0)
     linked = is_most[named, used] & (is_most.sum(axis=1) == 1)[named]
     found[node[linked]] = maker[linked]
     return found
 
 
-def _last_of_each(rows: np.ndarray, sequence: np.ndarray, thread: np.ndarray) -> np.ndarray:
-    """The last of the rows with each number on each thread, in order of numbers."""
+def last_of_each_number(rows: np.ndarray, sequence: np.ndarray, thread: np.ndarray) -> np.ndarray:
+    """The last of the operators with each sequence number on each thread, in order of numbers."""
     ordered = rows[np.lexsort((rows, thread[rows], sequence[rows]))]
     is_last = (np.diff(sequence[ordered]) != 0) | (np.diff(thread[ordered]) != 0)
-    return ordered[np.append(is_last, True)]
+    return ordered[np.append(is_last, True)[: len(ordered)]]
 
 
 def _owners(trace: RankTrace, nesting: Nesting) -> np.ndarray:
@@ -382,12 +284,10 @@ def _owners(trace: RankTrace, nesting: Nesting) -> np.ndarray:
 def _is_counted(trace: RankTrace) -> np.ndarray:
     if trace.window.steps is None:
         return np.ones(len(trace.host_ops), dtype=bool)
-    step = host_steps(trace)
-    return np.isin(step, np.flatnonzero(trace.steps["step"].isin(trace.window.steps).to_numpy()))
+    return np.isin(host_steps(trace), np.flatnonzero(trace.steps["step"].isin(trace.window.steps)))
 
 
 def host_steps(trace: RankTrace) -> np.ndarray:
     """Row of the step in which each operator began, on whatever thread; -1 for none."""
-    steps = trace.steps
-    starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
+    starts, ends = (array_of(trace.steps, name) for name in ("host_start_ns", "host_end_ns"))
     return step_at(starts, ends, array_of(trace.host_ops, "start_ns"))

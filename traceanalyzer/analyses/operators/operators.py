@@ -1,15 +1,14 @@
 """Operators: calls, CPU time, GPU time, kernels, launches, by shape and source line."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import KIND, RANK, Result, percent, taken
+from traceanalyzer.analyses.base import KIND, RANK, Result, all_known, percent, taken
 from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.launches import into_full_queue
@@ -22,6 +21,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
     columns_of,
+    is_name,
     lengths_of,
     mask_of,
     picked,
@@ -32,7 +32,6 @@ from traceanalyzer.model.tables import (
     text_array,
     texts_of,
     under_each_other,
-    whole,
 )
 
 # What each operator costs on host and GPU, told apart by the shapes and strides that it was called with.
@@ -83,110 +82,55 @@ class OperatorShapes(Result):
     }
 
 
+_KEYS = ("operator", "autograd", "shapes", "strides", "dtypes")
+
+_WITHOUT = {NONE: NO_LAUNCH, NONE - 1: NO_OPERATOR}
+"""What stands for the operator of GPU operations without one, as the tree has them."""
+
+
 def operator_shapes_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """Add up the rank's operators; GPU operations without one get rows of their own.
 
     The operator of a GPU operation is the innermost one around its launch, on the launch's thread.
     """
-    table = columns_of(_operator_shapes_operators(trace, tree))
+    ops, outermost = columns_of(trace.host_ops), tree.is_outermost_of_name(tree.names.codes)
+    is_replayed, children_ns, lengths = _is_replayed(trace), tree.nesting.children_ns(), lengths_of(trace.host_ops)
     durations = np.where(trace.counted, lengths_of(trace.gpu_ops), 0)
-    others = _without_operator(durations, trace.counted, tree)
-    own_ns = np.append(table["gpu_own_ns"], np.array(others["gpu_own_ns"], dtype=np.int64))
-    assert int(own_ns.sum()) == int(durations.sum()), "own GPU time must add up to the GPU operations'"
-    order = np.argsort(-own_ns, kind="stable")
-    rows = np.append(np.arange(len(own_ns) - len(others["operator"])), np.full(len(others["operator"]), NONE))[order]
-    operators = np.append(texts_of(table["operator"]), np.array(others["operator"], dtype=object))[order]
-    return table_of(
-        {
-            "operator": text_array(operators),
-            **{name: table[name].take(rows, allow_fill=True) for name in _OPERATOR_SHAPES_KEYS[1:]},
-            **{name: _with_others(table[name], others.get(name), len(own_ns)).take(order) for name in COSTS},
+    by_operator = tree.owner % (len(lengths) + 2)  # the last two stand for none
+    gpu_ns = sums_at(by_operator, durations, len(lengths) + 2)
+    gpu_ops = np.bincount(by_operator[trace.counted], minlength=len(gpu_ns))
+    total_ns = tree.nesting.summed_up(gpu_ns[:-2])
+    backward_ns = _backward(tree, total_ns)
+    parts = []
+    for block in row_blocks(len(lengths)):
+        rows = block.start + np.flatnonzero(tree.is_counted[block] | (gpu_ops[:-2][block] > 0))
+        counted, is_absent = tree.is_counted[rows], is_replayed[rows]
+        own_ns = np.where(counted, lengths[rows] - children_ns[rows], 0)
+        own = {
+            "operator": tree.names.take(rows),
+            **{name: ops[name].take(rows) for name in _KEYS[2:]},
+            "autograd": pd.Categorical.from_codes(tree.autograd[rows], dtype=PASS_NAMES),
+            "calls": all_known(counted.astype(np.int64)),
+            "host_self_ns": pd.arrays.IntegerArray(own_ns, is_absent),
+            "host_total_ns": pd.arrays.IntegerArray(np.where(counted & outermost[rows], lengths[rows], 0), is_absent),
+            "gpu_ops": gpu_ops[rows],
+            "gpu_own_ns": gpu_ns[rows],
+            "gpu_total_ns": np.where(outermost[rows], total_ns[rows], 0),
+            "backward_gpu_ns": backward_ns[rows],
         }
-    )
-
-
-def _with_others(values: Any, others: list[int] | None, count: int) -> pd.arrays.IntegerArray:
-    """So many integers: these, and below them others, which are absent where there are none."""
-    missing = count - len(values)
-    is_absent = np.zeros(len(values), dtype=bool) if isinstance(values, np.ndarray) else values.isna()
-    return pd.arrays.IntegerArray(
-        np.append(whole(values), np.array(others or [NONE] * missing, dtype=np.int64)),
-        np.append(is_absent, np.full(missing, others is None)),
-    )
-
-
-def summed(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Rows added up by fewer keys; a column stays absent where it is absent in all of a row's parts."""
-    return sorted_by(_totals(table, keys), "gpu_own_ns")
+        parts.append(_totals(own, _KEYS))
+    table = parts[0] if len(parts) == 1 else _totals(under_each_other(parts), _KEYS)
+    if others := [owner for owner in _WITHOUT if gpu_ops[owner]]:
+        columns = {"gpu_ops": gpu_ops[others], **dict.fromkeys(("gpu_own_ns", "gpu_total_ns"), gpu_ns[others])}
+        rest = table_of({"operator": text_array([_WITHOUT[owner] for owner in others]), **columns})
+        table = under_each_other([table, rest], is_with_texts=True)
+    assert table["gpu_own_ns"].sum() == durations.sum(), "own GPU time must add up to the GPU operations'"
+    return sorted_by(table, "gpu_own_ns")
 
 
 def _totals(table: pd.DataFrame | Mapping[str, Any], keys: Sequence[str]) -> pd.DataFrame:
+    """Rows added up by fewer keys; a column stays absent where it is absent in all of a row's parts."""
     return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, list(COSTS))
-
-
-def _operator_shapes_operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
-    costs, ops = _Costs.of(trace, tree), columns_of(trace.host_ops)
-    named = {"operator": tree.names, **{name: ops[name] for name in _OPERATOR_SHAPES_KEYS[2:]}}
-    parts = []
-    for rows in row_blocks(len(trace.host_ops)):
-        held = rows.start + np.flatnonzero(tree.is_counted[rows] | (costs.gpu_ops[rows] > 0))
-        own = {name: values.take(held) for name, values in named.items()} | costs.at(held)
-        own["autograd"] = pd.Categorical.from_codes(tree.autograd[held], dtype=PASS_NAMES)
-        parts.append(_totals(own, _OPERATOR_SHAPES_KEYS))
-    return parts[0] if len(parts) == 1 else _totals(under_each_other(parts), _OPERATOR_SHAPES_KEYS)
-
-
-_OPERATOR_SHAPES_KEYS = ("operator", "autograd", "shapes", "strides", "dtypes")
-
-
-@dataclass(frozen=True, slots=True)
-class _Costs:
-    """What it takes to say of any operators their columns `COSTS`: an element for each operator."""
-
-    is_counted: np.ndarray
-    is_outermost: np.ndarray
-    is_replayed: np.ndarray
-    starts_ns: np.ndarray
-    ends_ns: np.ndarray
-    children_ns: np.ndarray
-    gpu_ops: np.ndarray
-    gpu_own_ns: np.ndarray
-    gpu_total_ns: np.ndarray
-    backward_ns: pd.arrays.IntegerArray
-
-    @classmethod
-    def of(cls, trace: RankTrace, tree: OperatorTree) -> "_Costs":
-        ops = trace.host_ops
-        gpu_ops, gpu_own = tree.gpu_sums(trace)
-        gpu_total = tree.nesting.summed_up(gpu_own)
-        return cls(
-            tree.is_counted,
-            tree.is_outermost_of_name(tree.names.codes),
-            _is_replayed(trace),
-            array_of(ops, "start_ns"),
-            array_of(ops, "end_ns"),
-            tree.nesting.children_ns(),
-            gpu_ops,
-            gpu_own,
-            gpu_total,
-            _backward(tree, gpu_total),
-        )
-
-    def at(self, rows: np.ndarray) -> dict[str, Any]:
-        """The columns of these operators."""
-        counted, outermost, is_replayed = self.is_counted[rows], self.is_outermost[rows], self.is_replayed[rows]
-        length = self.ends_ns[rows] - self.starts_ns[rows]
-        own_ns = np.where(counted, length - self.children_ns[rows], 0)
-        total_ns = np.where(counted & outermost, length, 0)
-        return {
-            "calls": counted.astype(np.int64),
-            "host_self_ns": pd.arrays.IntegerArray(own_ns, is_replayed),
-            "host_total_ns": pd.arrays.IntegerArray(total_ns, is_replayed.copy()),
-            "gpu_ops": self.gpu_ops[rows],
-            "gpu_own_ns": self.gpu_own_ns[rows],
-            "backward_gpu_ns": self.backward_ns[rows],
-            "gpu_total_ns": np.where(outermost, self.gpu_total_ns[rows], 0),
-        }
 
 
 def _is_replayed(trace: RankTrace) -> np.ndarray:
@@ -205,21 +149,10 @@ def _is_replayed(trace: RankTrace) -> np.ndarray:
 def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.arrays.IntegerArray:
     """For each operator the GPU time of the autograd nodes that it created."""
     # A node is recorded twice, as the engine's call and as the function inside it: the outer one counts.
-    outer = (tree.forward != NONE) & (tree.nesting.handed_down(tree.forward != NONE, including_self=False) == NONE)
-    total = np.zeros(len(gpu_total), dtype=np.int64)
-    np.add.at(total, tree.forward[outer], gpu_total[outer])
-    linked = np.zeros(len(gpu_total), dtype=bool)
-    linked[tree.forward[outer]] = True
-    return pd.arrays.IntegerArray(total, ~linked)
-
-
-def _without_operator(durations: np.ndarray, counted: np.ndarray, tree: OperatorTree) -> dict[str, list[Any]]:
-    """Rows of the counted GPU operations that no operator launched: their names, number and time."""
-    masks = {name: counted & (tree.owner == code) for name, code in ((NO_LAUNCH, NONE), (NO_OPERATOR, NONE - 1))}
-    held = {name: mask for name, mask in masks.items() if mask.any()}
-    spent = [int(durations[mask].sum()) for mask in held.values()]
-    operations = [int(mask.sum()) for mask in held.values()]
-    return {"operator": [*held], "gpu_ops": operations, "gpu_own_ns": spent, "gpu_total_ns": spent}
+    is_node = tree.forward != NONE
+    outer = is_node & (tree.nesting.handed_down(is_node, including_self=False) == NONE)
+    total = sums_at(tree.forward[outer], gpu_total[outer], len(gpu_total))
+    return pd.arrays.IntegerArray(total, np.bincount(tree.forward[outer], minlength=len(total)) == 0)
 
 
 # What runs: each operator's calls, host time, and the GPU time that it launched, by itself and in all.
@@ -249,7 +182,9 @@ class Operators(Result):
 
 def operators_per_rank(_trace: object, operator_shapes: pd.DataFrame) -> pd.DataFrame:
     """Add up over shapes."""
-    return summed(operator_shapes, ["operator", "autograd"]) if len(operator_shapes) else operator_shapes
+    if not len(operator_shapes):
+        return operator_shapes
+    return sorted_by(_totals(operator_shapes, ["operator", "autograd"]), "gpu_own_ns")
 
 
 # Which line of the user's own code each operator comes from, when Python stacks were recorded.
@@ -316,38 +251,25 @@ def operator_kernels_per_rank(
     trace: RankTrace, tree: OperatorTree, scopes: Scopes, category_of_op: pd.Categorical
 ) -> pd.DataFrame:
     """Add up the rank's counted GPU operations; each belongs to the innermost operator around its launch."""
-    rows = np.flatnonzero(trace.counted)
-    columns = {name: values.take(rows) for name, values in _columns(trace, tree, scopes, category_of_op).items()}
-    by_source = Groups.of(columns, [*columns], by_appearance=True, with_absent=True)
-    gpu_ops, gpu_ns = by_source.counts(), by_source.sums(lengths_of(trace.gpu_ops)[rows])
-    order = np.argsort(-gpu_ns, kind="stable")
-    columns = {name: values.take(order) for name, values in by_source.keys.items()}
-    groups = Groups.of(columns, _OPERATOR_KERNELS_KEYS, by_appearance=True, with_absent=True)
-    sums = {"gpu_ops": groups.sums(gpu_ops[order]), "gpu_ns": groups.sums(gpu_ns[order])}
-    longest = {name: columns[name].take(groups.first) for name in ("category", "source")}
-    return sorted_by(table_of({**groups.keys, **sums, **longest}), "gpu_ns")
-
-
-def _columns(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Categorical) -> dict[str, Any]:
-    """What each GPU operation is told apart by."""
-    ops = trace.gpu_ops
-    return {
+    ops, rows = trace.gpu_ops, np.flatnonzero(trace.counted)
+    names = trace.host_ops["name"].array.add_categories([NO_OPERATOR, NO_LAUNCH])
+    operators = np.append(names.codes, len(names.categories) + np.array([NONE - 1, NONE]))
+    every = {
         "path": taken(scopes.calls["path"].array, scopes.of_op),
-        "operator": _operator_kernels_operators(trace, tree),
+        "operator": pd.Categorical.from_codes(operators[tree.owner], dtype=names.dtype),
         "autograd": taken(pd.Categorical.from_codes(tree.autograd, dtype=PASS_NAMES), tree.owner),
         "kernel": ops["name"].array,
         "kind": ops["kind"].array,
-        "category": category,
+        "category": category_of_op,
         "source": taken(source_lines(trace, tree), tree.owner),
     }
-
-
-def _operator_kernels_operators(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
-    names = trace.host_ops["name"].array.add_categories([NO_LAUNCH, NO_OPERATOR])
-    last = len(names.categories) - 1
-    found = np.append(names.codes, NONE)[np.where(tree.owner >= 0, tree.owner, len(names))]
-    codes = np.where(tree.owner == NONE, last - 1, np.where(tree.owner < NONE, last, found))
-    return pd.Categorical.from_codes(codes, dtype=names.dtype)
+    every = {name: values.take(rows) for name, values in every.items()}
+    by_source = Groups.of(every, [*every], by_appearance=True, with_absent=True)
+    parts = by_source.table(gpu_ops=by_source.counts(), gpu_ns=by_source.sums(lengths_of(ops)[rows]))
+    parts = sorted_by(parts, "gpu_ns")  # the longest part of a row tells its category and source
+    groups = Groups.of(parts, _OPERATOR_KERNELS_KEYS, by_appearance=True, with_absent=True)
+    longest = picked(parts, groups.first, ("category", "source"))
+    return sorted_by(groups.totals(parts, ("gpu_ops", "gpu_ns")).join(longest), "gpu_ns")
 
 
 # How each operator's launches go: the host's time in them, the delay until the GPU begins, full queues.
@@ -381,51 +303,41 @@ class OperatorLaunches(Result):
 
 def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """The rank's counted operations whose launch is in the capture."""
-    held = trace.counted & (array_of(trace.gpu_ops, "launch") != NONE)
-    if not held.any():
+    ops, calls = trace.gpu_ops, trace.api_calls
+    launch, starts = array_of(ops, "launch"), array_of(calls, "start_ns")
+    held = np.flatnonzero(trace.counted & (launch != NONE))
+    if not len(held):
         return pd.DataFrame()
-    launch, starts, ends = (array_of(trace.gpu_ops, name)[held] for name in ("launch", "start_ns", "end_ns"))
-    begun, done = (array_of(trace.api_calls, name) for name in ("start_ns", "end_ns"))
-    call_ns, lengths, delay = done - begun, ends - starts, starts - begun[launch]
-    operators = trace.host_ops["name"].array
-    owner = np.maximum(_around_call(trace, tree, held), NONE)
-    name_of = np.append(operators.codes.astype(np.int64), NONE)[owner]
-    by_op = Groups.of_numbers(name_of)
+    # The operator around the call: that of a replayed graph is not what captured its operations.
+    replayed = np.flatnonzero(~ops["captured_ns"].array.isna() & (launch != NONE))
+    owner, own = tree.owner.copy(), launch[replayed]
+    owner[replayed] = tree.nesting.innermost_at(starts[own], array_of(calls, "thread")[own])
+    launch, lengths = launch[held], lengths_of(ops)[held]
+    delay, call_ns = array_of(ops, "start_ns")[held] - starts[launch], lengths_of(calls)
+    by_op = Groups.of_numbers(np.append(trace.host_ops["name"].array.codes, NONE)[np.maximum(owner[held], NONE)])
     # Of an operation of several operators' calls the first one's counts.
-    calls, first = np.unique(launch, return_index=True)
+    made, first = np.unique(launch, return_index=True)
     by_call = Groups.of_numbers(by_op.of_row[first])
-    is_full = into_full_queue(trace)[calls]
-    names = np.array([*operators.categories.tolist(), NO_OPERATOR], dtype=object)[name_of[by_op.first]]
+    is_full = into_full_queue(trace)[made]
     with_calls = by_op.of_row[first][by_call.first]
-    made = table_of(
-        {
-            "operator": names[with_calls],
-            "launches": by_call.counts(),
-            "gpu_ops": by_op.counts()[with_calls],
-            "launch_ns": by_call.sums(call_ns[calls]),
-            "launch_median_ns": np.round(by_call.medians(call_ns[calls])).astype(np.int64),
-            "delay_median_ns": np.round(by_op.medians(delay)).astype(np.int64)[with_calls],
-            "delay_max_ns": by_op.largest(delay)[with_calls],
-            "gpu_ns": by_op.sums(lengths)[with_calls],
-            "shorter_than_launch": by_op.sums((lengths < call_ns[launch]).astype(np.int64))[with_calls],
-            "full_queue_calls": by_call.sums(is_full.astype(np.int64)),
-            "full_queue_ns": by_call.sums(np.where(is_full, call_ns[calls], 0)),
-        },
-    )
-    by_letters = np.unique(names[with_calls], return_inverse=True)[1]
-    return picked(made, np.lexsort((by_letters, -by_call.counts())))
-
-
-def _around_call(trace: RankTrace, tree: OperatorTree, held: np.ndarray) -> np.ndarray:
-    """Row of the operator around the call: that of a replayed graph is not what captured its operations."""
-    ops = trace.gpu_ops
-    rows = np.flatnonzero(held & ~ops["captured_ns"].array.isna())
-    owner = tree.owner.copy()
-    if len(rows):
-        launch = array_of(ops, "launch")[rows]
-        starts, threads = (array_of(trace.api_calls, name)[launch] for name in ("start_ns", "thread"))
-        owner[rows] = tree.nesting.innermost_at(starts, threads)
-    return owner[held]
+    names = taken(trace.host_ops["name"].array, owner[held[by_op.first]])
+    of_ops = {
+        "operator": np.where(names.isna(), NO_OPERATOR, texts_of(names)),
+        "gpu_ops": by_op.counts(),
+        "delay_median_ns": np.round(by_op.medians(delay)).astype(np.int64),
+        "delay_max_ns": by_op.largest(delay),
+        "gpu_ns": by_op.sums(lengths),
+        "shorter_than_launch": by_op.sums((lengths < call_ns[launch]).astype(np.int64)),
+    }
+    of_calls = {
+        "launches": by_call.counts(),
+        "launch_ns": by_call.sums(call_ns[made]),
+        "launch_median_ns": np.round(by_call.medians(call_ns[made])).astype(np.int64),
+        "full_queue_calls": by_call.sums(is_full.astype(np.int64)),
+        "full_queue_ns": by_call.sums(np.where(is_full, call_ns[made], 0)),
+    }
+    table = table_of(of_calls | {name: values[with_calls] for name, values in of_ops.items()})
+    return table.sort_values(["launches", "operator"], ascending=[False, True], ignore_index=True)
 
 
 # The operator calls that all ranks make as often: what a rank's host takes for them, beside the others'.
@@ -439,44 +351,32 @@ class SameCalls(Struct, frozen=True):
     """A rank's host in the operators that every rank calls as often, those aside in which the others wait.
 
     Attributes:
-        calls: of this rank by operator, those in which the others wait included.
-        own_ns: its host time in each operator itself.
-        others_ns: the same of the other ranks, a column each.
+        calls: of this rank, those in which the others wait included.
+        pace: how many times as long as the others' median the host takes for them; `None` where the others take none.
         covered: part of the rank's host time in operators that these take.
     """
 
-    calls: pd.Series
-    own_ns: pd.Series
-    others_ns: pd.DataFrame
+    calls: int
+    pace: float | None
     covered: float
 
-    @property
-    def others_sum_ns(self) -> float:
-        """The others' median of all of them together."""
-        return float(self.others_ns.sum().median())
 
-    @property
-    def pace(self) -> float | None:
-        """How many times as long as the others' the rank's host takes for them; `None` where the others take none."""
-        others = self.others_sum_ns
-        return float(self.own_ns.sum()) / others if others else None
-
-
-def same_calls(operators: pd.DataFrame, rank: int, among: Collection[int] | None = None) -> SameCalls | None:
-    """Of the table of operators; all ranks are those `among`, if given. `None` for a rank without others."""
-    table = operators if among is None else rows_where(operators, operators["rank"].isin(among))
-    table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
-        {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
+def same_calls(operators: pd.DataFrame, rank: int) -> SameCalls | None:
+    """Of the table of operators; `None` for a rank without others."""
+    table = operators[operators[["calls", "host_self_ns"]].notna().all(axis=1)].astype({"operator": "object"})
+    wide = table.pivot_table(
+        index="operator", columns="rank", values=["calls", "host_self_ns"], aggfunc="sum", fill_value=0
     )
-    wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010
     if wide.empty or rank not in wide["calls"] or wide["calls"].shape[1] < 2:
         return None
-    alike = wide[wide["calls"].eq(wide["calls"][rank], axis=0).all(axis=1)]
-    own, others = alike["host_self_ns"][rank], alike["host_self_ns"].drop(columns=rank)
+    calls, times = wide["calls"], wide["host_self_ns"].astype("int64")
+    is_alike = calls.eq(calls[rank], axis=0).all(axis=1)
+    own, others = times.loc[is_alike, rank], times[is_alike].drop(columns=rank)
     # Whom this rank's host keeps waiting waits within operators: for a queue that is full, or for a copy.
     is_work = others.median(axis=1) <= _WAITS * own
-    whole = float(wide["host_self_ns"][rank].sum())
-    return SameCalls(alike["calls"][rank], own[is_work], others[is_work], float(own[is_work].sum()) / max(whole, 1.0))
+    own_ns, others_ns = float(own[is_work].sum()), float(others[is_work].sum().median())
+    pace = own_ns / others_ns if others_ns else None
+    return SameCalls(int(calls.loc[is_alike, rank].sum()), pace, own_ns / max(float(times[rank].sum()), 1.0))
 
 
 # What kind of work fills the GPU: products, attention, norms, element-wise, optimizer, communication, copies.
@@ -506,22 +406,14 @@ class Categories(Result):
 def categories_per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:
     """Add up the rank's counted GPU operations by category."""
     rows = np.flatnonzero(trace.counted)
-    if not len(rows):
-        return pd.DataFrame()
-    ops, of_op, count = trace.gpu_ops, category_of_op.codes[rows], len(category_of_op.categories)
-    gpu_ops = np.bincount(of_op, minlength=count)
-    held = np.flatnonzero(gpu_ops)
-    gpu_ns = lengths_of(ops)[rows]
-    uses = by_category(ops["name"].array, uses_tensor_cores)[rows]
-    is_other = ~np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES)
-    columns = {
-        "category": pd.Categorical.from_codes(held, dtype=category_of_op.dtype),
-        "gpu_ns": sums_at(of_op, gpu_ns, count)[held],
+    groups, gpu_ns = Groups.of({"category": category_of_op[rows]}, ["category"]), lengths_of(trace.gpu_ops)[rows]
+    uses = by_category(trace.gpu_ops["name"].array, uses_tensor_cores)[rows]
+    is_other = ~is_name(groups.keys["category"], *MATRIX_CATEGORIES)
+    times = {
+        name: pd.arrays.IntegerArray(groups.sums(np.where(uses == answer, gpu_ns, 0)), is_other.copy())
+        for name, answer in (("tensor_core_ns", True), ("no_tensor_core_ns", False))
     }
-    for column, answer in (("tensor_core_ns", True), ("no_tensor_core_ns", False)):
-        told = sums_at(of_op, np.where(uses == answer, gpu_ns, 0), count)
-        columns[column] = pd.arrays.IntegerArray(told[held], is_other[held])
-    return sorted_by(table_of({**columns, "gpu_ops": gpu_ops[held]}), "gpu_ns")
+    return sorted_by(groups.table(gpu_ops=groups.counts(), gpu_ns=groups.sums(gpu_ns), **times), "gpu_ns")
 
 
 _NAMES = pd.CategoricalDtype(list(CATEGORIES))
@@ -532,7 +424,5 @@ def op_categories(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     keyed = {name: trace.gpu_ops[name].array for name in ("name", "kind")}
     keyed["operator"] = taken(trace.host_ops["name"].array, tree.owner)
     groups = Groups.of(keyed, list(keyed), with_absent=True)
-    names = map(category, *(texts_of(own).tolist() for own in groups.keys.values()))
-    places = {name: place for place, name in enumerate(CATEGORIES)}
-    codes = np.array([places[name] for name in names], dtype=np.int64)
-    return pd.Categorical.from_codes(codes[groups.of_row], dtype=_NAMES)
+    names = [*map(category, *(texts_of(own).tolist() for own in groups.keys.values()))]
+    return pd.Categorical(names, dtype=_NAMES)[groups.of_row]

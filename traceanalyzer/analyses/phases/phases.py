@@ -13,6 +13,7 @@ from traceanalyzer.analyses.communication.waits import CallWaits, transfer_and_w
 from traceanalyzer.analyses.host import host_names, idle
 from traceanalyzer.analyses.host.activity import innermost_at, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
+from traceanalyzer.analyses.operators.operator_tree import last_of_each_number
 from traceanalyzer.analyses.time.breakdown import PARTS, known_only, side_by_side
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
@@ -184,10 +185,8 @@ def _forward_operators(trace: RankTrace) -> pd.DataFrame:
     # Plain collectives make none, and come last where gradients are reduced after the backward pass.
     is_collective = rows_named_so(ops, lambda name: name.startswith("c10d::"))
     rows = np.flatnonzero(has_sequence & ~is_autograds & ~is_collective)
-    sequence, thread = whole_of(ops, "sequence"), array_of(ops, "thread")
-    by_number = rows[np.lexsort((rows, sequence[rows], thread[rows]))]
-    is_last = (np.diff(sequence[by_number]) != 0) | (np.diff(thread[by_number]) != 0)
-    makers = np.sort(by_number[np.append(is_last, True)[: len(by_number)]])
+    sequence = whole_of(ops, "sequence")
+    makers = np.sort(last_of_each_number(rows, sequence, array_of(ops, "thread")))
     run = sequence[has_sequence & is_autograds]
     return picked(ops, makers[np.isin(sequence[makers], run)], _TIMES)
 
