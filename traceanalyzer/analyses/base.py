@@ -260,16 +260,6 @@ def joined(parts: Sequence[pd.Categorical]) -> pd.Categorical:
     return union_categoricals(parts) if parts else pd.Categorical([])
 
 
-def named(texts: Sequence[str | None], rows: np.ndarray) -> pd.Categorical:
-    """As `pd.Categorical` of the texts at these positions, none at -1; each text is looked at once."""
-    known = [(place, texts[place]) for place in np.unique(rows[rows != NONE]).tolist()]
-    names = sorted({text for _, text in known if text is not None})
-    codes, code_of = np.full(len(texts) + 1, NONE, dtype=np.int64), {name: code for code, name in enumerate(names)}
-    for place, text in known:
-        codes[place] = NONE if text is None else code_of[text]
-    return pd.Categorical.from_codes(codes[rows], categories=names)
-
-
 def taken(values: pd.Categorical, rows: np.ndarray) -> pd.Categorical:
     """Values by row; absent for negative rows."""
     return values.take(np.maximum(rows, NONE), allow_fill=True)

@@ -1,30 +1,25 @@
 """Modules and ranges of the program: the tree and its GPU time."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, joined, named
-from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.base import RANK, Result, joined
+from traceanalyzer.analyses.grouping import Groups, rows_of_each, sums_at
 from traceanalyzer.analyses.operators.operator_tree import PASSES, Nesting, OperatorTree
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.schema import LONGEST_NAME, NONE
+from traceanalyzer.model.schema import FRAMES, LONGEST_NAME, NONE
 from traceanalyzer.model.tables import (
     array_of,
-    columns_of,
     lengths_of,
     outer_first,
+    picked,
     rows_named_so,
-    table_of,
-    text_array,
-    whole,
+    under_each_other,
     with_columns,
 )
 
@@ -72,48 +67,39 @@ def is_backward(tree: OperatorTree) -> np.ndarray:
 
 def _calls(trace: RankTrace) -> pd.DataFrame:
     of_steps = set(trace.steps["name"].array.dropna())
-    is_module = rows_named_so(trace.frames, lambda name: name.startswith(MODULE))
+    modules = np.flatnonzero(rows_named_so(trace.frames, lambda name: name.startswith(MODULE)))
     is_own = rows_named_so(trace.ranges, lambda name: name.startswith(_OWN_RANGES) or name in of_steps)
-    rows = (np.flatnonzero(is_module), np.flatnonzero(~is_own))
-    tables = [columns_of(frame) for frame in (trace.frames, trace.ranges)]
-    columns: dict[str, Any] = {
-        name: np.concatenate([table[name][own] for table, own in zip(tables, rows, strict=True)])
-        for name in ("start_ns", "end_ns", "thread")
-    }
-    names = joined([table["name"][own] for table, own in zip(tables, rows, strict=True)])
-    columns["name"] = named([name.removeprefix(MODULE) for name in names.categories.tolist()], names.codes)
-    columns["is_module"] = np.arange(len(names)) < len(rows[0])
-    order = outer_first(columns["start_ns"], columns["end_ns"])
-    return table_of({name: values[order] for name, values in columns.items()})
+    parts = [picked(trace.frames, modules, [*FRAMES]), picked(trace.ranges, ~is_own, [*FRAMES])]
+    names = joined([part.pop("name").array for part in parts])
+    codes, texts = pd.factorize(np.array([name.removeprefix(MODULE) for name in names.categories], dtype=object))
+    calls = with_columns(
+        under_each_other(parts),
+        name=pd.Categorical.from_codes(np.append(codes, NONE)[names.codes], categories=pd.Index(texts, dtype="str")),
+        is_module=np.arange(len(names)) < len(modules),
+    )
+    return picked(calls, outer_first(array_of(calls, "start_ns"), array_of(calls, "end_ns")))
 
 
 def _paths(names: pd.Categorical, nesting: Nesting) -> pd.Categorical:
     """Paths, level by level; each distinct pair of parent path and name is joined once."""
-    codes, texts = names.codes.astype(np.int64), names.categories.tolist()
-    path_code, paths = np.full(len(codes) + 1, NONE, dtype=np.int64), [""]
-    known: dict[str, int] = {}
-    for level in range(nesting.depth.max(initial=-1) + 1):
-        rows = np.flatnonzero(nesting.depth == level)
-        pairs = path_code[nesting.parent[rows]] * len(texts) + codes[rows]
+    texts, code_of, paths = names.categories.tolist(), np.zeros(len(names) + 1, dtype=np.int64), {"": 0}
+    for rows in rows_of_each(nesting.depth):
+        pairs = code_of[nesting.parent[rows]] * len(texts) + names.codes[rows]
         distinct, place = np.unique(pairs, return_inverse=True)
-        joined = [_joined(paths, pair // len(texts) + 1, texts[pair % len(texts)]) for pair in distinct]
-        for path in joined:
-            if known.setdefault(path, len(known)) == len(paths) - 1:
-                paths.append(path)
-        path_code[rows] = np.array([known[path] for path in joined], dtype=np.int64)[place]
-    return pd.Categorical.from_codes(path_code[:-1], categories=pd.Index(paths[1:], dtype="str"))
+        known = [*paths]
+        joined = [_joined(known[pair // len(texts)], texts[pair % len(texts)]) for pair in distinct.tolist()]
+        code_of[rows] = np.array([paths.setdefault(path, len(paths)) for path in joined])[place]
+    return pd.Categorical.from_codes(code_of[:-1] - 1, categories=pd.Index([*paths][1:], dtype="str"))
 
 
-def _joined(paths: list[str], parent: int, name: str) -> str:
+def _joined(parent: str, name: str) -> str:
     """The path of a scope; where it is longer than a name may be, that of the scope around it."""
-    path = f"{paths[parent]}/{name}" if parent else name
-    return path if len(path) <= LONGEST_NAME or not parent else paths[parent]
+    path = f"{parent}/{name}" if parent else name
+    return path if len(path) <= LONGEST_NAME or not parent else parent
 
 
 def _of_ops(trace: RankTrace, tree: OperatorTree, nesting: Nesting, of_operator: np.ndarray) -> np.ndarray:
-    found = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
-    by_operator = tree.owner >= 0
-    found[by_operator] = of_operator[tree.owner[by_operator]]
+    found = np.append(of_operator, [NONE, NONE])[tree.owner]
     rest = np.flatnonzero(tree.owner == NONE - 1)
     found[rest] = nesting.innermost_at(*launch_moments(trace, rest))
     return found
@@ -125,11 +111,7 @@ def _of_ops(trace: RankTrace, tree: OperatorTree, nesting: Nesting, of_operator:
 _PARTS = ("window_ns", *breakdown.PARTS)
 OUTSIDE = "(outside any module or range)"
 
-_LAUNCHED = ("gpu_ops", "gpu_own_ns", "gpu_total_ns")
-
-_NUMBERS = (*_LAUNCHED, *_PARTS, "calls", "host_ns")
-
-_PASSES = ("forward", "backward")
+_NUMBERS = ("gpu_ops", "gpu_own_ns", "gpu_total_ns", *_PARTS, "calls", "host_ns")
 
 
 class Modules(Result):
@@ -174,103 +156,62 @@ class Modules(Result):
 
 def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:
     """Add up the scopes of a rank by path; the parts of each window add up to it."""
-    if scopes.calls.empty or trace.gpu_ops.empty:
+    calls = scopes.calls
+    if calls.empty or trace.gpu_ops.empty:
         return pd.DataFrame()
-    backward = np.append(is_backward(tree), False)[np.where(tree.owner >= 0, tree.owner, NONE)]
-    placed = scopes.of_op != NONE
-    held = trace.counted & placed
-    runs_backward = _runs_backward(scopes, tree)
-    passes = [_rows(trace, scopes, held & (backward == wanted), runs_backward == wanted) for wanted in (False, True)]
-    parts = [own | {"autograd": [name] * len(own["path"])} for own, name in zip(passes, _PASSES, strict=True)]
+    backward, placed = np.append(is_backward(tree), [False, False]), trace.counted & (scopes.of_op != NONE)
+    around = tree.nesting.innermost_at(array_of(calls, "start_ns"), array_of(calls, "thread"))
+    parts = [
+        _rows(trace, scopes, placed & (backward[tree.owner] == wanted), backward[around] == wanted).assign(
+            autograd=name
+        )
+        for name, wanted in (("forward", False), ("backward", True))
+    ]
     outside = trace.counted & ~placed
     if outside.any():
-        parts.append(_outside(trace, outside))
-    texts = {name: [text for own in parts for text in own[name]] for name in ("path", "source", "autograd")}
-    numbers = {name: np.concatenate([own[name] for own in parts]) for name in _NUMBERS}
-    order = _tree_order(texts["path"], texts["autograd"], numbers["gpu_total_ns"].tolist())
-    told = {name: text_array([own[row] for row in order]) for name, own in texts.items()}
-    known = {name: pd.arrays.IntegerArray(own[order], own[order] == NONE) for name, own in numbers.items()}
-    paths = told["path"].tolist()
-    return table_of(
-        {
-            "path": told["path"],
-            **known,
-            "source": told["source"],
-            "autograd": told["autograd"],
-            "depth": [path.count("/") for path in paths],
-            "name": text_array([path.rpartition("/")[2] for path in paths]),
-        }
-    )
+        total_ns = lengths_of(trace.gpu_ops)[outside].sum()
+        times = {"gpu_ops": np.count_nonzero(outside), "gpu_own_ns": total_ns, "gpu_total_ns": total_ns}
+        parts.append(pd.DataFrame({"path": [OUTSIDE], **times}, columns=[*parts[0]]))
+    table = under_each_other([part.astype(dict.fromkeys(_NUMBERS, "Int64")) for part in parts], is_with_texts=True)
+    paths = table["path"].tolist()
+    table = table.assign(depth=[path.count("/") for path in paths], name=[path.rpartition("/")[2] for path in paths])
+    return picked(table, _tree_order(table))
 
 
-def _tree_order(names: Sequence[str], autograd: Sequence[str | None], totals_ns: Sequence[int]) -> list[int]:
+def _tree_order(table: pd.DataFrame) -> np.ndarray:
     """Rows of each subtree together, the heaviest subtree first, forward before backward, what is outside last."""
-    weights: dict[str, int] = {}
-    for path, total in zip(names, totals_ns, strict=True):
-        weights[path] = weights.get(path, 0) + total
+    weights = table.groupby("path")["gpu_total_ns"].sum().to_dict()
 
-    def place(row: int) -> tuple[object, ...]:
-        parts = names[row].split("/")
-        paths = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
-        return (
-            paths == [OUTSIDE],
-            [(-weights.get(path, 0), path) for path in paths],
-            autograd[row] == "backward",
-        )
+    def place(path: str, autograd: str) -> tuple[object, ...]:
+        parts = path.split("/")
+        above = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+        return path == OUTSIDE, [(-weights.get(path, 0), path) for path in above], autograd == "backward"
 
-    return sorted(range(len(names)), key=place)
+    places = [*map(place, table["path"], table["autograd"])]
+    return np.array(sorted(range(len(places)), key=places.__getitem__), dtype=np.int64)
 
 
-def _runs_backward(scopes: Scopes, tree: OperatorTree) -> np.ndarray:
-    """Calls of scopes that themselves run inside an autograd node."""
-    around = tree.nesting.innermost_at(array_of(scopes.calls, "start_ns"), array_of(scopes.calls, "thread"))
-    return np.append(is_backward(tree), False)[around]
-
-
-def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray) -> dict[str, Any]:
-    """Rows by path for the GPU operations that `held` picks; `runs_here`: calls whose host time counts here.
-
-    `NONE` stands for what is absent.
-    """
-    calls = _launched(trace, scopes, held)
-    calls["host_ns"] = pd.arrays.IntegerArray(np.where(runs_here, calls["host_ns"], 0), ~runs_here)
-    is_active = calls["gpu_ops"] > 0
-    active = {name: values[is_active] for name, values in calls.items()}
-    starts, ends = active["first_ns"], active["last_ns"]
-    parts, groups = split(trace, starts, ends), Groups.of(active, ["path"])
-    sums = {name: groups.sums(active[name]) for name in _LAUNCHED}
-    sums |= {name: groups.sums(parts[name]) for name in _PARTS}
-    source = ["module" if is_module else "range" for is_module in active["is_module"][groups.first].tolist()]
-    told = {"path": groups.keys["path"].tolist(), "source": source}
-    return told | sums | {"calls": groups.counts(), "host_ns": whole(groups.total(active["host_ns"]))}
-
-
-def _outside(trace: RankTrace, held: np.ndarray) -> dict[str, Any]:
-    total_ns = lengths_of(trace.gpu_ops)[held].sum()
-    known = {"gpu_ops": np.count_nonzero(held), "gpu_own_ns": total_ns, "gpu_total_ns": total_ns}
-    absent = {"source": [None], "autograd": [None]}
-    return {"path": [OUTSIDE], **absent, **{name: np.array([known.get(name, NONE)]) for name in _NUMBERS}}
-
-
-def _launched(trace: RankTrace, scopes: Scopes, held: np.ndarray) -> dict[str, Any]:
-    """For each call of a scope what it launched, and when the first began and the last ended."""
-    count = len(scopes.calls)
-    owner = scopes.of_op[held]
+def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray) -> pd.DataFrame:
+    """Rows by path for the GPU operations that `held` picks; `runs_here`: calls whose host time counts here."""
+    count, owner, nesting = len(scopes.calls), scopes.of_op[held], scopes.nesting
     starts, ends = (array_of(trace.gpu_ops, name)[held] for name in ("start_ns", "end_ns"))
-    own = np.zeros(count, dtype=np.int64)
-    np.add.at(own, owner, ends - starts)
-    first = np.full(count, np.iinfo(np.int64).max)
-    last = np.full(count, np.iinfo(np.int64).min)
+    limits = np.iinfo(np.int64)
+    first, last = (np.full(count, limit) for limit in (limits.max, limits.min))
     np.minimum.at(first, owner, starts)
     np.maximum.at(last, owner, ends)
-    calls = columns_of(scopes.calls)
-    return {
-        "path": calls["path"],
-        "is_module": calls["is_module"],
-        "host_ns": calls["end_ns"] - calls["start_ns"],
-        "gpu_ops": scopes.nesting.summed_up(np.bincount(owner, minlength=count)),
-        "gpu_own_ns": own,
-        "gpu_total_ns": scopes.nesting.summed_up(own),
-        "first_ns": scopes.nesting.gathered_up(first, np.minimum),
-        "last_ns": scopes.nesting.gathered_up(last, np.maximum),
-    }
+    own_ns = sums_at(owner, ends - starts, count)
+    calls = with_columns(
+        scopes.calls,
+        gpu_ops=nesting.summed_up(np.bincount(owner, minlength=count)),
+        gpu_own_ns=own_ns,
+        gpu_total_ns=nesting.summed_up(own_ns),
+        first_ns=nesting.gathered_up(first, np.minimum),
+        last_ns=nesting.gathered_up(last, np.maximum),
+        host_ns=pd.arrays.IntegerArray(lengths_of(scopes.calls), ~runs_here),
+        source=np.where(scopes.calls["is_module"], "module", "range"),
+        calls=1,
+    )
+    calls = picked(calls, array_of(calls, "gpu_ops") > 0)
+    calls = with_columns(calls, **split(trace, array_of(calls, "first_ns"), array_of(calls, "last_ns")))
+    groups = Groups.of(calls, ["path"])
+    return groups.totals(calls, _NUMBERS).assign(source=array_of(calls, "source")[groups.first])
