@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 
-HOST_STEPS = [(100 * step, 100 * step + 90) for step in range(4)]
+HOST_STEPS = [(0, 90), (100, 190), (200, 290), (300, 361)]
 
 
 def job(ranks, *, steps=HOST_STEPS, wanted="all", is_partial=False):
@@ -34,10 +34,16 @@ def test_a_step_lasts_from_when_its_last_rank_begins_it_to_when_the_last_begins_
 
 
 def test_steps_that_are_not_complete_on_every_rank_are_left_out():
-    """Of rank 1 nothing of step 3 was recorded."""
+    """Of rank 1 nothing of step 3 was recorded, so nothing of the graph ends its step 2."""
     engine, windows = job([RANKS[0], RANKS[1][:3]])
+    assert windows.table["step"].tolist() == [0, 1, 0, 1]
+    assert windows.of_job(engine.unchanged)[:, 0].tolist() == [130, 80]
+
+
+def test_a_last_step_that_ends_on_the_cpu_is_left_out():
+    engine, windows = job(RANKS, steps=[*HOST_STEPS[:3], (300, 500)])
     assert windows.table["step"].tolist() == [0, 1, 2, 0, 1, 2]
-    assert windows.of_job(engine.unchanged)[:, 0].tolist() == [130, 80, 100]
+    assert windows.of_job(engine.unchanged)[:, 0].tolist() == [130, 80, 105]
 
 
 def test_a_capture_without_steps_lasts_from_the_first_begin_to_the_last_end():

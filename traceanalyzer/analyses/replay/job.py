@@ -14,6 +14,7 @@ from traceanalyzer.analyses.grouping import Groups, memoized_by_tables, number_i
 from traceanalyzer.analyses.pipelines.shape import is_of_hub
 from traceanalyzer.analyses.replay.graph import Nodes, Order, Timing, main_streams, order_of
 from traceanalyzer.analyses.replay.rank_graph import NEVER, SOURCE, Piece
+from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import CPU_BACKENDS, POINT_TO_POINT
@@ -432,7 +433,8 @@ def windows_of(job: Job, steps: Steps) -> Windows:
     """Find them."""
     table = steps.table
     complete = complete_steps(table)
-    shared = shared_steps(complete, set(job.nodes))
+    ranks = set(job.nodes)
+    shared = shared_steps(complete[~_outlives_gpu(job, complete)], ranks) or shared_steps(complete, ranks)
     rows = [_of_rank(job, rank, shared) for rank in job.nodes]
     if not shared or any(len(part) < len(shared) for part in rows):
         rows = [_whole(job, rank, table) for rank in job.nodes]
@@ -453,6 +455,18 @@ def windows_of(job: Job, steps: Steps) -> Windows:
 
 
 Window = tuple[int, int, np.ndarray]
+
+
+def _outlives_gpu(job: Job, steps: pd.DataFrame) -> np.ndarray:
+    """Mask of steps of which over 3% lie after the rank's last GPU operation: the graph has no end for them."""
+    last_ns = {
+        rank: int((array_of(nodes.piece.ops, "start_ns") + array_of(nodes.piece.ops, "duration_ns")).max())
+        for rank, nodes in job.nodes.items()
+    }
+    window_ns = steps["window_ns"].to_numpy(dtype=np.int64)
+    after_ns = steps["start_ns"].to_numpy(dtype=np.int64) + window_ns - steps["rank"].map(last_ns).to_numpy()
+    mask: np.ndarray = after_ns > PERCENT / 100 * window_ns
+    return mask
 
 
 def _of_rank(job: Job, rank: int, shared: list[int]) -> list[Window]:
