@@ -1,12 +1,11 @@
 """Micro-steps of training, iterations of inference engines, matrix products by phase."""
 
 import re
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent, ratio
+from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import held_up
@@ -18,7 +17,16 @@ from traceanalyzer.kinds.operators import Call
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES
-from traceanalyzer.model.tables import array_of, rows_named, rows_named_so, sorted_by, table_of, texts_of, whole_of
+from traceanalyzer.model.tables import (
+    array_of,
+    picked,
+    rows_named,
+    rows_named_so,
+    sorted_by,
+    table_of,
+    texts_of,
+    whole_of,
+)
 from traceanalyzer.selection import step_at
 
 # How many micro-steps each optimizer step has, and in how many of them gradients were exchanged.
@@ -67,26 +75,38 @@ def micro_steps_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         steps = steps[steps["step"].isin(trace.window.steps)]
     if steps.empty:
         return pd.DataFrame()
-    starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
-    begins = _begins(trace)
+    count, begins = len(steps), _begins(trace)
     # PyTorch puts such a range around every optimizer's step.
     is_update = rows_named_so(trace.ranges, lambda name: name.startswith("Optimizer.step"))
     updates = np.sort(array_of(trace.ranges, "start_ns")[is_update])
     # Several optimizers that step with no micro-step between them update one model together.
-    is_first = np.diff(np.searchsorted(begins, updates), prepend=NONE) != 0
-    of_step, of_update = step_at(starts, ends, begins), step_at(starts, ends, updates[is_first])
-    of_call = whole_of(calls, "step") if len(calls) else np.empty(0, dtype=np.int64)
-    gradients = np.isin(array_of(calls, "collective"), GRADIENT_COLLECTIVES) if len(calls) else of_call == NONE
-    rows = [
-        _row(trace, number, begins[of_step == row], int((of_update == row).sum()),
-             calls, np.flatnonzero(gradients & (of_call == number)))
-        for row, number in enumerate(array_of(steps, "step").tolist())
-    ]  # fmt: skip
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    return table_of(columns | {name: pd.array(columns[name], dtype="Int64") for name in _NUMBERS})
-
-
-_NUMBERS = tuple(MicroSteps.columns)[2:]
+    updates = updates[np.diff(np.searchsorted(begins, updates), prepend=NONE) != 0]
+    starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
+    of_begin, of_update = step_at(starts, ends, begins), step_at(starts, ends, updates)
+    gradients, of_call = calls, np.empty(0, dtype=np.int64)
+    if len(calls):
+        of_call = pd.Index(steps["step"]).get_indexer(whole_of(calls, "step"))
+        is_gradient = np.isin(array_of(calls, "collective"), GRADIENT_COLLECTIVES) & (of_call != NONE)
+        gradients, of_call = picked(calls, is_gradient), of_call[is_gradient]
+    bytes_, unknown, synchronising = np.zeros((3, count), dtype=np.int64)
+    if len(gradients):
+        bytes_ = sums_at(of_call, whole_of(gradients, "size_bytes", 0), count)
+        unknown = np.bincount(of_call, gradients["size_bytes"].isna(), minlength=count)
+        launch = array_of(trace.gpu_ops, "launch")[array_of(gradients, "gpu_op")]
+        begun = np.searchsorted(begins, array_of(trace.api_calls, "start_ns")[launch], side="right") - 1
+        is_inside = (launch != NONE) & (begun != NONE) & (np.append(of_begin, NONE)[begun] == of_call)
+        synchronising = np.bincount(of_begin[np.unique(begun[is_inside])], minlength=count)
+    micro, updated = (np.bincount(of[of != NONE], minlength=count) for of in (of_begin, of_update))
+    return table_of(
+        {
+            "step": array_of(steps, "step"),
+            "micro_steps": pd.arrays.IntegerArray(micro, micro == 0),
+            "synchronising_micro_steps": pd.arrays.IntegerArray(synchronising, micro == 0),
+            "optimizer_steps": pd.arrays.IntegerArray(updated, (micro == 0) | (updated == 0)),
+            "gradient_calls": all_known(np.bincount(of_call, minlength=count)),
+            "gradient_bytes": pd.arrays.IntegerArray(bytes_, unknown > 0),
+        }
+    )
 
 
 def _begins(trace: RankTrace) -> np.ndarray:
@@ -100,31 +120,6 @@ def _begins(trace: RankTrace) -> np.ndarray:
             reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends[rows])[:-1])
             return starts[rows][starts[rows] >= reach]
     return np.empty(0, dtype=np.int64)
-
-
-def _row(
-    trace: RankTrace, number: int, begins: np.ndarray, updates: int, calls: pd.DataFrame, own: np.ndarray
-) -> dict[str, object]:
-    """A step's row; `own` are its gradient calls."""
-    sizes: Any = calls["size_bytes"].array[own] if len(own) else ()
-    is_known = len(own) == 0 or not sizes.isna().any()
-    return {
-        "step": number,
-        "micro_steps": len(begins) or None,
-        "synchronising_micro_steps": _synchronising(trace, begins, calls, own) if len(begins) else None,
-        "optimizer_steps": (updates or None) if len(begins) else None,
-        "gradient_calls": len(own),
-        "gradient_bytes": (int(sizes.sum()) if len(own) else 0) if is_known else None,
-    }
-
-
-def _synchronising(trace: RankTrace, begins: np.ndarray, calls: pd.DataFrame, own: np.ndarray) -> int:
-    if not len(own):
-        return 0
-    launch = array_of(trace.gpu_ops, "launch")[array_of(calls, "gpu_op")[own]]
-    times = array_of(trace.api_calls, "start_ns")[launch[launch != NONE]]
-    held = np.searchsorted(begins, times, side="right") - 1
-    return len(np.unique(held[held >= 0]))
 
 
 # Iterations of an inference engine: prefill and decode apart, with the tokens that their names tell.
@@ -142,13 +137,15 @@ _VLLM = re.compile(
 _VLLM_NEW = re.compile(r"^execute_new_(?P<prefills>\d+)_cached_(?P<running>\d+)")
 
 # SGLang: the batch's requests; tokens where they are not one a request.
-_SGLANG = re.compile(r"^step\[(?P<mode>[A-Z_]+) bs=(?P<requests>\d+)(?: toks=(?P<tokens>\d+))?")
+_SGLANG = re.compile(r"^step\[[A-Z_]+ bs=(?P<requests>\d+)(?: toks=(?P<tokens>\d+))?")
 
 # TensorRT-LLM: requests of each phase, newer ones the tokens of those in prefill; drafts add tokens to decoding.
 _TENSORRT = re.compile(
     r"^\[Executor\] _forward_step\b[^:]*: (?P<prefills>\d+) ctx reqs,(?: (?P<prefill_tokens>\d+) ctx tokens,)? "
     r"(?P<decodes>\d+) gen reqs"
 )
+
+_COUNTED = (_VLLM, _TENSORRT, _VLLM_NEW)
 
 _NAMED = (
     (DECODE, re.compile(r"decode", re.IGNORECASE)),
@@ -217,10 +214,8 @@ def iterations_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     if steps.empty:
         return pd.DataFrame()
     told = {name: known for name in steps["name"].unique() if (known := told_by(str(name))) is not None}
-    if not told:
-        return pd.DataFrame()
-    held = steps[steps["step"].notna() & steps["start_ns"].notna()]
-    held = held[held["name"].isin(list(told))].reset_index(drop=True)
+    held = steps[steps["step"].notna() & steps["start_ns"].notna() & steps["name"].isin(list(told))]
+    held = held.reset_index(drop=True)
     if held.empty:
         return pd.DataFrame()
     facts = pd.DataFrame([told[name] for name in held["name"]])
@@ -232,49 +227,32 @@ def iterations_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
 
 def told_by(name: str) -> dict[str, object] | None:
     """Phase, requests and tokens that an annotation tells; `None` for one of no inference engine."""
-    match = _VLLM.match(name)
+    match = next((match for pattern in _COUNTED if (match := pattern.match(name))), None)
     if match:
-        counts = {key: int(match[key] or 0) for key in _COUNTS}
-        return {"phase": _phase(counts["prefills"], counts["decodes"]), **counts}
-    match = _TENSORRT.match(name)
-    if match:
-        return _of_tensorrt(match)
-    match = _VLLM_NEW.match(name)
-    if match:
-        return None if int(match["running"]) or not int(match["prefills"]) else _of_new(int(match["prefills"]))
-    phase = next((phase for phase, pattern in _NAMED if pattern.search(name)), "")
-    return {"phase": phase, **dict.fromkeys(_COUNTS), **_of_sglang(name, phase)} if phase else None
-
-
-def _phase(prefills: int, decodes: int) -> str:
-    return MIXED if prefills and decodes else PREFILL if prefills else DECODE
-
-
-def _of_new(prefills: int) -> dict[str, object]:
-    return {"phase": PREFILL, "prefills": prefills, "prefill_tokens": None, "decodes": 0, "decode_tokens": 0}
-
-
-def _of_tensorrt(match: re.Match[str]) -> dict[str, object]:
-    prefills, decodes = int(match["prefills"]), int(match["decodes"])
-    told = int(match["prefill_tokens"]) if match["prefill_tokens"] else None
-    return {
-        "phase": _phase(prefills, decodes),
-        "prefills": prefills,
-        "prefill_tokens": told if prefills else 0,
-        "decodes": decodes,
-        "decode_tokens": None if decodes else 0,
-    }
-
-
-def _of_sglang(name: str, phase: str) -> dict[str, int | None]:
-    """Requests and tokens of a batch of one phase; a decode computes one token a request unless it says otherwise."""
+        return _requests(**match.groupdict())
+    phase = next((phase for phase, pattern in _NAMED if pattern.search(name)), None)
     match = _SGLANG.match(name)
     if match is None or phase not in (PREFILL, DECODE):
-        return {}
-    requests = int(match["requests"])
-    tokens = int(match["tokens"]) if match["tokens"] else requests if phase == DECODE else None
-    own, other = ("prefill", "decode") if phase == PREFILL else ("decode", "prefill")
-    return {f"{own}s": requests, f"{own}_tokens": tokens, f"{other}s": 0, f"{other}_tokens": 0}
+        return {"phase": phase, **dict.fromkeys(_COUNTS)} if phase else None
+    if phase == PREFILL:
+        return _requests(*match.groups())
+    # A decode computes one token a request unless it says otherwise.
+    return _requests("0", decodes=match["requests"], decode_tokens=match["tokens"] or match["requests"])
+
+
+def _requests(
+    prefills: str, prefill_tokens: str | None = None, decodes: str | None = None, decode_tokens: str | None = None,
+    running: str | None = None,
+) -> dict[str, object] | None:  # fmt: skip
+    counts = int(prefills), int(decodes or 0)
+    if running is not None and (int(running) or not counts[0]):
+        return None
+    tokens = [
+        int(told) if told else None if count else 0
+        for count, told in zip(counts, (prefill_tokens, decode_tokens), strict=True)
+    ]
+    phase = MIXED if all(counts) else PREFILL if counts[0] else DECODE
+    return {"phase": phase, **dict(zip(_COUNTS, (counts[0], tokens[0], counts[1], tokens[1]), strict=True))}
 
 
 def _idle_parts(trace: RankTrace, held: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -324,17 +302,10 @@ class MatrixProducts(Result):
         ),
         "gpu_beside_comm_ns": Column.time("Sum of these calls' kernels."),
         "mean_ns": Column.time("GPU time / calls.", adds=Adds.DERIVED, better=Better.LESS),
-        "mean_alone_ns": Column.time("The same of the calls that are not beside communication.", adds=Adds.DERIVED),
-        "mean_beside_comm_ns": Column.time("The same of those beside it.", adds=Adds.DERIVED),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        alone = table["calls"] - table["calls_beside_comm"]
-        return table.assign(
-            mean_ns=ratio(table["gpu_ns"], table["calls"]),
-            mean_alone_ns=ratio(table["gpu_ns"] - table["gpu_beside_comm_ns"], alone),
-            mean_beside_comm_ns=ratio(table["gpu_beside_comm_ns"], table["calls_beside_comm"]),
-        )
+        return table.assign(mean_ns=ratio(table["gpu_ns"], table["calls"]))
 
 
 def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> pd.DataFrame:
@@ -349,16 +320,12 @@ def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: 
     is_beside = 2 * calls.sums(unions(trace)["comm"].covered_ns(starts, ends)) >= gpu_ns
     named = _products(trace.host_ops, array_of(work.calls, "row")[work.of_op[rows][calls.first]])
     phase = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
-    keys = ["phase", "product", "dtype"]
-    groups = Groups.of({"phase": phase, **named}, keys, with_absent=True)
-    summed = {
-        **groups.keys,
-        "calls": groups.counts(),
-        "gpu_ns": groups.sums(gpu_ns),
+    groups = Groups.of({"phase": phase, **named}, ["phase", "product", "dtype"], with_absent=True)
+    beside = {
         "calls_beside_comm": groups.sums(is_beside.astype(np.int64)),
         "gpu_beside_comm_ns": groups.sums(np.where(is_beside, gpu_ns, 0)),
     }
-    return sorted_by(table_of(summed), "gpu_ns")
+    return sorted_by(groups.table(calls=groups.counts(), gpu_ns=groups.sums(gpu_ns), **beside), "gpu_ns")
 
 
 def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,7 +1,6 @@
 """Training phases (forward, backward, optimizer, data) of each GPU operation and of each rank's time."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +28,7 @@ from traceanalyzer.model.tables import (
     under_each_other,
     whole_of,
     with_columns,
+    without_rows,
 )
 
 # The GPU operations that stand for each instant of busy time, so that shares by phase add up to the breakdown.
@@ -324,22 +324,32 @@ class Phases(Result):
 
 
 def phases_per_rank(
-    trace: RankTrace,
-    breakdown: pd.DataFrame,
-    steps: pd.DataFrame,
-    phase_of_op: np.ndarray,
-    shares: Mapping[str, Share],
+    trace: RankTrace, steps: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
 ) -> pd.DataFrame:
-    """Each window's parts by the phase that launched what they belong to; checked against the breakdown.
+    """Each window's parts by the phase that launched what they belong to; they add up to it.
 
-    Phases that hold no time and no operation are left out.
+    The first window is the whole one, others are steps'. Phases that hold no time and no operation are left out.
     """
-    windows, number = _windows(breakdown, steps)
-    columns = _parts(trace, windows, phase_of_op, shares)
-    asked = np.repeat(np.arange(len(number)), len(NAMES))
-    held = np.any([columns[name] != 0 for name in (*PARTS, "operations")], axis=0)
-    columns |= {"step": number[asked], "window_ns": windows["window_ns"][asked]}
-    return table_of({name: values[held] for name, values in columns.items()})
+    held = picked(steps, steps["start_ns"].notna().to_numpy()) if len(steps) else without_rows(steps)
+    starts, lengths, numbers = (
+        whole_of(held, name) if len(held) else np.empty(0, dtype=np.int64) for name in ("start_ns", "window_ns", "step")
+    )
+    stretches = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+    windows = [trace.window, *(Window((stretch,), "step") for stretch in stretches)]
+    columns = {name: np.zeros((len(windows), len(NAMES)), dtype=np.int64) for name in (*PARTS, "operations")}
+    for place, window in enumerate(windows):
+        for part in PARTS:
+            rows, times = shares[part].inside(window)
+            np.add.at(columns[part][place], phase_of_op[rows], times)
+        for first, past in np.searchsorted(array_of(trace.gpu_ops, "start_ns"), window.stretches):
+            columns["operations"][place] += np.bincount(phase_of_op[first:past], minlength=len(NAMES))
+    window_ns = np.append(trace.window.length_ns, lengths)
+    assert (sum(columns[part].sum(axis=1) for part in PARTS) == window_ns).all(), "phases must add up to the window"
+    number = pd.arrays.IntegerArray(np.append(1, numbers), np.append(True, numbers == NONE))
+    names = {"phase": np.tile(np.array(NAMES, dtype=object), len(windows)), "step": number.repeat(len(NAMES))}
+    table = table_of(names | {name: own.ravel() for name, own in columns.items()})
+    table = with_columns(table, window_ns=window_ns.repeat(len(NAMES)))
+    return picked(table, (table[[*columns]] != 0).any(axis=1).to_numpy())
 
 
 def phases_across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
@@ -347,68 +357,19 @@ def phases_across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls
     table = stack(parts, (*Phases.columns, "window_ns"))
     if table.empty:
         return Phases(table)
-    split = _by_phase(exposed_calls.table) if len(exposed_calls) else _by_phase(_NO_STRETCHES)
+    names = ["rank", "step", "phase", *EXPOSED_CALLS_PARTS]
+    split = _by_phase(exposed_calls.table if len(exposed_calls) else pd.DataFrame(columns=names))
     table = table.merge(split, on=list(Phases.keys), how="left")
     table = table.fillna(dict.fromkeys(EXPOSED_PARTS, 0)).astype(dict.fromkeys(EXPOSED_PARTS, "int64"))
     assert (table[list(EXPOSED_PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "must add up to exposed comm"
     return Phases(table)
 
 
-_NO_STRETCHES = pd.DataFrame(columns=["rank", "step", "phase", "transfer_ns", "wait_ns", "unmatched_ns"])
-
-
 def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
     """Sums of the stretches for each rank, step and phase, and for whole windows (`step` absent)."""
-    names = ["transfer_ns", "wait_ns", "unmatched_ns"]
-    texts = {"rank": "int64", "step": "Int64", "phase": "object"}
+    names, texts = [*EXPOSED_CALLS_PARTS], {"rank": "int64", "step": "Int64", "phase": "object"}
     stretches = stretches.astype(texts | dict.fromkeys(names, "int64"))
-    in_steps = stretches[stretches["step"].notna()].groupby(["rank", "step", "phase"])[names].sum().reset_index()
-    whole = stretches.groupby(["rank", "phase"])[names].sum().reset_index()
-    whole["step"] = pd.array([pd.NA] * len(whole), dtype="Int64")
-    table = under_each_other([whole, in_steps]) if len(in_steps) else whole
+    whole = stretches.assign(step=pd.array([pd.NA] * len(stretches), dtype="Int64"))
+    every = pd.concat([whole, stretches[stretches["step"].notna()]])
+    table = every.groupby(["rank", "step", "phase"], dropna=False)[names].sum().reset_index()
     return table.rename(columns={name: f"exposed_{name}" for name in names})
-
-
-def _windows(breakdown: pd.DataFrame, steps: pd.DataFrame) -> tuple[dict[str, np.ndarray], Any]:
-    """Parts and start of the whole window (its start is 0) and of every step that has one; the steps' numbers."""
-    held = ~steps["start_ns"].array.isna() if len(steps) else np.zeros(0, dtype=bool)
-    names = (*PARTS, "window_ns")
-    columns = {name: array_of(breakdown, name) for name in names} | {"start_ns": np.zeros(1, np.int64)}
-    if not held.any():
-        return columns, pd.array([pd.NA], dtype="Int64")
-    columns = {name: np.append(own, whole_of(steps, name)[held]) for name, own in columns.items()}
-    number, is_absent = (
-        np.append(1, whole_of(steps, "step")[held]),
-        np.append(True, ~steps["step"].notna().to_numpy()[held]),
-    )
-    return columns, pd.arrays.IntegerArray(number, is_absent)
-
-
-def _parts(
-    trace: RankTrace, windows: Mapping[str, np.ndarray], phase: np.ndarray, shares: Mapping[str, Share]
-) -> dict[str, Any]:
-    """For each window and phase the window's parts that belong to the phase, and its operations."""
-    held = [trace.window, *_of_steps(windows["start_ns"][1:], windows["window_ns"][1:])]
-    table: dict[str, Any] = {"phase": np.tile(np.array(NAMES, dtype=object), len(held))}
-    for part in PARTS:
-        times = [_by_phase_of(phase, *shares[part].inside(window)) for window in held]
-        assert (np.sum(times, axis=1) == windows[part]).all(), "the phases must add up to the breakdown"
-        table[part] = np.concatenate(times)
-    begins = array_of(trace.gpu_ops, "start_ns")
-    counts = [
-        sum(np.bincount(phase[first:past], minlength=len(NAMES)) for first, past in np.searchsorted(begins, limits))
-        for limits in (window.stretches for window in held)
-    ]
-    return {**table, "operations": np.concatenate(counts)}
-
-
-def _of_steps(starts: np.ndarray, lengths: np.ndarray) -> list[Window]:
-    ends = starts + lengths
-    return [Window(((start, end),), "step") for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-
-
-def _by_phase_of(phase: np.ndarray, rows: np.ndarray, times: np.ndarray) -> np.ndarray:
-    # A weighted bincount works on floats, which are exact up to 2⁵³ ns, 104 days, only.
-    sums = np.zeros(len(NAMES), dtype=np.int64)
-    np.add.at(sums, phase[rows], times)
-    return sums
