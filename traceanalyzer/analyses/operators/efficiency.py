@@ -1,7 +1,6 @@
 """Achieved TFLOP/s and GB/s per operator beside the GPU's peak; model FLOPs utilization per step."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +31,6 @@ from traceanalyzer.model.tables import (
     table_of,
     text_array,
     whole_of,
-    with_columns,
 )
 
 # How well each operator uses its GPU: achieved TFLOP/s and GB/s beside what the device can do.
@@ -232,19 +230,29 @@ def mfu_per_rank(
     known = picked(work.calls, is_model)
     if known.empty or not len(steps):
         return pd.DataFrame()
-    table = table_of({"step": all_known(array_of(trace.steps, "step")), **_flops(trace, tree, known)})
-    table = with_columns(table, **_covered(trace, work.of_op, is_model, category_of_op))
-    # Where not all matrix work is known, FLOPs of a forward pass could be among the unknown.
-    compiled = table.pop("compiled_flops").where((table["covered_ns"] == table["matrix_ns"]).fillna(value=False), 0)
-    table = table.assign(
-        model_flops=table["model_flops"] - compiled,
-        recompute_flops=table["recompute_flops"] + compiled,
-        step_source="profiled",
-        **_peak(trace, known),
+    flops, (matrix_ns, covered_ns, is_absent) = (
+        _flops(trace, tree, known),
+        _covered(trace, work.of_op, is_model, category_of_op),
     )
-    windows = steps[["step", "is_complete", "window_ns"]].rename(columns={"window_ns": "step_ns"})
-    table = table[table.pop("calls") > 0].merge(windows[windows["step"].notna()], on="step")
-    return table.astype(dict.fromkeys(("model_flops", "recompute_flops", "masked_flops"), "Int64"))
+    # Where not all matrix work is known, FLOPs of a forward pass could be among the unknown.
+    compiled = np.where(~is_absent & (covered_ns == matrix_ns), flops["compiled_flops"], 0)
+    numbers = array_of(trace.steps, "step")
+    place = pd.Index(whole_of(steps, "step")).get_indexer(numbers)
+    rows = np.flatnonzero((flops["calls"] > 0) & (place != NONE))
+    return table_of(
+        {
+            "step": all_known(numbers[rows]),
+            "model_flops": all_known((flops["model_flops"] - compiled)[rows]),
+            "recompute_flops": all_known((flops["recompute_flops"] + compiled)[rows]),
+            "masked_flops": all_known(flops["masked_flops"][rows]),
+            "matrix_ns": pd.arrays.IntegerArray(matrix_ns[rows], is_absent[rows]),
+            "covered_ns": pd.arrays.IntegerArray(covered_ns[rows], is_absent[rows]),
+            "is_complete": steps["is_complete"].array[place[rows]],
+            "step_ns": steps["window_ns"].array[place[rows]],
+            "step_source": "profiled",
+            **_peak(trace, known),
+        }
+    )
 
 
 def mfu_across(
@@ -304,17 +312,13 @@ def _is_repeated(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> n
 
 def _covered(
     trace: RankTrace, of_op: np.ndarray, is_model: np.ndarray, category_of_op: pd.Categorical
-) -> dict[str, Any]:
-    """GPU time of all matrix work, and of that with known FLOPs, by row of `steps`; absent without GPU work."""
-    rows, count = np.flatnonzero(trace.op_step != NONE), len(trace.steps)
-    step, is_matrix = trace.op_step[rows], is_name(category_of_op, *MATRIX_CATEGORIES)
-    is_known = np.append(is_model, False)[of_op]
-    is_absent = np.bincount(step, minlength=count) == 0
-    durations = lengths_of(trace.gpu_ops)
-    times = {"matrix_ns": is_matrix * durations, "covered_ns": (is_matrix & is_known) * durations}
-    return {
-        name: pd.arrays.IntegerArray(sums_at(step, own[rows], count), is_absent.copy()) for name, own in times.items()
-    }
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """GPU time of all matrix work, of that with known FLOPs, and whether there is no GPU work, by row of `steps`."""
+    rows = np.flatnonzero(trace.op_step != NONE)
+    step, count = trace.op_step[rows], len(trace.steps)
+    matrix_ns = (is_name(category_of_op, *MATRIX_CATEGORIES) * lengths_of(trace.gpu_ops))[rows]
+    covered_ns = matrix_ns * np.append(is_model, False)[of_op[rows]]
+    return sums_at(step, matrix_ns, count), sums_at(step, covered_ns, count), np.bincount(step, minlength=count) == 0
 
 
 def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:

@@ -23,6 +23,7 @@ from traceanalyzer.model.tables import (
     picked,
     rows_named,
     rows_named_so,
+    table_of,
     texts_of,
     with_columns,
 )
@@ -259,6 +260,7 @@ def work(operator: str, call: Call) -> Work | None:
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
 _QUANTITIES = ("flops", "model_flops", "masked_flops", "bytes", "list_elements")
+_COLUMNS = ("family", "dtype", *_QUANTITIES)
 _MOST = 1 << 56
 """No call does or moves as much: shapes that ask for it are damage, and sums of it would not be exact."""
 
@@ -281,9 +283,12 @@ class OperatorWork(Struct, frozen=True):
         """Find the operators that count: `OWN_WORK`, and the innermost with a rule; matrix work apart."""
         groups = Groups.of(trace.host_ops, _KEY, by_appearance=True, with_absent=True)
         told = [*map(_told, *(texts_of(names).tolist() for names in groups.keys.values()))]
-        found = pd.DataFrame(told, columns=["family", "dtype", *_QUANTITIES], dtype="object")
-        found = found.astype({"family": "category", "dtype": "category", **dict.fromkeys(_QUANTITIES, "Int64")})
-        is_known = found[["flops", "bytes"]].notna().any(axis=1).to_numpy()[groups.of_row]
+        columns: Any = (
+            dict(zip(_COLUMNS, zip(*told, strict=True), strict=True)) if told else dict.fromkeys(_COLUMNS, ())
+        )
+        texts = {name: pd.Categorical(pd.array(columns.pop(name), dtype="str")) for name in ("family", "dtype")}
+        found = table_of(texts | {name: pd.array(own, dtype="Int64") for name, own in columns.items()})
+        is_known = ~(found["flops"].array.isna() & found["bytes"].array.isna())[groups.of_row]
         is_model = rows_named(found, "family", *MATRIX_CATEGORIES)[groups.of_row]
         counts = rows_named(trace.host_ops, "name", *OWN_WORK) & is_known
         for kind in (is_model, ~is_model):
@@ -298,7 +303,7 @@ class OperatorWork(Struct, frozen=True):
 def _told(name: str, *texts: str | None) -> tuple[Any, ...]:
     found = work(name, Call.parse(*texts))
     if found is None:
-        return (None,) * (len(_QUANTITIES) + 2)
+        return (None,) * len(_COLUMNS)
     numbers = [getattr(found, quantity) for quantity in _QUANTITIES]
     return (found.family, found.dtype, *(own if own is None or 0 <= own < _MOST else None for own in numbers))
 

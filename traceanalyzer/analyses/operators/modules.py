@@ -1,5 +1,9 @@
 """Modules and ranges of the program: the tree and its GPU time."""
 
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from msgspec import Struct
@@ -19,6 +23,9 @@ from traceanalyzer.model.tables import (
     outer_first,
     picked,
     rows_named_so,
+    table_of,
+    text_array,
+    texts_of,
     under_each_other,
     with_columns,
 )
@@ -162,36 +169,45 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
     backward, placed = np.append(is_backward(tree), [False, False]), trace.counted & (scopes.of_op != NONE)
     around = tree.nesting.innermost_at(array_of(calls, "start_ns"), array_of(calls, "thread"))
     parts = [
-        _rows(trace, scopes, placed & (backward[tree.owner] == wanted), backward[around] == wanted).assign(
-            autograd=name
-        )
+        _rows(trace, scopes, placed & (backward[tree.owner] == wanted), backward[around] == wanted, name)
         for name, wanted in (("forward", False), ("backward", True))
     ]
     outside = trace.counted & ~placed
     if outside.any():
         total_ns = lengths_of(trace.gpu_ops)[outside].sum()
-        times = {"gpu_ops": np.count_nonzero(outside), "gpu_own_ns": total_ns, "gpu_total_ns": total_ns}
-        parts.append(pd.DataFrame({"path": [OUTSIDE], **times}, columns=[*parts[0]]))
-    table = under_each_other([part.astype(dict.fromkeys(_NUMBERS, "Int64")) for part in parts], is_with_texts=True)
+        known = {"gpu_ops": np.count_nonzero(outside), "gpu_own_ns": total_ns, "gpu_total_ns": total_ns}
+        absent = {"source": [None], "autograd": [None], **{name: [known.get(name, NONE)] for name in _NUMBERS}}
+        parts.append({"path": [OUTSIDE], **absent})
+    names = ("path", "source", "autograd")
+    table = {name: np.concatenate([part[name] for part in parts]) for name in (*names, *_NUMBERS)}
+    order = _tree_order(*(table[name].tolist() for name in ("path", "autograd", "gpu_total_ns")))
+    table = {name: values[order] for name, values in table.items()}
     paths = table["path"].tolist()
-    table = table.assign(depth=[path.count("/") for path in paths], name=[path.rpartition("/")[2] for path in paths])
-    return picked(table, _tree_order(table))
+    return table_of(
+        {
+            **{name: text_array(table[name]) for name in names},
+            **{name: pd.arrays.IntegerArray(table[name], table[name] == NONE) for name in _NUMBERS},
+            "depth": [path.count("/") for path in paths],
+            "name": text_array([path.rpartition("/")[2] for path in paths]),
+        }
+    )
 
 
-def _tree_order(table: pd.DataFrame) -> np.ndarray:
+def _tree_order(paths: Sequence[str], autograd: Sequence[str | None], totals_ns: Sequence[int]) -> list[int]:
     """Rows of each subtree together, the heaviest subtree first, forward before backward, what is outside last."""
-    weights = table.groupby("path")["gpu_total_ns"].sum().to_dict()
+    weights: Counter[str] = Counter()
+    for path, total_ns in zip(paths, totals_ns, strict=True):
+        weights[path] += total_ns
 
-    def place(path: str, autograd: str) -> tuple[object, ...]:
-        parts = path.split("/")
+    def place(row: int) -> tuple[object, ...]:
+        parts = paths[row].split("/")
         above = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
-        return path == OUTSIDE, [(-weights.get(path, 0), path) for path in above], autograd == "backward"
+        return paths[row] == OUTSIDE, [(-weights[path], path) for path in above], autograd[row] == "backward"
 
-    places = [*map(place, table["path"], table["autograd"])]
-    return np.array(sorted(range(len(places)), key=places.__getitem__), dtype=np.int64)
+    return sorted(range(len(paths)), key=place)
 
 
-def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray) -> pd.DataFrame:
+def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray, name: str) -> dict[str, Any]:
     """Rows by path for the GPU operations that `held` picks; `runs_here`: calls whose host time counts here."""
     count, owner, nesting = len(scopes.calls), scopes.of_op[held], scopes.nesting
     starts, ends = (array_of(trace.gpu_ops, name)[held] for name in ("start_ns", "end_ns"))
@@ -200,18 +216,19 @@ def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndar
     np.minimum.at(first, owner, starts)
     np.maximum.at(last, owner, ends)
     own_ns = sums_at(owner, ends - starts, count)
-    calls = with_columns(
-        scopes.calls,
-        gpu_ops=nesting.summed_up(np.bincount(owner, minlength=count)),
-        gpu_own_ns=own_ns,
-        gpu_total_ns=nesting.summed_up(own_ns),
-        first_ns=nesting.gathered_up(first, np.minimum),
-        last_ns=nesting.gathered_up(last, np.maximum),
-        host_ns=pd.arrays.IntegerArray(lengths_of(scopes.calls), ~runs_here),
-        source=np.where(scopes.calls["is_module"], "module", "range"),
-        calls=1,
-    )
-    calls = picked(calls, array_of(calls, "gpu_ops") > 0)
-    calls = with_columns(calls, **split(trace, array_of(calls, "first_ns"), array_of(calls, "last_ns")))
-    groups = Groups.of(calls, ["path"])
-    return groups.totals(calls, _NUMBERS).assign(source=array_of(calls, "source")[groups.first])
+    gpu_ops, total_ns = nesting.summed_up(np.bincount(owner, minlength=count)), nesting.summed_up(own_ns)
+    calls = np.flatnonzero(gpu_ops)
+    paths = scopes.calls["path"].array[calls]
+    first, last = (nesting.gathered_up(*each)[calls] for each in ((first, np.minimum), (last, np.maximum)))
+    groups = Groups.of({"path": paths}, ["path"])
+    host_ns = groups.sums(np.where(runs_here, lengths_of(scopes.calls), 0)[calls])
+    is_module = array_of(scopes.calls, "is_module")[calls[groups.first]]
+    numbers = {"gpu_ops": gpu_ops[calls], "gpu_own_ns": own_ns[calls], "gpu_total_ns": total_ns[calls]}
+    return {
+        "path": texts_of(groups.keys["path"]),
+        "source": np.where(is_module, "module", "range").astype(object),
+        "autograd": np.full(len(groups), name, dtype=object),
+        **{name: groups.sums(values) for name, values in (numbers | split(trace, first, last)).items()},
+        "calls": groups.counts(),
+        "host_ns": np.where(groups.any(runs_here[calls]), host_ns, NONE),
+    }

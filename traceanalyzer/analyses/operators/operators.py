@@ -265,11 +265,12 @@ def operator_kernels_per_rank(
     }
     every = {name: values.take(rows) for name, values in every.items()}
     by_source = Groups.of(every, [*every], by_appearance=True, with_absent=True)
-    parts = by_source.table(gpu_ops=by_source.counts(), gpu_ns=by_source.sums(lengths_of(ops)[rows]))
-    parts = sorted_by(parts, "gpu_ns")  # the longest part of a row tells its category and source
+    sums = {"gpu_ops": by_source.counts(), "gpu_ns": by_source.sums(lengths_of(ops)[rows])}
+    order = np.argsort(-sums["gpu_ns"], kind="stable")  # the longest part of a row tells its category and source
+    parts = {name: values.take(order) for name, values in (by_source.keys | sums).items()}
     groups = Groups.of(parts, _OPERATOR_KERNELS_KEYS, by_appearance=True, with_absent=True)
-    longest = picked(parts, groups.first, ("category", "source"))
-    return sorted_by(groups.totals(parts, ("gpu_ops", "gpu_ns")).join(longest), "gpu_ns")
+    longest = {name: parts[name].take(groups.first) for name in ("category", "source")}
+    return sorted_by(groups.table(**{name: groups.sums(parts[name]) for name in sums}, **longest), "gpu_ns")
 
 
 # How each operator's launches go: the host's time in them, the delay until the GPU begins, full queues.
@@ -424,5 +425,6 @@ def op_categories(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     keyed = {name: trace.gpu_ops[name].array for name in ("name", "kind")}
     keyed["operator"] = taken(trace.host_ops["name"].array, tree.owner)
     groups = Groups.of(keyed, list(keyed), with_absent=True)
-    names = [*map(category, *(texts_of(own).tolist() for own in groups.keys.values()))]
-    return pd.Categorical(names, dtype=_NAMES)[groups.of_row]
+    names = map(category, *(texts_of(own).tolist() for own in groups.keys.values()))
+    codes = np.array([CATEGORIES.index(name) for name in names], dtype=np.int8)
+    return pd.Categorical.from_codes(codes[groups.of_row], dtype=_NAMES)

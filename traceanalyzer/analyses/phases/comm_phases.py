@@ -1,7 +1,6 @@
 """Communication by training phase and collective."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from traceanalyzer.analyses.base import (
     INNERMOST_RANGE,
     RANK,
     Result,
-    all_known,
     percent,
     ratio,
 )
@@ -22,17 +20,14 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import summed
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import CallWaits, listed, looked_at
-from traceanalyzer.analyses.grouping import Groups as Rows
-from traceanalyzer.analyses.grouping import places_of, sums_at
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
-from traceanalyzer.analyses.phases.phases import NAMES, ExposedCalls, Share
+from traceanalyzer.analyses.phases.phases import EXPOSED_CALLS_PARTS, NAMES, ExposedCalls, Share
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, picked, table_of, with_columns, without_rows
+from traceanalyzer.model.tables import array_of, sorted_by, table_of, without_rows
 
 # Phase, range and exposed time of each communication call.
 
@@ -122,25 +117,23 @@ def comm_phases_across(
     """Join the calls with their phases and add them up."""
     if not len(call_phases):
         return CommPhases.without_rows()
-    place = places_of(call_phases.table, calls.table, ("rank", "call"))
-    made, held = columns_of(calls.table), place != NONE
-    phases = picked(call_phases.table, held)
-    columns = {
-        name: made[name].take(place[held]) for name in ("group", "collective", "size_bytes", "start_ns", "end_ns")
-    }
-    columns |= columns_of(phases) | {"range": without_numbers(phases["range"]).array}
-    waits, at = array_of(exposed_calls.table, "wait_ns"), places_of(exposed_calls.table, phases, ("rank", "call"))
-    by_key = Rows.of(columns, _KEYS, by_appearance=True, with_absent=True)
-    sizes, total_ns = columns["size_bytes"], by_key.sums(columns["end_ns"] - columns["start_ns"])
-    summed = by_key.table(
-        size_bytes=pd.arrays.IntegerArray(by_key.total(sizes).to_numpy(np.int64, na_value=0), by_key.any(sizes.isna())),
-        total_ns=total_ns,
-        exposed_ns=by_key.sums(columns["exposed_ns"]),
-        exposed_wait_ns=by_key.sums(sums_at(at[at != NONE], waits[at != NONE], len(phases))),
-        calls=by_key.counts(),
+    keys = ["rank", "call"]
+    made = calls.table[[*keys, "group", "collective", "size_bytes", "start_ns", "end_ns"]]
+    waits = exposed_calls.table.groupby(keys)["wait_ns"].sum() if len(exposed_calls) else pd.Series(dtype="int64")
+    table = call_phases.table.merge(made, on=keys)
+    table = table.assign(
+        range=without_numbers(table["range"]),
+        total_ns=table["end_ns"] - table["start_ns"],
+        exposed_wait_ns=pd.MultiIndex.from_frame(table[keys]).map(waits.to_dict()).fillna(0).astype("int64"),
     )
-    summed = with_columns(summed, group_label=labels(groups, summed))
-    return CommPhases(summed.take(np.lexsort((-total_ns, summed["rank"]))).reset_index(drop=True))
+    by_key = table.groupby(list(_KEYS), dropna=False, sort=False, observed=True)
+    times = by_key[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum()
+    sizes = times["size_bytes"].astype("Int64").mask(by_key["size_bytes"].count() < by_key.size())
+    summed = times.assign(size_bytes=sizes, calls=by_key.size()).reset_index()
+    summed = summed.assign(group_label=labels(groups, summed))
+    return CommPhases(
+        summed.sort_values(["rank", "total_ns"], ascending=[True, False], kind="stable", ignore_index=True)
+    )
 
 
 def without_numbers(ranges: pd.Series) -> pd.Series:
@@ -153,6 +146,7 @@ def without_numbers(ranges: pd.Series) -> pd.Series:
 
 _BY_COLLECTIVE_KEYS = ["collective", "group_label"]
 _RATES = ["bus_bytes", "bus_ns", "bus_peak_gbps"]
+_EXPOSED = ("exposed_comm_ns", "exposed_transfer_ns", "exposed_wait_ns", "not_separable_ns")
 
 
 class ByCollective(Result):
@@ -214,70 +208,52 @@ def by_collective_across(
     made = made[made["step"].isin(chosen)] if chosen else made
     if made.empty:
         return ByCollective(without_rows([*ByCollective.columns, *_RATES]))
-    columns = columns_of(made) | {"group_label": labels(groups, made).astype("str").array}
-    by_rank = Rows.of(columns, (*_BY_COLLECTIVE_KEYS, "rank"), with_absent=True)
-    by_key, every = (
-        Rows.of(by_rank.keys, _BY_COLLECTIVE_KEYS, with_absent=True),
-        Rows.of(columns, _BY_COLLECTIVE_KEYS, with_absent=True),
-    )
-    exposed = _exposed(exposed_calls, chosen, columns, by_rank)
-    sums = {
-        "calls": by_rank.counts(),
-        "size_bytes": by_rank.sums(columns["size_bytes"].to_numpy(dtype=np.int64, na_value=0)),
-        "total_ns": by_rank.sums(columns["end_ns"] - columns["start_ns"]),
-        **exposed,
-    }
+    made = made.assign(group_label=labels(groups, made).astype("str"), total_ns=made["end_ns"] - made["start_ns"])
+    by_rank = made.groupby([*_BY_COLLECTIVE_KEYS, "rank"], dropna=False, observed=True)
+    by_key = made.groupby(_BY_COLLECTIVE_KEYS, dropna=False, observed=True)
     # What is not told apart is not known to be 0.
-    is_told = by_rank.any(~columns["transfer_ns"].isna())
-    told = {name: np.where(is_told, exposed[name], np.nan) for name in ("exposed_transfer_ns", "exposed_wait_ns")}
-    per_step = table_of({name: values / (len(chosen) or 1) for name, values in (sums | told).items()})
-    means = per_step.groupby(by_key.of_row).mean()  # by pandas: its sums of fractions carry what rounding loses
-    is_unknown = every.any(columns["size_bytes"].isna())
-    group_size = every.largest(columns["group_size"].to_numpy(dtype=np.int64, na_value=NONE))
-    highest = by_key.at_largest(exposed["exposed_comm_ns"])
-    table = by_key.table(
-        **columns_of(means.assign(size_bytes=means["size_bytes"].astype("Float64").mask(is_unknown))),
-        group_size=pd.arrays.IntegerArray(group_size, group_size == NONE),
-        dtype=every.told(columns["dtype"], listed),
-        highest_exposed_ns=array_of(per_step, "exposed_comm_ns")[highest],
-        highest_rank=by_rank.keys["rank"][highest],
-        **_rates(made, ranks, groups, by_key),
+    is_told = by_rank["transfer_ns"].count() > 0
+    sums = by_rank[["size_bytes", "total_ns"]].sum().assign(calls=by_rank.size())
+    sums = sums.astype("float64").join(_exposed(exposed_calls, chosen, made)).fillna(dict.fromkeys(_EXPOSED, 0))
+    sums = sums.assign(**{name: sums[name].where(is_told) for name in ("exposed_transfer_ns", "exposed_wait_ns")})
+    per_step = sums / (len(chosen) or 1)
+    exposed = per_step["exposed_comm_ns"].groupby(_BY_COLLECTIVE_KEYS, dropna=False)
+    table = per_step.groupby(_BY_COLLECTIVE_KEYS, dropna=False).mean()
+    sizes = table["size_bytes"].astype("Float64").mask(by_key["size_bytes"].count() < by_key.size())
+    table = table.assign(
+        size_bytes=sizes,
+        group_size=by_key["group_size"].max(),
+        dtype=by_key["dtype"].agg(lambda own: listed(own.dropna().unique().tolist())),
+        highest_exposed_ns=exposed.max(),
+        highest_rank=[rank for *_, rank in exposed.idxmax()],
     )
-    order = np.argsort(-array_of(means, "exposed_comm_ns"), kind="stable")
-    return ByCollective(table.take(order).reset_index(drop=True))
+    table = table.join(_rates(made, ranks, groups))
+    return ByCollective(sorted_by(table.reset_index(), "exposed_comm_ns"))
 
 
-def _exposed(
-    exposed_calls: ExposedCalls, steps: Sequence[int], calls: Mapping[str, Any], by_rank: Rows
-) -> dict[str, np.ndarray]:
+def _exposed(exposed_calls: ExposedCalls, steps: Sequence[int], calls: pd.DataFrame) -> pd.DataFrame:
     """Exposed time of each collective, group and rank, and its parts."""
     stretches = exposed_calls.table
     stretches = stretches[stretches["step"].isin(steps)] if steps else stretches
-    place = places_of(stretches, calls, ("rank", "call"))
-    columns, held = columns_of(stretches), place != NONE
-    lengths = {
-        "exposed_comm_ns": columns["end_ns"] - columns["start_ns"],
-        "exposed_transfer_ns": columns["transfer_ns"],
-        "exposed_wait_ns": columns["wait_ns"],
-        "not_separable_ns": columns["unmatched_ns"],
-    }
-    rows = by_rank.of_row[place[held]]
-    return {name: sums_at(rows, values[held], len(by_rank)) for name, values in lengths.items()}
+    times = dict(
+        zip(
+            _EXPOSED,
+            (stretches["end_ns"] - stretches["start_ns"], *(stretches[name] for name in EXPOSED_CALLS_PARTS)),
+            strict=True,
+        )
+    )
+    keys = ["rank", "call"]
+    table = calls[[*keys, *_BY_COLLECTIVE_KEYS]].merge(stretches[keys].assign(**times), on=keys)
+    return table.groupby([*_BY_COLLECTIVE_KEYS, "rank"], dropna=False, observed=True)[[*_EXPOSED]].sum()
 
 
-def _rates(calls: pd.DataFrame, ranks: Ranks, groups: Groups, by_key: Rows) -> dict[str, Any]:
+def _rates(calls: pd.DataFrame, ranks: Ranks, groups: Groups) -> pd.DataFrame:
     """What bus bandwidth is made of; rates of ranks and size classes count by their transfer."""
     known = summed(calls, ranks, groups).to_frame()
-    columns = columns_of(known[known["busbw_gbps"].notna()])
-    rows = Rows.of(columns, _BY_COLLECTIVE_KEYS, with_absent=True)
-    transfer = columns["transfer_ns"].to_numpy(dtype=np.int64)
-    moved = columns["busbw_gbps"].to_numpy(dtype=np.float64) * transfer
-    has_peak = rows.any(~columns["peak_pct"].isna())
-    peaks = rows.first_known(columns["link_peak_gbps"])
-    rates = {
-        "bus_bytes": pd.Series(moved).groupby(rows.of_row).sum().astype("Float64").array,
-        "bus_ns": all_known(rows.sums(transfer)),
-        "bus_peak_gbps": pd.arrays.IntegerArray(peaks.to_numpy(dtype=np.int64, na_value=0), peaks.isna() | ~has_peak),
-    }
-    place = places_of(by_key.keys, rows.keys, _BY_COLLECTIVE_KEYS)
-    return {name: values.take(place, allow_fill=True) for name, values in rates.items()}
+    known = known[known["busbw_gbps"].notna()]
+    known = known.assign(bus_bytes=known["busbw_gbps"] * known["transfer_ns"])
+    rows = known.groupby(_BY_COLLECTIVE_KEYS, dropna=False, observed=True)
+    peaks = rows["link_peak_gbps"].first().where(rows["peak_pct"].count() > 0)
+    return (
+        rows[["bus_bytes", "transfer_ns"]].sum().rename(columns={"transfer_ns": "bus_ns"}).assign(bus_peak_gbps=peaks)
+    )

@@ -214,6 +214,8 @@ def iterations_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     if steps.empty:
         return pd.DataFrame()
     told = {name: known for name in steps["name"].unique() if (known := told_by(str(name))) is not None}
+    if not told:
+        return pd.DataFrame()
     held = steps[steps["step"].notna() & steps["start_ns"].notna() & steps["name"].isin(list(told))]
     held = held.reset_index(drop=True)
     if held.empty:

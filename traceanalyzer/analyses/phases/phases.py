@@ -28,7 +28,6 @@ from traceanalyzer.model.tables import (
     under_each_other,
     whole_of,
     with_columns,
-    without_rows,
 )
 
 # The GPU operations that stand for each instant of busy time, so that shares by phase add up to the breakdown.
@@ -330,10 +329,12 @@ def phases_per_rank(
 
     The first window is the whole one, others are steps'. Phases that hold no time and no operation are left out.
     """
-    held = picked(steps, steps["start_ns"].notna().to_numpy()) if len(steps) else without_rows(steps)
     starts, lengths, numbers = (
-        whole_of(held, name) if len(held) else np.empty(0, dtype=np.int64) for name in ("start_ns", "window_ns", "step")
+        whole_of(steps, name) if len(steps) else np.empty(0, dtype=np.int64)
+        for name in ("start_ns", "window_ns", "step")
     )
+    held = starts != NONE
+    starts, lengths, numbers = starts[held], lengths[held], numbers[held]
     stretches = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
     windows = [trace.window, *(Window((stretch,), "step") for stretch in stretches)]
     columns = {name: np.zeros((len(windows), len(NAMES)), dtype=np.int64) for name in (*PARTS, "operations")}
@@ -345,11 +346,13 @@ def phases_per_rank(
             columns["operations"][place] += np.bincount(phase_of_op[first:past], minlength=len(NAMES))
     window_ns = np.append(trace.window.length_ns, lengths)
     assert (sum(columns[part].sum(axis=1) for part in PARTS) == window_ns).all(), "phases must add up to the window"
-    number = pd.arrays.IntegerArray(np.append(1, numbers), np.append(True, numbers == NONE))
-    names = {"phase": np.tile(np.array(NAMES, dtype=object), len(windows)), "step": number.repeat(len(NAMES))}
-    table = table_of(names | {name: own.ravel() for name, own in columns.items()})
-    table = with_columns(table, window_ns=window_ns.repeat(len(NAMES)))
-    return picked(table, (table[[*columns]] != 0).any(axis=1).to_numpy())
+    table = {name: own.ravel() for name, own in columns.items()}
+    rows = np.flatnonzero(np.any([*table.values()], axis=0))
+    window, phase = np.divmod(rows, len(NAMES))
+    number = np.append(NONE, numbers)[window]
+    table = {name: own[rows] for name, own in table.items()}
+    table |= {"phase": np.array(NAMES, dtype=object)[phase], "window_ns": window_ns[window]}
+    return table_of({"step": pd.arrays.IntegerArray(number, number == NONE), **table})
 
 
 def phases_across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
