@@ -235,23 +235,13 @@ def time_parts_across(
     chosen = steps_of(headline, steps)
     table = divided(table, _of_ranks(exposed_comm, chosen), COMM, COMM_PARTS, ["rank"])
     table = divided(table, _of_ranks(idle, chosen), IDLE, IDLE_PARTS, ["rank"])
-    columns, window = columns_of(table), floats(table["window_ns"])
-    count = np.nan_to_num(floats(columns["steps"]), nan=1.0)
-    times = {name: floats(columns[name]) for name in ("window_ns", *(part.column for part in EVERY))}
-    lost = times[IDLE.column] + times[COMM.column] + times[COPY.column]
-    shares = {part.share: 100.0 * _quotient(times[part.column], window) for part in EVERY}
-    shares["not_computing_pct"] = 100.0 * _quotient(lost, window)
-    means = {name: _quotient(own, count) for name, own in times.items()}
-    gpu = sum(means[part.column] for part in (COMPUTE, TRANSFER, COPY))
-    means["gpu_needs_ns"] = np.where(np.isnan(floats(columns["steps"])), np.nan, gpu)
-    means["host_needs_ns"] = table["rank"].map(_hosts(step_needs, chosen)).to_numpy(dtype=np.float64)
-    known = {name: pd.arrays.FloatingArray(own, np.isnan(own)) for name, own in (means | shares).items()}
-    return TimeParts(with_columns(table, **known))
-
-
-def _quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """NaN where the whole is 0, or either is absent."""
-    return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole != 0)
+    window, count = table["window_ns"], table["steps"].fillna(1)
+    means = {name: ratio(table[name], count) for name in ("window_ns", *(part.column for part in EVERY))}
+    means["gpu_needs_ns"] = sum(means[part.column] for part in (COMPUTE, TRANSFER, COPY)).where(table["steps"].notna())
+    means["host_needs_ns"] = table["rank"].map(_hosts(step_needs, chosen)).astype("Float64")
+    shares = {part.share: percent(table[part.column], window) for part in EVERY}
+    shares["not_computing_pct"] = percent(table[[IDLE.column, COMM.column, COPY.column]].sum(axis=1), window)
+    return TimeParts(table.assign(**means, **shares))
 
 
 def leaves(table: pd.DataFrame) -> tuple[Part, ...]:
@@ -363,12 +353,8 @@ class OverRanks(Result):
 
     def of(self, figure: Figure) -> Mapping[str, Any]:
         """The row of a figure; without values where it is not told."""
-        rows = [row for row in self.rows() if row["figure"] == figure]
-        return rows[0] if rows else self._absent().rows()[0]
-
-    @classmethod
-    def _absent(cls) -> "OverRanks":
-        return cls(_table([{"figure": "", "ranks": 0}]))
+        absent = dict.fromkeys(self.columns) | {"figure": "", "ranks": 0}
+        return next((row for row in self.rows() if row["figure"] == figure), absent)
 
 
 def over_ranks_across(
@@ -386,21 +372,14 @@ def over_ranks_across(
     rows += [_row(name, values, "pct") for name, values in shares.items()]
     window = float(parts["window_ns"].sum())
     opaque = 100.0 * float(parts[OPAQUE.column].sum()) / window if window else None
-    every = [{**row, _OF_ALL: opaque if row["figure"] == OPAQUE.share else None} for row in rows]
-    return OverRanks(_table(every))
+    table = pd.DataFrame(rows, columns=[*OverRanks.columns]).astype(_OVER_RANKS_DTYPES)
+    table.loc[table["figure"] == OPAQUE.share, _OF_ALL] = opaque
+    return OverRanks(table)
 
 
-_OVER_RANKS_DTYPES = {
+_OVER_RANKS_DTYPES = dict.fromkeys(OverRanks.columns, "Float64") | {
     "figure": "str", "ranks": "int64", "least_rank": "Int64", "most_rank": "Int64",
-    **{f"{what}_{unit}": "Float64" for what in ("mean", "least", "most") for unit in ("ns", "pct")}, _OF_ALL: "Float64",
 }  # fmt: skip
-
-
-def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    table = pd.DataFrame(
-        {name: pd.array([row.get(name) for row in rows], dtype=dtype) for name, dtype in _OVER_RANKS_DTYPES.items()}
-    )
-    return table[list(OverRanks.columns)]
 
 
 def _row(figure: str, values: pd.Series, unit: str) -> dict[str, Any]:
