@@ -1,7 +1,5 @@
 """Loops of launches: the same few operators launched over and over."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from msgspec import Struct
@@ -12,7 +10,7 @@ from traceanalyzer.analyses.host.cpu_time import looked_at
 from traceanalyzer.analyses.host.idle import blocking
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.modules import Scopes, is_backward
-from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree, climbed
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import COMM
@@ -20,8 +18,9 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    is_name,
     lengths_of,
-    mask_of,
+    rows_named,
     rows_named_so,
     sorted_by,
     table_of,
@@ -41,30 +40,22 @@ _SHORT = 16
 _LONGEST, _MOST = 512, 8
 
 
-class Run(Struct, frozen=True):
-    """Codes from `start` until before `end`, each the same as the one `period` before it."""
+def runs_of(codes: np.ndarray, groups: np.ndarray) -> list[tuple[int, int, int]]:
+    """Stretches of eight turns and more within a group: start, end and period, in order.
 
-    start: int
-    end: int
-    period: int
-
-
-def runs_of(codes: np.ndarray, groups: np.ndarray) -> list[Run]:
-    """Runs of eight turns and more within a group (in order), in order; of shorter periods first, none in another."""
+    Codes in it are the same as the one a `period` before. Shorter periods come first, and none lies in another.
+    """
     is_free = np.ones(len(codes), dtype=bool)
-    found: list[Run] = []
+    found = []
     for period in _periods(codes):
-        if len(codes) < LEAST_TURNS * period:
-            continue
         same = (codes[period:] == codes[:-period]) & (groups[period:] == groups[:-period])
         same &= is_free[period:] & is_free[:-period]
         edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
-        starts, ends = edges[::2], edges[1::2] + period
-        is_long = ends - starts >= LEAST_TURNS * period
-        for start, end in zip(starts[is_long].tolist(), ends[is_long].tolist(), strict=True):
+        bounds = np.column_stack([edges[::2], edges[1::2] + period])
+        for start, end in bounds[bounds[:, 1] - bounds[:, 0] >= LEAST_TURNS * period].tolist():
             is_free[start:end] = False
-            found.append(Run(start, start + (end - start) // period * period, period))
-    return sorted(found, key=lambda run: run.start)
+            found.append((start, start + (end - start) // period * period, period))
+    return sorted(found)
 
 
 def _periods(codes: np.ndarray) -> list[int]:
@@ -152,31 +143,30 @@ class Loops(Struct, frozen=True):
     @classmethod
     def of(cls, trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> "Loops":
         """Find them among all launches of the capture; those that communicate are none."""
-        is_comm, launch = np.asarray(trace.gpu_ops["kind"].array == COMM.kind), _launched(trace)
+        is_comm, launch = rows_named(trace.gpu_ops, "kind", COMM.kind), array_of(trace.gpu_ops, "launch")
+        launched = np.append(array_of(trace.api_calls, "start_ns"), np.iinfo(np.int64).min)[launch]
         order, groups = _in_order(trace)
         # An operator that launches for many tensors at once is one call.
         around = _outer(trace, tree)
         owner = around[order]
         leads = np.flatnonzero(np.append(True, (owner[1:] != owner[:-1]) | (owner[1:] < 0))[: len(order)])
-        codes, texts = _names_of_ops(trace, around)
-        ends = np.append(leads, len(order))
+        operators, kernels = taken(trace.host_ops["name"].array, around), trace.gpu_ops["name"].array
+        texts = [*operators.categories.tolist(), *kernels.categories.tolist()]
+        of_kernel = kernels.codes.astype(np.int64) + len(operators.categories)
+        codes = np.where(operators.codes == NONE, of_kernel, operators.codes)
+        ends, of_op, runs = np.append(leads, len(order)), np.full(len(codes), NONE, dtype=np.int64), []
         places: dict[str, int] = {}
         known: dict[tuple[str, tuple[int, ...]], int] = {}
-        runs = []
-        for run in runs_of(codes[order[leads]], groups[leads]):
-            calls, rows = order[leads[run.start : run.end]], order[leads[run.start] : ends[run.end]]
+        for start, end, period in runs_of(codes[order[leads]], groups[leads]):
+            calls, rows = order[leads[start:end]], order[leads[start] : ends[end]]
             if is_comm[rows].any():
                 continue
-            body = tuple(codes[calls[: run.period]].tolist())
-            where = _name_of_scope(scopes, int(calls[0]))
+            body, where = tuple(codes[calls[:period]].tolist()), _name_of_scope(scopes, int(calls[0]))
             key = (where, _turned(body))
             if key not in known:
                 known[key] = places.setdefault(_said(where, [texts[code] for code in body]), len(places))
-            runs.append(LoopRun(known[key], rows, calls, run.period))
-        of_op = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
-        for each in runs:
-            first = np.searchsorted(launch[each.rows], launch[each.calls[each.period]])
-            of_op[each.rows[first:]] = each.loop
+            runs.append(LoopRun(known[key], rows, calls, period))
+            of_op[rows[np.searchsorted(launched[rows], launched[calls[period]]) :]] = known[key]
         return cls(pd.Categorical.from_codes(of_op, categories=pd.Index([*places], dtype="str")), tuple(runs))
 
 
@@ -187,32 +177,38 @@ def per_rank(
     runs = [run for run in loops.runs if trace.counted[run.rows].all()]
     if not runs:
         return pd.DataFrame()
-    blocked = blocking(trace)
-    waits = Intervals.of(blocked[1], array_of(trace.api_calls, "end_ns")[blocked[0]])
-    is_product = np.isin(category_of_op.codes, [*map(category_of_op.categories.get_loc, MATRIX_CATEGORIES)])
-    launch, lengths = array_of(trace.gpu_ops, "launch"), lengths_of(trace.gpu_ops)
-    begins = array_of(trace.api_calls, "start_ns")[launch[[run.rows[0] for run in runs]]]
-    ends = array_of(trace.api_calls, "end_ns")[launch[[run.rows[-1] for run in runs]]]
+    ops, calls = trace.gpu_ops, trace.api_calls
+    blocked_calls, blocked = blocking(trace)
+    waits = Intervals.of(blocked, array_of(calls, "end_ns")[blocked_calls])
+    launch, lengths, sizes = array_of(ops, "launch"), lengths_of(ops), _sizes(trace)
+    begins = array_of(calls, "start_ns")[launch[[run.rows[0] for run in runs]]]
+    ends = array_of(calls, "end_ns")[launch[[run.rows[-1] for run in runs]]]
     begins, ends = looked_at(trace, begins, ends)
-    sizes, is_upload = _sizes(trace), mask_of(trace.gpu_ops["direction"].array, "HtoD".__eq__)
+    blocked = np.sort(blocked)
+    is_product, is_upload = is_name(category_of_op, *MATRIX_CATEGORIES), is_name(ops["direction"].array, "HtoD")
     groups = Groups.of_numbers(np.array([run.loop for run in runs]))
-    owner = tree.owner[[run.calls[0] for run in runs]]
-    of_autograd = np.append(is_backward(tree), False)[np.where(owner >= 0, owner, NONE)]
+    backward = np.append(is_backward(tree), [False, False])
     firsts = [runs[row] for row in groups.first]
     ranges = [_name_of_scope(scopes, int(run.calls[0])) or None for run in firsts]
+    sums = {
+        "turns": [run.turns for run in runs],
+        "launches": [len(run.rows) for run in runs],
+        "host_ns": ends - begins - waits.covered_ns(begins, ends),
+        "gpu_ns": [lengths[run.rows].sum() for run in runs],
+        "blocking_calls": np.searchsorted(blocked, ends) - np.searchsorted(blocked, begins),
+    }
+    flags = {
+        "of_sizes": [_differ(sizes[run.calls], run.period) for run in runs],
+        "of_uploads": [2 * is_upload[run.rows].sum() > len(run.rows) for run in runs],
+        "of_autograd": backward[tree.owner[[run.calls[0] for run in runs]]],
+        "has_products": [is_product[run.rows].any() for run in runs],
+    }
     made = {
         "loop": text_array(loops.of_op.categories.to_numpy(dtype=object)[[run.loop for run in firsts]]),
         "range": text_array(np.array(ranges, dtype=object)),
         "runs": groups.counts(),
-        "turns": groups.sums(np.array([run.turns for run in runs])),
-        "launches": groups.sums(np.array([len(run.rows) for run in runs])),
-        "host_ns": groups.sums(ends - begins - waits.covered_ns(begins, ends)),
-        "gpu_ns": groups.sums(np.array([lengths[run.rows].sum() for run in runs])),
-        "blocking_calls": groups.sums(_calls_within(blocked[1], begins, ends)),
-        "of_sizes": groups.any(np.array([_differ(sizes[run.calls], run.period) for run in runs])),
-        "of_uploads": groups.any(np.array([2 * is_upload[run.rows].sum() > len(run.rows) for run in runs])),
-        "of_autograd": groups.any(of_autograd),
-        "has_products": groups.any(np.array([bool(is_product[run.rows].any()) for run in runs])),
+        **{name: groups.sums(np.asarray(values)) for name, values in sums.items()},
+        **{name: groups.any(np.asarray(values)) for name, values in flags.items()},
     }
     return sorted_by(table_of(made), "host_ns")
 
@@ -232,29 +228,12 @@ def _in_order(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     return rows[order], np.cumsum(is_new)
 
 
-def _launched(trace: RankTrace) -> np.ndarray:
-    """When each GPU operation was launched; before all others where that is not known."""
-    starts = np.append(array_of(trace.api_calls, "start_ns"), np.iinfo(np.int64).min)
-    return starts[array_of(trace.gpu_ops, "launch")]
-
-
 def _outer(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
     """For each GPU operation the operator around its launch: of PyTorch's own the one that the program called."""
     is_own = np.append(rows_named_so(trace.host_ops, lambda name: name.startswith(_OWN)), False)
-    parent = np.append(tree.nesting.parent, NONE)
-    top = np.where(is_own & is_own[parent], parent, np.arange(len(parent)))
-    while (top[top] != top).any():
-        top = top[top]
-    return np.where(tree.owner >= 0, top[np.maximum(tree.owner, NONE)], tree.owner)
-
-
-def _names_of_ops(trace: RankTrace, around: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """A number for each GPU operation, and the operator, or the kernel outside of any, that the number stands for."""
-    operators: Any = taken(trace.host_ops["name"].array, around)
-    kernels = trace.gpu_ops["name"].array
-    texts = [*operators.categories.tolist(), *kernels.categories.tolist()]
-    codes = operators.codes.astype(np.int64)
-    return np.where(codes == NONE, kernels.codes.astype(np.int64) + len(operators.categories), codes), texts
+    parent, owner = np.append(tree.nesting.parent, NONE), tree.owner
+    top = climbed(np.maximum(owner, NONE), parent, lambda _, at: ~(is_own[at] & is_own[parent[at]]))
+    return np.where(owner >= 0, top, owner)
 
 
 def _turned(body: tuple[int, ...]) -> tuple[int, ...]:
@@ -284,8 +263,3 @@ def _differ(codes: np.ndarray, period: int) -> bool:
     """Whether what a place of the turn launches differs from turn to turn."""
     whole = codes[: len(codes) // period * period].reshape(-1, period)
     return bool((whole != whole[0]).any())
-
-
-def _calls_within(times: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    times = np.sort(times)
-    return np.searchsorted(times, ends) - np.searchsorted(times, starts)
