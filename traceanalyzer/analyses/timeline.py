@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,6 @@ from traceanalyzer.analyses.host.activity import (
     FRAME,
     MAIN,
     OPERATOR,
-    OTHER,
     RANGE,
     thread_roles,
 )
@@ -165,100 +163,58 @@ class HostEvents(Result):
 
 def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) -> pd.DataFrame:
     """The rank's longest events with how deep they lie in others; none without GPU work, which they are drawn under."""
-    threads = _threads(trace)
-    tables, texts = _recorded(trace)
-    least_ns = trace.window.length_ns * WHOLE_PCT / 100
-    parts = [_of_thread(tables, thread, least_ns, most_host_events) for thread, _ in threads]
-    sizes = [count for count, _ in parts]
-    if not sum(sizes):
+    tables = (trace.ranges, trace.host_ops, trace.api_calls, trace.frames)  # in order of `_WHATS`
+    starts, ends, threads = (
+        np.concatenate([array_of(table, name) for table in tables]) for name in ("start_ns", "end_ns", "thread")
+    )
+    lengths, first_frame = ends - starts, len(starts) - len(trace.frames)
+    is_whole = lengths >= trace.window.length_ns * WHOLE_PCT / 100
+    is_whole[:first_frame] = False
+    roles = _threads(trace, threads, lengths)
+    rows, thread, depth, event, recorded = [], [], [], [], 0
+    for place, (number, _) in enumerate(roles):
+        own = np.flatnonzero((threads == number) & ~is_whole)
+        # How deep each lies in others counts frames for frames, for others the others.
+        for part in np.split(own, [np.searchsorted(own, first_frame)]):
+            at = outer_first(starts[part], ends[part])
+            kept = _longest(lengths[part[at]], most_host_events)
+            rows.append(part[at[kept]])
+            depth.append(kept - np.searchsorted(np.sort(ends[part]), starts[rows[-1]], side="right"))
+            event.append(recorded + kept)
+            thread.append(np.full(len(kept), place))
+            recorded += len(part)
+    if not recorded:
         return pd.DataFrame()
-    columns = {name: np.concatenate([own[name] for _, own in parts]) for name in parts[0][1]}
-    place = np.repeat(np.arange(len(threads)), [len(own["event"]) for _, own in parts])
-    columns["event"] += np.array([0, *np.cumsum(sizes)])[place]
-    longest = _longest(columns["end_ns"] - columns["start_ns"], most_host_events)
-    columns, place = {name: values[longest] for name, values in columns.items()}, place[longest]
-    roles = sorted({role for _, role in threads})
-    role_of = np.array([roles.index(role) for _, role in threads])
+    held, thread, depth, event = (np.concatenate(each) for each in (rows, thread, depth, event))
+    longest = _longest(lengths[held], most_host_events)
+    held, thread = held[longest], thread[longest]
+    what = np.searchsorted(np.cumsum([len(table) for table in tables]), held, side="right")
+    names = union_categoricals([table["name"].array for table in tables])
+    known = sorted({role for _, role in roles})
+    role_of = np.array([known.index(role) for _, role in roles])
     return table_of(
         {
-            **{name: columns[name] for name in ("start_ns", "end_ns")},
-            "name": pd.Categorical.from_codes(columns["name"], categories=pd.Index(texts, dtype="str")),
-            "what": pd.Categorical.from_codes(columns["what"], dtype=_WHAT_NAMES),
-            "depth": columns["depth"],
-            "thread": np.array([thread for thread, _ in threads], dtype=np.int64)[place],
-            "role": pd.Categorical.from_codes(role_of[place], categories=roles),
-            "event": columns["event"],
-            "recorded": sum(sizes),
+            "start_ns": starts[held],
+            "end_ns": ends[held],
+            "name": names[held],
+            "what": pd.Categorical.from_codes(what, dtype=_WHAT_NAMES),
+            "depth": depth[longest],
+            "thread": np.array([number for number, _ in roles], dtype=np.int64)[thread],
+            "role": pd.Categorical.from_codes(role_of[thread], categories=known),
+            "event": event[longest],
+            "recorded": recorded,
         }
     )
 
 
-def _threads(trace: RankTrace) -> list[tuple[int, str]]:
+def _threads(trace: RankTrace, threads: np.ndarray, lengths: np.ndarray) -> list[tuple[int, str]]:
     """Threads with recorded events and their roles, in the order in which they are drawn."""
     roles = thread_roles(trace)
-    tables = (trace.host_ops, trace.api_calls, trace.ranges, trace.frames)
-    spent = dict.fromkeys(roles, 0)
-    for table in tables:
-        place, threads = pd.factorize(array_of(table, "thread"))
-        sums = sums_at(place, array_of(table, "end_ns") - array_of(table, "start_ns"), len(threads))
-        for thread, time_ns in zip(threads.tolist(), sums.tolist(), strict=True):
-            if thread in spent:
-                spent[thread] += time_ns
-    order = sorted(
-        roles, key=lambda thread: (_ROLES.index(roles[thread]) if roles[thread] in _ROLES else 9, -spent[thread])
-    )
-    return [(thread, roles.get(thread, OTHER)) for thread in order[:MOST_THREADS]]
-
-
-def _recorded(trace: RankTrace) -> tuple[list[dict[str, Any]], list[str]]:
-    """Columns of each sort of events, in order of `_WHATS`; and all names, in which `place` says where each code is."""
-    place: dict[str, int] = {}
-    tables = []
-    for table in (trace.ranges, trace.host_ops, trace.api_calls, trace.frames):
-        columns = columns_of(table)
-        names = columns["name"]
-        codes = [place.setdefault(name, len(place)) for name in names.categories.tolist()]
-        times = {name: columns[name] for name in ("start_ns", "end_ns", "thread")}
-        tables.append({**times, "code": names.codes, "place": np.array([*codes, NONE], dtype=np.int64)})
-    return tables, list(place)
-
-
-def _of_thread(
-    tables: Sequence[Mapping[str, Any]], thread: int, least_ns: float, most: int
-) -> tuple[int, dict[str, np.ndarray]]:
-    """How many events the thread has, Python frames last, and the longest with their places among them.
-
-    How deep each lies in others counts frames for frames, for others the others. Without frames of `least_ns` and more.
-    """
-    rows = [np.flatnonzero(table["thread"] == thread) for table in tables]
-    frames = tables[-1]
-    rows[-1] = rows[-1][(frames["end_ns"] - frames["start_ns"])[rows[-1]] < least_ns]
-    calls, count = _nested(tables, [*rows[:-1], rows[-1][:0]], most), sum(map(len, rows[:-1]))
-    inside = _nested(tables, [*(own[:0] for own in rows[:-1]), rows[-1]], most)
-    inside["event"] += count
-    return count + len(rows[-1]), {name: np.concatenate([own, inside[name]]) for name, own in calls.items()}
-
-
-def _nested(tables: Sequence[Mapping[str, Any]], rows: Sequence[np.ndarray], most: int) -> dict[str, np.ndarray]:
-    """The longest of these rows, each with its place in order of start, outer ones first.
-
-    Its depth is the number of those that are still open then.
-    """
-    starts, ends = (np.concatenate([table[name][own] for table, own in zip(tables, rows, strict=True)])
-                    for name in ("start_ns", "end_ns"))  # fmt: skip
-    order = outer_first(starts, ends)
-    event = _longest((ends - starts)[order], most)
-    held = order[event]
-    before = np.cumsum([0, *map(len, rows)])
-    what = np.searchsorted(before, held, side="right") - 1
-    name = np.empty(len(held), dtype=np.int64)
-    for number, (table, own) in enumerate(zip(tables, rows, strict=True)):
-        mine = np.flatnonzero(what == number)
-        name[mine] = table["place"][table["code"][own[held[mine] - before[number]]]]
-    starts, until = starts[held], ends[held]
-    ends.sort()
-    depth = event - np.searchsorted(ends, starts, side="right")
-    return {"start_ns": starts, "end_ns": until, "name": name, "what": what, "depth": depth, "event": event}
+    place, numbers = pd.factorize(threads)
+    spent = dict(zip(numbers.tolist(), sums_at(place, lengths, len(numbers)).tolist(), strict=True))
+    order = {role: place for place, role in enumerate(_ROLES)}
+    by_role = sorted(roles, key=lambda thread: (order.get(roles[thread], len(order)), -spent.get(thread, 0)))
+    return [(thread, roles[thread]) for thread in by_role[:MOST_THREADS]]
 
 
 def _longest(lengths: np.ndarray, most: int) -> np.ndarray:
