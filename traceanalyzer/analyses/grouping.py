@@ -185,11 +185,6 @@ def extreme_at(ufunc: np.ufunc, places: np.ndarray, values: np.ndarray, count: i
     return found
 
 
-def first_of_each(groups: np.ndarray, most: int | np.ndarray) -> np.ndarray:
-    """Mask of the rows that are among the first `most` of their group; both `groups` and `most` may be by row."""
-    return number_in_group(groups) < most
-
-
 def number_in_group(groups: np.ndarray) -> np.ndarray:
     """For each row how many rows of its group come before it."""
     numbers: np.ndarray = pd.Series(groups).groupby(groups).cumcount().to_numpy()
@@ -203,11 +198,6 @@ def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
     for code in np.unique(codes[codes != NONE]).tolist():
         told[code] = tell(names[code])
     return told[codes]
-
-
-def by_letters(names: pd.Categorical) -> pd.Categorical:
-    """Names as categories in the order of their letters."""
-    return names.reorder_categories(sorted(names.categories))
 
 
 def rows_of_each(values: np.ndarray) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import RANK, Result, is_true, stack
 from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.job.run_info import Placed
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -236,11 +236,8 @@ def ranks_per_rank(trace: RankTrace) -> pd.DataFrame:
         "versions": ", ".join(f"{name} {version}" for name, version in meta.versions.items()) or None,
         "notes": " ".join(meta.notes) or None,
     }
-    integers = (
-        "device", "device_bytes", "multiprocessors", "devices_seen", "world_size", "window_start_ns", "window_end_ns",
-        "window_ns", "capture_ns", "events_ns",
-    )  # fmt: skip
-    return table_of({name: (single_integer if name in integers else single)(value) for name, value in row.items()})
+    texts = [name for name, column in Ranks.columns.items() if column.unit in (Unit.TEXT, Unit.FLAG)]
+    return table_of({name: (single if name in texts else single_integer)(value) for name, value in row.items()})
 
 
 def _span_ns(*tables: pd.DataFrame) -> int | None:
@@ -260,12 +257,10 @@ def ranks_across(
     """The ranks' rows; `hosts` outweigh what the traces say, `run_hosts` stand in where they say nothing."""
     table = stack(parts, tuple(Ranks.columns))
     said = [(hosts or {}).get(rank, Placed()) for rank in table["rank"]]
-    known = zip(said, table["host"], table["rank"], strict=True)
-    named = [place.host or ((run_hosts or {}).get(rank) if pd.isna(own) else own) for place, own, rank in known]
-    text = {"host": named, "rack": [place.rack for place in said]}
-    return Ranks(
-        table.assign(**{name: pd.Series(held, index=table.index, dtype="object") for name, held in text.items()})
-    )
+    own = table["host"].astype("object").fillna(table["rank"].map(run_hosts or {}))
+    host = [place.host or known for place, known in zip(said, own, strict=True)]
+    names = {"host": host, "rack": [place.rack for place in said]}
+    return Ranks(table.assign(**{name: pd.Series(texts, table.index, dtype="object") for name, texts in names.items()}))
 
 
 # When and on which thread GPU operations were launched; those of a graph as it was captured.

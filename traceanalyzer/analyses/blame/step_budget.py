@@ -12,7 +12,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, all_known, is_any, stack, typed
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, is_own
 from traceanalyzer.analyses.communication.waits import CallWaits, exposed_of, moves_and_waits
-from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, first_of_each, sums_at
+from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, number_in_group, sums_at
 from traceanalyzer.analyses.host import cpu_time, host_names, idle
 from traceanalyzer.analyses.host.activity import NOTHING, Activity, Around, activity_of, range_around
 from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives, waiting
@@ -640,10 +640,8 @@ def _longest(parts: Iterable[Mapping[str, np.ndarray]], windows: pd.DataFrame) -
     order = np.argsort(-sums["total_ns"], kind="stable")
     order = order[sums["total_ns"][order] > 0]
     firsts = groups.first[order]
-    held = first_of_each(
-        Groups.of({name: own[firsts] for name, own in keys.items()}, ["step", "part", "what"]).of_row,
-        MOST_NAMES,
-    )
+    groups = Groups.of({name: own[firsts] for name, own in keys.items()}, ["step", "part", "what"])
+    held = number_in_group(groups.of_row) < MOST_NAMES
     rows = np.flatnonzero(is_held)[firsts[held]]
     return {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in WHAT_RAN_COLUMNS}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, percent
-from traceanalyzer.analyses.grouping import Groups, by_letters
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names, idle
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.idle import Gaps, one_off_calls, step_of_time
@@ -200,7 +200,8 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
     held = operations > 0
     if not held.any():
         return pd.DataFrame()
-    columns = {name: by_letters(trace.ranges[name].array) for name in ("domain", "name")}
+    texts = {name: trace.ranges[name].array for name in ("domain", "name")}
+    columns = {name: own.reorder_categories(sorted(own.categories)) for name, own in texts.items()}
     groups = Groups.of(columns, ["domain", "name"], with_absent=True)
     lengths = spread((last_ns - first_ns)[held], {"group": groups.of_row[held]}, "ns")
     group = lengths.pop("group")

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.flops import OperatorWork, compiled_recompute
 from traceanalyzer.analyses.operators.operator_tree import PASS_NAMES, PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operators.operators import OperatorShapes
+from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import StatedWork
@@ -149,10 +150,6 @@ def _element_type(dtype: str | None, family: str, on_tensor_cores: object) -> st
 # `torch.utils.flop_counter` counts the same products; the runners' `model_flops_per_step` is the same sum by hand.
 
 
-_APART = 0.2
-"""Ranks whose work differs by this share do not do the same."""
-
-
 class Mfu(Result):
     """One row for each rank and step."""
 
@@ -216,7 +213,7 @@ class Mfu(Result):
         """Whether the ranks do the same work, to a fifth: else one may do work that is not the model's."""
         known = self.known()
         work = known.groupby("rank")["model_flops"].mean() if len(known) else pd.Series(dtype="Float64")
-        return len(work) < 2 or bool(work.max() <= (1 + _APART) * work.min())
+        return len(work) < 2 or bool(work.max() <= RATIO * work.min())
 
 
 def mfu_per_rank(
