@@ -718,7 +718,7 @@ def _of_thread(
     ranges, has_data = Around.of(trace.ranges, thread), host_names.matches(trace.host_ops["name"], host_names.is_data)
     operators = Around.of(trace.host_ops, thread) if has_data.any() else None
     found: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = {}
-    for held, activity in activity_of(trace, thread, starts, launched):
+    for held, activity in activity_of(trace, thread, starts, launched, has_frames=True):
         query, stretch = overlapping(starts[held], launched[held], Intervals(activity.starts, activity.ends))
         since = np.maximum(activity.starts[stretch], starts[held][query])
         shared = np.minimum(activity.ends[stretch], launched[held][query]) - since

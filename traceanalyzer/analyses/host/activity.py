@@ -1,6 +1,8 @@
 """What each CPU thread was doing at each time: the innermost recorded call, operator or range."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,275 +11,62 @@ from msgspec import Struct
 from traceanalyzer.analyses.grouping import (
     MOST_ROWS,
     Groups,
-    extreme_at,
     memoized_by_tables,
     memoized_by_trace,
+    row_blocks,
     stable_order,
-    time_blocks,
+    sums_at,
 )
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, outer_first, picked, rows_named, rows_named_so
+from traceanalyzer.model.tables import array_of, outer_first, picked, rows_named, rows_named_so
 
-# Nested intervals cut into disjoint stretches, block by block in order of time.
-
-
-_NONE = np.empty(0, dtype=np.int64)
+# Nested events cut into disjoint stretches, each with the innermost event in it.
 
 
-class Cutter:
-    """Cuts intervals that come in blocks, by their starts, into stretches with the label of the innermost one.
+Stretches = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Starts, ends and labels."""
 
-    Stretches inside none have the label -1; before the first and after the last interval there is none.
-    """
+Block = tuple[Stretches, int, int]
+"""The same of events, and from when until when these begin."""
 
-    def __init__(self) -> None:
-        self._open_ends = _NONE
-        """Of the intervals that have begun and not ended, in order of start."""
-        self._started = _NONE
-        """By depth from the outermost on the label of the last interval that began at it."""
-        self._last = (_NONE, _NONE)
-        """The last cut and the label after it, if there was one."""
-
-    def cut(
-        self, starts: np.ndarray, ends: np.ndarray, labels: np.ndarray, until_ns: int | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Starts, ends and labels of the stretches up to the last start or end before `until_ns`, in `None` of all.
-
-        Args:
-            starts: of the intervals that begin before `until_ns` and in no block before.
-            ends: theirs; all are later than the start.
-            labels: theirs, from 0 on.
-            until_ns: where the next block begins.
-        """
-        order = outer_first(starts, ends)
-        starts, labels = starts[order], labels[order]
-        reach = np.concatenate([self._open_ends, ends[order]])
-        # At one time: ends before starts; outer starts first, inner ends first. A stable sort keeps this order.
-        is_ended = np.ones(len(reach), dtype=bool) if until_ns is None else reach < until_ns
-        ended = reach[is_ended][::-1]
-        times = np.concatenate([ended, starts])
-        order = np.argsort(times, kind="stable")
-        is_start = order >= len(ended)
-        begun = len(self._open_ends)
-        depth = np.concatenate([np.arange(1, begun + 1), begun + np.cumsum(np.where(is_start, 1, -1))])
-        label = np.concatenate([self._started, np.append(np.full(len(ended), NONE), labels)[order]])
-        cuts = np.concatenate([self._last[0], times[order]])
-        inner = np.concatenate([self._last[1], _last_started_at_depth(depth, label)[begun:]])
-        self._open_ends, self._started = reach[~is_ended], _by_depth(depth, label, int((~is_ended).sum()))
-        self._last = cuts[-1:], inner[-1:]
-        held = cuts[1:] > cuts[:-1]
-        return cuts[:-1][held], cuts[1:][held], inner[:-1][held]
+_NONE, _EDGE = np.empty(0, dtype=np.int64), -2
 
 
-def _last_started_at_depth(depth: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """After each event, the label of the last interval that was started at the depth that is left; -1 at depth 0."""
-    order = stable_order(depth)
-    started = np.where(label[order] != NONE, np.arange(len(order)), 0)
-    last = np.maximum.accumulate(started)
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = label[order][last]
-    return np.where(depth == 0, NONE, found)
+def _cut(starts: np.ndarray, ends: np.ndarray, labels: np.ndarray, *edges: int) -> Stretches:
+    """Disjoint stretches, edges among their ends, with the label (from 0 on) of the innermost event, -1 inside none."""
+    order = outer_first(starts, ends)
+    # At one time: ends before starts; outer starts first, inner ends first. A stable sort keeps this order.
+    times = np.concatenate([ends[order][::-1], np.array(edges, dtype=np.int64), starts[order]])
+    label = np.concatenate([np.full(len(order), NONE), np.full(len(edges), _EDGE), labels[order]])
+    order = np.argsort(times, kind="stable")
+    cuts, label = times[order], label[order]
+    depth = np.cumsum(np.where(label == _EDGE, 0, np.where(label == NONE, -1, 1)))
+    # After each start or end: the event that was started last at the depth that is left.
+    by_depth = stable_order(depth)
+    started = np.maximum.accumulate(np.where(label[by_depth] >= 0, np.arange(len(by_depth)), 0))
+    inner = np.empty(len(order), dtype=np.int64)
+    inner[by_depth] = label[by_depth][started]
+    held = cuts[1:] > cuts[:-1]
+    return cuts[:-1][held], cuts[1:][held], np.where(depth == 0, NONE, inner)[:-1][held]
 
 
-def _by_depth(depth: np.ndarray, label: np.ndarray, deepest: int) -> np.ndarray:
-    """The label that was started last at each depth from 1 on."""
-    rows = np.flatnonzero((label != NONE) & (depth <= deepest))
-    found = np.full(deepest, NONE, dtype=np.int64)
-    found[depth[rows] - 1] = label[rows]
-    return found
-
-
-# What a host thread was doing at each time: the innermost recorded call, operator or range.
-
-
-NOTHING = "(nothing recorded)"
-
-UNNAMED = "(unnamed)"
-
-SYNC, API_CALL, OPERATOR, RANGE = "synchronising call", "API call", "operator", "range"
-
-FRAME = "Python frame"
-
-WHATS = (SYNC, API_CALL, OPERATOR, RANGE, FRAME)
-
-
-class Activity(Struct, frozen=True):
-    """Disjoint stretches of one thread, in order, with what is innermost in each.
-
-    Attributes:
-        starts: of the stretches.
-        ends: of the stretches.
-        code: position of the innermost event's name in `names`; -1 without one.
-        what: position in `WHATS` of what the event is; -1 where nothing is recorded.
-        names: names of each sort of events after each other.
-    """
-
-    starts: np.ndarray
-    ends: np.ndarray
-    code: np.ndarray
-    what: np.ndarray
-    names: list[str]
-
-
-def thread_activity(
-    trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray
-) -> Iterator[tuple[slice, Activity]]:
-    """The innermost recorded event of a thread at each time, for the events that overlap these stretches [start, end).
-
-    They are disjoint, and in order. Block after block come some of them, with all that they overlap of what was done.
-
-    Events nest: a call inside an operator inside a range. Where ranges cross instead (NVTX start/end ranges), the
-    one that began last counts as the innermost.
-    """
-    tables = ((trace.api_calls, API_CALL), (trace.host_ops, OPERATOR), (trace.ranges, RANGE))
-    return _by_query(_activity(tables, thread, Intervals.of(starts, ends)), starts, ends)
-
-
-def activity_of(
-    trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray
-) -> Iterator[tuple[slice, Activity]]:
-    """The same with Python frames among the events, where they were recorded."""
-    tables = ((trace.api_calls, API_CALL), (trace.host_ops, OPERATOR), (trace.ranges, RANGE), (trace.frames, FRAME))
-    return _by_query(_activity(tables, thread, Intervals.of(starts, ends)), starts, ends)
-
-
-def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Intervals) -> Iterator[Activity]:
-    """All the thread's stretches between the first and the last of the events that overlap `busy`, block by block."""
-    held = [_events(frame, what=what) for frame, what in tables]
-    names = [name for own in held for name in own.names]
-    before = np.cumsum([0, *(len(own.names) for own in held[:-1])]).tolist()
-    cutter = Cutter()
-    for rows, until_ns in time_blocks([own.starts for own in held]):
-        parts = [own.inside(at, thread, busy, first) for own, at, first in zip(held, rows, before, strict=True)]
-        starts, ends, label = (np.concatenate(each) for each in zip(*parts, strict=True))
-        starts, ends, label = cutter.cut(starts, ends, label, until_ns)
-        code, what = np.divmod(label, len(WHATS))
-        is_none = label == NONE
-        yield Activity(starts, ends, np.where(is_none, NONE, code - 1), np.where(is_none, NONE, what), names)
-
-
-class _Events(Struct, frozen=True):
-    """A table's columns, what its rows are by code of their names, and these names."""
-
-    starts: np.ndarray
-    ends: np.ndarray
-    threads: np.ndarray
-    codes: np.ndarray
-    names: list[str]
-    what_of_code: np.ndarray
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame, what: str) -> "_Events":
-        columns = columns_of(frame)
-        starts, ends, threads, called = (columns[name] for name in ("start_ns", "end_ns", "thread", "name"))
-        names = called.categories.tolist()
-        is_sync = np.array([*(what == API_CALL and host_names.is_sync(name) for name in names), False], dtype=bool)
-        return cls(starts, ends, threads, called.codes, names, np.where(is_sync, WHATS.index(SYNC), WHATS.index(what)))
-
-    def inside(
-        self, rows: slice, thread: int, busy: Intervals, names_before: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Starts and ends of those rows that are the thread's and overlap `busy`, and a number for name and sort."""
-        own = _within(self.starts, self.ends, rows.start + np.flatnonzero(self.threads[rows] == thread), busy)
-        code = self.codes[own].astype(np.int64)
-        number = np.where(code == NONE, 0, code + names_before + 1)
-        return self.starts[own], self.ends[own], number * len(WHATS) + self.what_of_code[code]
-
-
-@memoized_by_tables
-def _events(frame: pd.DataFrame, *, what: str) -> _Events:
-    return _Events.of(frame, what)
-
-
-def _by_query(blocks: Iterable[Activity], starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[slice, Activity]]:
-    """The queries [start, end) that have ended where a block does, and all stretches that they overlap."""
-    done, held = 0, None
-    for block in blocks:
-        held = block if held is None else _with_more(held, block)
-        if len(held.ends):
-            past = int(ends.searchsorted(held.ends[-1], side="right"))
-            if past > done:
-                yield slice(done, past), held
-                done = past
-            held = _since(held, starts[done] if done < len(starts) else held.ends[-1])
-    if held is not None and done < len(starts):
-        yield slice(done, len(starts)), held
-
-
-def _with_more(first: Activity, then: Activity) -> Activity:
-    starts, ends, code, what = (np.concatenate(each) for each in zip(_columns(first), _columns(then), strict=True))
-    return Activity(starts, ends, code, what, first.names)
-
-
-def _since(activity: Activity, time_ns: int) -> Activity:
-    """The stretches that end later."""
-    first = int(activity.ends.searchsorted(time_ns, side="right"))
-    starts, ends, code, what = (own[first:] for own in _columns(activity))
-    return Activity(starts, ends, code, what, activity.names)
-
-
-def _columns(activity: Activity) -> tuple[np.ndarray, ...]:
-    return activity.starts, activity.ends, activity.code, activity.what
-
-
-def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut nested intervals into disjoint stretches: their starts, ends, and the innermost interval's position.
-
-    Stretches inside none have position -1; before the first and after the last interval there is none.
-    """
-    rows = np.flatnonzero(ends > starts)
-    rows = rows[np.argsort(starts[rows], kind="stable")]
-    cutter = Cutter()
-    parts = [
-        cutter.cut(starts[rows[block]], ends[rows[block]], rows[block], until_ns)
-        for (block,), until_ns in time_blocks([starts[rows]])
-    ]
-    begins, until, row = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return begins, until, row
-
-
-def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each disjoint, sorted query [start, end) what was innermost for longest: its name, what it is, for how long.
-
-    Time in which the thread recorded nothing counts as one name.
-    """
-    query, stretch = _overlapping_pairs(activity, starts, ends)
-    shared = np.minimum(activity.ends[stretch], ends[query]) - np.maximum(activity.starts[stretch], starts[query])
-    held = activity.what[stretch] != NONE
-    query, stretch, shared = query[held], stretch[held], shared[held]
-    # One number stands for a name and what it is, as texts are slow to group by.
-    label = (activity.code[stretch] + 1) * len(WHATS) + activity.what[stretch]
-    groups = Groups.of({"query": query, "label": label}, ["query", "label"], by_appearance=True)
-    lengths, of_query = groups.sums(shared), query[groups.first]
-    most, of_nothing = extreme_at(np.maximum, of_query, lengths, len(starts)), ends - starts
-    np.subtract.at(of_nothing, of_query, lengths)
-    # The first of several that are as long.
-    is_most = np.flatnonzero((lengths == most[of_query]) & (lengths >= of_nothing[of_query]))
-    told, first = np.unique(of_query[is_most], return_index=True)
-    stretch = stretch[groups.first[is_most[first]]]
-    names, whats = (np.full(len(starts), value, dtype=object) for value in (NOTHING, np.nan))
-    names[told] = np.array([*activity.names, UNNAMED], dtype=object)[activity.code[stretch]]
-    whats[told] = np.array(WHATS, dtype=object)[activity.what[stretch]]
-    return names, whats, np.maximum(most, of_nothing)
-
-
-def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
-    answer = np.full(len(times), NONE, dtype=np.int64)
-    of_thread = array_of(ranges, "thread")
-    for thread in {*np.unique(of_thread).tolist()} & {*np.unique(threads).tolist()}:
-        asked = np.flatnonzero(threads == thread)
-        is_small = len(ranges) <= MOST_ROWS  # what is large is not held for who may ask again
-        around = _around(ranges, thread=thread) if is_small else Around.of(ranges, thread)
-        answer[asked] = around.at(times[asked])
-    return answer
+def _cut_blocks(blocks: Iterable[Block]) -> Iterator[Stretches]:
+    """For each block of events, by start, the stretches of its time; events of earlier blocks may last until then."""
+    still_open: Stretches = (_NONE, _NONE, _NONE)
+    for block, since_ns, until_ns in blocks:
+        events = tuple(np.concatenate(pair) for pair in zip(still_open, block, strict=True))
+        starts, ends, labels = _cut(*events, since_ns, until_ns)
+        is_inside = (starts >= since_ns) & (ends <= until_ns)
+        yield starts[is_inside], ends[is_inside], labels[is_inside]
+        is_open = events[1] > until_ns
+        still_open = events[0][is_open], events[1][is_open], events[2][is_open]
 
 
 class Around(Struct, frozen=True):
-    """One thread's disjoint stretches [start, end), in order, with the row of the innermost event in each, or -1."""
+    """Disjoint stretches [start, end), in order, with the row of the innermost event in each, or -1."""
 
     starts: np.ndarray
     ends: np.ndarray
@@ -287,15 +76,35 @@ class Around(Struct, frozen=True):
     def of(cls, events: pd.DataFrame, thread: int) -> "Around":
         """Of the thread's rows of a table."""
         own = np.flatnonzero(array_of(events, "thread") == thread)
-        starts, ends, position = innermost(array_of(events, "start_ns")[own], array_of(events, "end_ns")[own])
-        return cls(starts, ends, np.append(own, NONE)[position])
+        around = innermost(array_of(events, "start_ns")[own], array_of(events, "end_ns")[own])
+        return cls(around.starts, around.ends, np.append(own, NONE)[around.row])
 
     def at(self, times: np.ndarray) -> np.ndarray:
         """The row of the innermost event that holds each time, -1 where none does."""
-        if not len(self.starts):
-            return np.full(len(times), NONE, dtype=np.int64)
         place = np.searchsorted(self.starts, times, side="right") - 1
-        return np.where((place >= 0) & (times < self.ends[place]), self.row[place], NONE)
+        return np.where(times < np.append(self.ends, NONE)[place], np.append(self.row, NONE)[place], NONE)
+
+
+def innermost(starts: np.ndarray, ends: np.ndarray) -> Around:
+    """The innermost of these intervals at each time, by position."""
+    rows = np.flatnonzero(ends > starts)
+    rows = rows[np.argsort(starts[rows], kind="stable")]
+    always = np.iinfo(np.int64)
+    edges = pairwise([always.min, *starts[rows[MOST_ROWS::MOST_ROWS]].tolist(), always.max])
+    blocks = zip((rows[block] for block in row_blocks(len(rows))), edges, strict=True)
+    parts = _cut_blocks(((starts[own], ends[own], own), *edge) for own, edge in blocks)
+    return Around(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
+    answer = np.full(len(times), NONE, dtype=np.int64)
+    for thread in np.intersect1d(array_of(ranges, "thread"), threads).tolist():
+        asked = np.flatnonzero(threads == thread)
+        is_small = len(ranges) <= MOST_ROWS  # what is large is not held for who may ask again
+        around = _around(ranges, thread=thread) if is_small else Around.of(ranges, thread)
+        answer[asked] = around.at(times[asked])
+    return answer
 
 
 @memoized_by_tables
@@ -306,18 +115,18 @@ def _around(events: pd.DataFrame, *, thread: int) -> Around:
 
 def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Name of the innermost event of the same thread that holds each time; `None` where none does."""
-    row = range_around(events, threads, times)
-    names = events["name"].array
-    return np.array([*names.categories.tolist(), None], dtype=object)[np.append(names.codes, NONE)[row]]
+    return names_at(events["name"].array, range_around(events, threads, times))
 
 
 def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.ndarray) -> np.ndarray:
     """The same at the start of API calls, given by their rows; `None` for row -1."""
-    answer = np.full(len(launch), None, dtype=object)
-    has = launch != NONE
-    threads, starts = (array_of(trace.api_calls, name)[launch[has]] for name in ("thread", "start_ns"))
-    answer[has] = names_around(events, threads, starts)
-    return answer
+    threads, times = (np.append(array_of(trace.api_calls, name), NONE)[launch] for name in ("thread", "start_ns"))
+    return names_around(events, threads, times)
+
+
+def names_at(names: Any, rows: np.ndarray) -> np.ndarray:
+    """Names of a categorical by row; `None` for row -1."""
+    return np.array([*names.categories.tolist(), None], dtype=object)[np.append(names.codes, NONE)[rows]]
 
 
 @memoized_by_trace
@@ -328,26 +137,96 @@ def user_ranges(trace: RankTrace) -> pd.DataFrame:
     return picked(trace.ranges, is_place & ~is_step)
 
 
-def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Position of the innermost interval that holds each time, -1 where none does."""
-    return Around(*innermost(starts, ends)).at(times)
+# What a host thread was doing at each time: the innermost recorded call, operator, range or Python frame.
 
 
-def _within(starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, busy: Intervals) -> np.ndarray:
-    """Those of the rows whose events overlap `busy`."""
-    starts, ends = starts[rows], ends[rows]
-    ending = busy.ends.searchsorted(starts, side="right")
-    is_inside = np.append(busy.starts, np.iinfo(np.int64).max)[ending] < ends
-    return rows[is_inside & (ends > starts)]
+NOTHING = "(nothing recorded)"
+
+UNNAMED = "(unnamed)"
+
+API_CALL, OPERATOR, RANGE, FRAME = "API call", "operator", "range", "Python frame"
+"""Sorts of events of the host."""
 
 
-def _overlapping_pairs(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    first = np.searchsorted(activity.ends, starts, side="right")
-    past = np.searchsorted(activity.starts, ends, side="left")
-    count = np.maximum(past - first, 0)
-    query = np.repeat(np.arange(len(starts)), count)
-    offset = np.arange(len(query)) - np.repeat(np.cumsum(count) - count, count)
-    return query, np.repeat(first, count) + offset
+class Activity(Struct, frozen=True):
+    """Disjoint stretches of one thread, in order, with what is innermost in each.
+
+    Attributes:
+        starts: of the stretches.
+        ends: of the stretches.
+        code: position of the innermost event's name in `names`; -1 where nothing is recorded.
+        names: names of each sort of events after each other.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    code: np.ndarray
+    names: list[str]
+
+
+def activity_of(
+    trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray, *, has_frames: bool = False
+) -> Iterator[tuple[slice, Activity]]:
+    """Block after block some of these stretches [start, end) and what the thread did in them, with or without frames.
+
+    The stretches are disjoint, and in order. Events nest: a call inside an operator inside a range. Where ranges cross
+    instead (NVTX start/end ranges), the one that began last counts as the innermost.
+    """
+    tables = (trace.api_calls, trace.host_ops, trace.ranges, *((trace.frames,) if has_frames else ()))
+    names, before = list[str](), list[int]()
+    for table in tables:
+        before.append(len(names))
+        names += [*table["name"].array.categories.tolist(), UNNAMED]
+    asked, begun = Intervals.of(starts, ends), [array_of(table, "start_ns") for table in tables]
+    edges = ends.searchsorted(np.concatenate([own[MOST_ROWS::MOST_ROWS] for own in begun]))
+    lasts = np.unique(np.minimum(np.append(edges, len(ends)), len(ends) - 1)) if len(ends) else _NONE
+
+    firsts = [0, *(lasts[:-1] + 1).tolist()]
+
+    def blocks() -> Iterator[Block]:
+        since = [0] * len(tables)
+        for first, last in zip(firsts, lasts.tolist(), strict=False):
+            until_ns = int(ends[last])
+            past = [int(own.searchsorted(until_ns)) for own in begun]
+            each = zip(tables, before, since, past, strict=True)
+            parts = [_overlapping(table, slice(a, b), thread, asked, number) for table, number, a, b in each]
+            own = tuple(np.concatenate(own) for own in zip(*parts, strict=True))
+            yield own, int(ends[first - 1] if first else starts[0]), until_ns
+            since = past
+
+    for first, last, stretches in zip(firsts, lasts.tolist(), _cut_blocks(blocks()), strict=False):
+        yield slice(first, last + 1), Activity(*stretches, names)
+
+
+def _overlapping(table: pd.DataFrame, rows: slice, thread: int, asked: Intervals, first: int) -> Stretches:
+    """Of these rows those of the thread that share time with what is asked: starts, ends, and numbers of names."""
+    starts, ends, codes = array_of(table, "start_ns")[rows], array_of(table, "end_ns")[rows], table["name"].array.codes
+    following = np.append(asked.starts, np.iinfo(np.int64).max)[asked.ends.searchsorted(starts, side="right")]
+    own = np.flatnonzero((array_of(table, "thread")[rows] == thread) & (following < ends) & (ends > starts))
+    number = codes[rows][own].astype(np.int64)
+    return starts[own], ends[own], first + np.where(number == NONE, len(table["name"].array.categories), number)
+
+
+def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each disjoint, sorted query [start, end) the name of what was innermost for longest, and for how long.
+
+    Time in which the thread recorded nothing counts as one name.
+    """
+    query, stretch = overlapping(starts, ends, Intervals(activity.starts, activity.ends))
+    shared = np.minimum(activity.ends[stretch], ends[query]) - np.maximum(activity.starts[stretch], starts[query])
+    code = activity.code[stretch]
+    held = code != NONE
+    groups = Groups.of({"query": query[held], "code": code[held]}, ["query", "code"], by_appearance=True)
+    of_query, code, lengths = groups.keys["query"], groups.keys["code"], groups.sums(shared[held])
+    longest_ns = ends - starts - sums_at(of_query, lengths, len(starts))  # of nothing
+    order = np.lexsort((-lengths, of_query))  # the first of several that are as long
+    told, first = np.unique(of_query[order], return_index=True)
+    is_longer = lengths[order[first]] >= longest_ns[told]
+    told, most = told[is_longer], order[first[is_longer]]
+    names = np.full(len(starts), NOTHING, dtype=object)
+    names[told] = np.array(activity.names, dtype=object)[code[most]]
+    longest_ns[told] = lengths[most]
+    return names, longest_ns
 
 
 # What each thread of a rank is for, from what it runs.

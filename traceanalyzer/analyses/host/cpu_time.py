@@ -470,16 +470,12 @@ def _covering(frames: pd.DataFrame, starts: np.ndarray, ends: np.ndarray) -> np.
     names = frames["name"].array
     is_of_threads = np.array([*(bool(_OF_THREADS.match(name)) for name in names.categories), True])[names.codes]
     long = np.flatnonzero((until - begins >= _COVERED * LEAST_NS) & ~is_of_threads)
-    since, ended, row = innermost(begins, until)
+    around = innermost(begins, until)
     found = np.full(len(starts), NONE, dtype=np.int64)
     for place, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         shared = np.minimum(until[long], end) - np.maximum(begins[long], start)
         covers = long[shared >= _COVERED * (end - start)]
-        if not len(covers) or not len(since):
-            continue
-        times = np.linspace(start, end, _SAMPLES + 2)[1:-1]
-        at = np.searchsorted(since, times, side="right") - 1
-        inner = np.where((at >= 0) & (times < ended[at]), row[at], NONE)
-        if 2 * np.count_nonzero((inner != NONE) & ~np.append(is_of_threads, True)[inner]) > _SAMPLES:
+        inner = around.at(np.linspace(start, end, _SAMPLES + 2)[1:-1])
+        if len(covers) and 2 * np.count_nonzero((inner != NONE) & ~np.append(is_of_threads, True)[inner]) > _SAMPLES:
             found[place] = covers[np.argmin(until[covers] - begins[covers])]
     return found

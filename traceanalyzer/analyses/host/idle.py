@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import INNERMOST_RANGE, RANK, Result, all_known, percent
-from traceanalyzer.analyses.grouping import Groups, largest_before, memoized_by_trace, row_blocks
+from traceanalyzer.analyses.base import INNERMOST_RANGE, RANK, Result, percent
+from traceanalyzer.analyses.grouping import largest_before, memoized_by_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.host.activity import longest, names_around_launches, thread_activity, user_ranges
+from traceanalyzer.analyses.host.activity import activity_of, longest, names_around_launches, user_ranges
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows, overlapping
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.meaning.vocabulary import (
@@ -33,9 +33,12 @@ from traceanalyzer.model.tables import (
     lengths_of,
     rows_named,
     rows_named_so,
+    rows_where,
     table_of,
     whole_of,
+    without_rows,
 )
+from traceanalyzer.selection import step_at
 
 # Calls that take far longer when they are first made than ever again: modules load, libraries begin.
 
@@ -56,22 +59,18 @@ def one_off_calls(trace: RankTrace) -> np.ndarray:
     calls, ops = trace.api_calls, trace.gpu_ops
     if calls.empty or ops.empty:
         return np.empty(0, dtype=np.int64)
-    starts, ends = array_of(calls, "start_ns"), array_of(calls, "end_ns")
-    launch, kernel = array_of(ops, "launch"), np.full(len(calls), NONE, dtype=np.int64)
+    lengths, launch, names = lengths_of(calls), array_of(ops, "launch"), calls["name"].array.codes.astype(np.int64)
+    kernel = np.full(len(calls), NONE, dtype=np.int64)
     kernel[launch[launch != NONE]] = ops["name"].array.codes[launch != NONE]
-    names = calls["name"].array.codes.astype(np.int64)
-    order = np.argsort(starts, kind="stable")
-    is_first = np.zeros(len(calls), dtype=bool)
-    is_first[order[Groups.of_numbers((names * (kernel.max() + 2) + kernel + 1)[order]).first]] = True
-    lengths = lengths_of(calls)
-    peers = np.bincount(names, ~is_first)[names]
-    peers_ns = np.bincount(names, np.where(is_first, 0, lengths))[names]
+    is_first = ~pd.Series(names * (kernel.max() + 2) + kernel).duplicated().to_numpy()
+    peers, peers_ns = (np.bincount(names, own)[names] for own in (~is_first, np.where(is_first, 0, lengths)))
     tried = np.flatnonzero(is_first & (peers > 0))
-    idle_ns = lengths[tried] - busy(trace).covered_ns(starts[tried], ends[tried])
+    starts, ends = (array_of(calls, name)[tried] for name in ("start_ns", "end_ns"))
+    idle_ns = lengths[tried] - busy(trace).covered_ns(starts, ends)
     chance = (1 + idle_ns / np.maximum(peers_ns[tried], 1)) ** -peers[tried]
-    loads = rows_named_so(calls, host_names.is_module_load)
-    loads[tried[chance * len(tried) < _CHANCE]] = True
-    return order[loads[order]]
+    is_one_off = rows_named_so(calls, host_names.is_module_load)
+    is_one_off[tried[chance * len(tried) < _CHANCE]] = True
+    return np.flatnonzero(is_one_off)
 
 
 # Every stretch in which a rank's GPU runs nothing, cut into the causes of DEFINITIONS, exactly.
@@ -124,19 +123,16 @@ def find(trace: RankTrace) -> Gaps:
     starts, ends = array_of(ops, "start_ns"), array_of(ops, "end_ns")
     if ops.empty:
         return Gaps(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
-    has_window = trace.steps["start_ns"].notna().to_numpy()
-    since, until = (whole_of(trace.steps, name)[has_window] for name in ("start_ns", "end_ns"))
+    steps = rows_where(trace.steps, trace.steps["start_ns"].notna())
+    since, until = (whole_of(steps, name) for name in ("start_ns", "end_ns"))
     free = Intervals.of([np.append(since, starts).min()], [np.append(until, ends).max()]) - busy(trace)
-    gap_starts, gap_ends = free.starts, free.ends
     lasting = np.append(np.flatnonzero(ends > starts), len(ops) - 1)
-    ended_by = lasting[np.searchsorted(starts[lasting[:-1]], gap_ends)]
-    is_last = starts[ended_by] < gap_ends
+    ended_by = lasting[np.searchsorted(starts[lasting[:-1]], free.ends)]
     launch = array_of(ops, "launch")[ended_by]
-    returned = gap_starts
-    if len(trace.api_calls):
-        returned = np.where(launch == NONE, gap_starts, array_of(trace.api_calls, "end_ns")[launch])
-    returned = np.where(is_last & (launch != NONE), gap_ends, returned)
-    return Gaps(gap_starts, gap_ends, ended_by, launch, np.clip(returned, gap_starts, gap_ends))
+    returned = np.append(array_of(trace.api_calls, "end_ns"), NONE)[launch]
+    returned = np.where(starts[ended_by] < free.ends, free.ends, returned)
+    launched = np.clip(np.where(launch == NONE, free.starts, returned), free.starts, free.ends)
+    return Gaps(free.starts, free.ends, ended_by, launch, launched)
 
 
 def parts(
@@ -169,17 +165,21 @@ def _parts(
 ) -> dict[str, np.ndarray]:
     starts, ends = np.clip(gaps.starts, start_ns, end_ns), np.clip(gaps.ends, start_ns, end_ns)
     launched = np.clip(gaps.launched, starts, ends)
-    latest = np.clip(gaps.launched + launch_ns, launched, ends)
-    has_launch = gaps.launch != NONE
-    sync, data = _before_launch(trace, gaps, starts, launched)
-    is_short = gaps.lengths < short_ns
+    latest = np.where(gaps.launch == NONE, launched, np.clip(gaps.launched + launch_ns, launched, ends))
+    sync, data = np.zeros((2, len(gaps)), dtype=np.int64)
+    threads = thread_of_launch(trace, gaps.launch)
+    for thread, (in_sync, in_data) in _decided(trace).items():
+        own = threads == thread
+        sync[own] = in_sync.covered_ns(starts[own], launched[own])
+        data[own] = in_data.covered_ns(starts[own], launched[own])
     columns = {
         SYNC.column: sync,
         DATA.column: data,
         HOST.column: launched - starts - sync - data,
-        LAUNCH.column: np.where(has_launch, latest - launched, 0),
-        UNKNOWN.column: np.where(has_launch, ends - latest, ends - starts),
+        LAUNCH.column: latest - launched,
+        UNKNOWN.column: ends - latest,
     }
+    is_short = gaps.lengths < short_ns
     columns = {name: np.where(is_short, 0, column) for name, column in columns.items()}
     columns[BETWEEN_KERNELS.column] = np.where(is_short, ends - starts, 0)
     assert (sum(columns.values()) == ends - starts).all(), "the causes must add up to the gap"
@@ -205,9 +205,8 @@ def program_thread(trace: RankTrace) -> int | None:
 
 def thread_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
     """Thread of each launching call; -1 where there is none."""
-    if not len(trace.api_calls):
-        return np.full(len(launch), NONE, dtype=np.int64)
-    return np.where(launch == NONE, NONE, array_of(trace.api_calls, "thread")[launch])
+    threads: np.ndarray = np.append(array_of(trace.api_calls, "thread"), NONE)[launch]
+    return threads
 
 
 @memoized_by_trace
@@ -219,103 +218,68 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     copy's stream still has work when the call begins, the call waits for that first, and blocks from its own start.
     """
     calls, ops = trace.api_calls, trace.gpu_ops
-    since = array_of(calls, "start_ns").copy()
+    since, launch = array_of(calls, "start_ns").copy(), array_of(ops, "launch")
     is_blocking = rows_named_so(calls, host_names.is_sync)
-    is_plain = rows_named_so(calls, host_names.is_plain_copy)
-    pageable = rows_named(ops, "source_memory", "pageable") | rows_named(ops, "target_memory", "pageable")
-    launch = array_of(ops, "launch")
-    is_copy = rows_named(ops, "activity", "memcpy") & (launch != NONE)
-    if is_copy.any():
-        waits = is_copy & (pageable | is_plain[launch])
-        called = since[launch[waits]]
-        busy_until = largest_before(array_of(ops, "end_ns"), array_of(ops, "stream"))  # by those before each
-        since[launch[waits]] = np.where(busy_until[waits] > called, called, array_of(ops, "start_ns")[waits])
-        is_blocking[launch[waits]] = True
+    is_pageable = rows_named(ops, "source_memory", "pageable") | rows_named(ops, "target_memory", "pageable")
+    is_plain = np.append(rows_named_so(calls, host_names.is_plain_copy), False)[launch]
+    waits = rows_named(ops, "activity", "memcpy") & (launch != NONE) & (is_pageable | is_plain)
+    if waits.any():
+        launch, begun = launch[waits], array_of(ops, "start_ns")[waits]
+        called, returned = since[launch], array_of(calls, "end_ns")[launch]
+        busy_until = largest_before(array_of(ops, "end_ns"), array_of(ops, "stream"))[waits]  # by those before each
+        blocks_ns = np.where(busy_until > called, called, begun)
         # A copy that begins when its call has returned held nobody up.
-        ends = array_of(calls, "end_ns")
-        held = array_of(ops, "start_ns")[waits] < ends[launch[waits]]
-        since[launch[waits]] = np.where(held, since[launch[waits]], ends[launch[waits]])
+        since[launch] = np.where(begun < returned, blocks_ns, returned)
+        is_blocking[launch] = True
     rows = np.flatnonzero(is_blocking)
     return rows, since[rows]
 
 
-def _before_launch(
-    trace: RankTrace, gaps: Gaps, starts: np.ndarray, launched: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Time of each stretch [start, launched) spent in synchronising calls, and in data ranges outside them."""
-    sync, data = np.zeros(len(gaps), dtype=np.int64), np.zeros(len(gaps), dtype=np.int64)
-    threads, decided = thread_of_launch(trace, gaps.launch), _decided(trace)
-    for thread in np.unique(threads[threads != NONE]):
-        of_thread = threads == thread
-        in_sync, in_data = decided[int(thread)]
-        sync[of_thread] = in_sync.covered_ns(starts[of_thread], launched[of_thread])
-        data[of_thread] = in_data.covered_ns(starts[of_thread], launched[of_thread])
-    return sync, data
+Waits = tuple[Intervals, Intervals]
+"""Time in synchronising calls, or in first ones that take far longer than later ones; and in the data loader."""
 
 
 @memoized_by_trace
-def _decided(trace: RankTrace) -> dict[int, tuple[Intervals, Intervals]]:
-    """Synchronising and data time as each launching thread sees it; the others speak where it records nothing."""
-    host = _threads(trace)
-    recorded = {number: _recorded(trace, number, own.data) for number, own in host.items()} if len(host) > 1 else {}
-    decided = {}
-    for number, own in host.items():
-        sync, data = own.sync, own.data
-        for other in (events for thread, events in host.items() if thread != number):
-            sync = sync | (other.sync - recorded[number])
-            data = data | (other.data - recorded[number])
-        decided[number] = (sync, data - sync)
+def _decided(trace: RankTrace) -> dict[int, Waits]:
+    """Both as each launching thread sees them; the others speak where it records nothing."""
+    own, decided = _waits(trace), dict[int, Waits]()
+    for thread, waits in own.items():
+        others = [each for other, each in own.items() if other != thread]
+        recorded = [of_rows(events, array_of(events, "thread") == thread)
+                    for events in (trace.api_calls, trace.host_ops) if others]  # fmt: skip
+        recorded_ns = Intervals.of_all([waits[1], *recorded])
+        sync, data = (
+            Intervals.of_all([own_ns, *(each[kind] - recorded_ns for each in others)])
+            for kind, own_ns in enumerate(waits)
+        )
+        decided[thread] = sync, data - sync
     return decided
 
 
-class _Thread(Struct, frozen=True):
-    sync: Intervals
-    data: Intervals
-
-
-def _threads(trace: RankTrace) -> dict[int, _Thread]:
-    """What threads that launch work on the GPU, and that of JAX's program, record of synchronising calls and data."""
+def _waits(trace: RankTrace) -> dict[int, Waits]:
+    """What threads that launch work on the GPU, and that of JAX's program, record of both."""
     rows, since = blocking(trace)
     once = np.setdiff1d(one_off_calls(trace), rows)
     rows, since = np.append(rows, once), np.append(since, array_of(trace.api_calls, "start_ns")[once])
-    until = array_of(trace.api_calls, "end_ns")[rows]
-    of_call, of_op, of_range = (array_of(frame, "thread") for frame in (trace.api_calls, trace.host_ops, trace.ranges))
-    is_data_op, is_data_range = _are_data(trace)
-    threads = {}
-    program = program_thread(trace)
+    until, caller = (array_of(trace.api_calls, name)[rows] for name in ("end_ns", "thread"))
+    program, waits = program_thread(trace), dict[int, Waits]()
     for thread in {*launching_threads(trace).tolist(), *(() if program is None else (program,))}:
-        own = of_call[rows] == thread
-        # The loader's own range is an operator in some versions.
-        data = of_rows(trace.ranges, is_data_range & (of_range == thread)) | of_rows(
-            trace.host_ops, is_data_op & (of_op == thread)
-        )
-        threads[thread] = _Thread(Intervals.of(since[own], until[own]), data)
-    return threads
+        waits[thread] = Intervals.of(since[caller == thread], until[caller == thread]), loading(trace, thread)
+    return waits
 
 
 def held_up(trace: RankTrace) -> Intervals:
     """When a call blocks one of the threads that launch."""
-    held = [own.sync for own in _threads(trace).values()]
-    return Intervals.of_all(held) if held else EMPTY
+    return Intervals.of_all([EMPTY, *(sync for sync, _ in _waits(trace).values())])
 
 
-def loading(trace: RankTrace) -> Intervals:
-    """When any thread of the host is in the data loader."""
-    is_data_op, is_data_range = _are_data(trace)
-    return of_rows(trace.ranges, is_data_range) | of_rows(trace.host_ops, is_data_op)
-
-
-def _are_data(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
-    """Masks of the host's operators, and of the ranges, that are the data loader's."""
-    op, each = (rows_named_so(frame, host_names.is_data) for frame in (trace.host_ops, trace.ranges))
-    return op, each
-
-
-def _recorded(trace: RankTrace, thread: int, data: Intervals) -> Intervals:
-    """Time inside a call, an operator or a data range of the thread."""
-    calls, operators = (of_rows(frame, array_of(frame, "thread") == thread)
-                        for frame in (trace.api_calls, trace.host_ops))  # fmt: skip
-    return calls | operators | data
+def loading(trace: RankTrace, thread: int | None = None) -> Intervals:
+    """When a thread, or any thread, of the host is in the data loader; some versions record that as an operator."""
+    found = EMPTY
+    for events in (trace.ranges, trace.host_ops):
+        is_own = thread is None or array_of(events, "thread") == thread
+        found |= of_rows(events, rows_named_so(events, host_names.is_data) & is_own)
+    return found
 
 
 # Why each rank's GPU is idle, in the whole window and in each step: causes that add up to idle exactly.
@@ -354,43 +318,36 @@ def idle_per_rank(
     facts, row, begin, end = _windows(trace, breakdown, steps)
     gaps = find(trace)
     window, gap = overlapping(begin, end, Intervals(gaps.starts, gaps.ends))
-    of_row = row[window]
-    sums = {name: np.zeros(len(facts), dtype=np.int64) for name in (*PARTS, "gaps", "pieces")}
-    longest = np.zeros(len(facts), dtype=np.int64)
+    sums = {name: np.zeros(len(facts), dtype=np.int64) for name in (*PARTS, "gaps", "longest_ns")}
     for rows in row_blocks(len(gap)):
-        pieces, own = gaps.take(gap[rows]), of_row[rows]
+        pieces, own = gaps.take(gap[rows]), row[window[rows]]
         start_ns, end_ns = begin[window[rows]], end[window[rows]]
         causes = parts(trace, pieces, start_ns, end_ns, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
-        for name in PARTS:
+        causes["gaps"] = (pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns)
+        for name in (*PARTS, "gaps"):
             np.add.at(sums[name], own, array_of(causes, name))
-        np.add.at(sums["gaps"], own, (pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns))
-        np.add.at(sums["pieces"], own, 1)
-        np.maximum.at(longest, own, np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns))
+        np.maximum.at(sums["longest_ns"], own, np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns))
     idle_ns = np.sum([sums[name] for name in PARTS], axis=0)
     assert (idle_ns == array_of(facts, "idle_ns")).all(), "the causes must add up to the breakdown's idle time"
-    longest_ns = pd.arrays.IntegerArray(longest, sums.pop("pieces") == 0)
-    known = {name: facts[name].array for name in ("step", "window_ns")}
-    return table_of({**known, **sums, "idle_ns": idle_ns, "longest_ns": longest_ns})
+    longest_ns = pd.arrays.IntegerArray(sums["longest_ns"], sums["longest_ns"] == 0)
+    return facts.assign(**sums | {"longest_ns": longest_ns})
 
 
 def _windows(
     trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
     """The rows' `step`, `window_ns` and `idle_ns`, the whole window's first; and stretches: of which row, from, to."""
-    whole = trace.window
-    has_window = ~steps["start_ns"].array.isna() if len(steps) else np.empty(0, dtype=bool)
-    of_steps = {name: steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] if len(steps) else _NO_TIMES
-                for name in ("step", "start_ns", "window_ns", "idle_ns")}  # fmt: skip
-    is_absent = np.append(True, steps["step"].array.isna()[has_window] if len(steps) else has_window)
-    facts = {name: np.append(array_of(breakdown, name)[0], of_steps[name]) for name in ("window_ns", "idle_ns")}
-    step = pd.arrays.IntegerArray(np.append(1, of_steps["step"]), is_absent)
+    whole, names = trace.window, ("step", "start_ns", "window_ns", "idle_ns")
+    held = rows_where(steps, steps["start_ns"].notna()) if len(steps) else without_rows(names)
+    step, start_ns, window_ns, idle_ns = (held[name].to_numpy(dtype=np.int64, na_value=NONE) for name in names)
+    step = np.append(NONE, step)
+    facts = {
+        "step": pd.arrays.IntegerArray(step, step == NONE),
+        "window_ns": np.append(array_of(breakdown, "window_ns")[0], window_ns),
+        "idle_ns": np.append(array_of(breakdown, "idle_ns")[0], idle_ns),
+    }
     row = np.append(np.zeros(len(whole.starts), dtype=np.int64), np.arange(1, len(step)))
-    begin = np.append(whole.starts, of_steps["start_ns"])
-    end = np.append(whole.ends, of_steps["start_ns"] + of_steps["window_ns"])
-    return table_of({"step": step, **facts}), row, begin, end
-
-
-_NO_TIMES = np.empty(0, dtype=np.int64)
+    return table_of(facts), row, np.append(whole.starts, start_ns), np.append(whole.ends, start_ns + window_ns)
 
 
 # Each gap of the GPU: how long, by which causes, and what the host was doing in it.
@@ -419,12 +376,9 @@ class GapTable(Result):
             "or range; absent when the operation was already launched.",
             written=Written.KERNEL,
         ),
-        "doing_what": Column.text("synchronising call, API call, operator or range; absent when nothing was recorded."),
         "doing_ns": Column.time("For how long in the gap."),
         "range": INNERMOST_RANGE,
         "ended_by": Column.text("The operation that ends the gap; absent after the last one.", written=Written.KERNEL),
-        "ended_by_kind": Column.text("Its kind."),
-        "ended_by_stream": Column.ident("Its stream."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -460,35 +414,24 @@ def gaps_per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_n
             "range": names_around_launches(user_ranges(trace), trace, gaps.launch),
             # Names stay numbered: as texts those of kernels take as much as all other columns together.
             "ended_by": ops["name"].array.take(follows, allow_fill=True),
-            "ended_by_kind": ops["kind"].array.take(follows, allow_fill=True),
-            "ended_by_stream": all_known(array_of(ops, "stream")).take(follows, allow_fill=True),
         },
     )
 
 
 def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """Number of the step whose GPU window holds each time, NA where none does."""
-    held = trace.steps["start_ns"].notna().to_numpy()
-    if not held.any():
-        return pd.array([pd.NA] * len(times), dtype="Int64")
-    starts, ends = (whole_of(trace.steps, name)[held] for name in ("start_ns", "end_ns"))
-    row = np.searchsorted(starts, times, side="right") - 1
-    is_inside = (row >= 0) & (times < ends[row])
-    return pd.arrays.IntegerArray(array_of(trace.steps, "step")[held][row], ~is_inside)
+    held = rows_where(trace.steps, trace.steps["start_ns"].notna())
+    row = step_at(whole_of(held, "start_ns"), whole_of(held, "end_ns"), times)
+    return pd.arrays.IntegerArray(np.append(array_of(held, "step"), NONE)[row], row == NONE)
 
 
 def _doing(trace: RankTrace, gaps: Gaps) -> dict[str, Any]:
     """What the launching thread did for longest between each gap's start and the launch."""
-    doing, what = np.full(len(gaps), None, dtype=object), np.full(len(gaps), None, dtype=object)
-    lengths, is_known = np.zeros(len(gaps), dtype=np.int64), np.zeros(len(gaps), dtype=bool)
-    threads = thread_of_launch(trace, gaps.launch)
-    is_before = gaps.launched > gaps.starts
-    for thread in np.unique(threads[(threads != NONE) & is_before]):
-        rows = np.flatnonzero((threads == thread) & is_before)
+    doing, lengths = np.full(len(gaps), None, dtype=object), np.zeros(len(gaps), dtype=np.int64)
+    threads = np.where(gaps.launched > gaps.starts, thread_of_launch(trace, gaps.launch), NONE)
+    for thread in np.unique(threads[threads != NONE]).tolist():
+        rows = np.flatnonzero(threads == thread)
         starts, ends = gaps.starts[rows], gaps.launched[rows]
-        for held, activity in thread_activity(trace, int(thread), starts, ends):
-            own = rows[held]
-            doing[own], what[own], lengths[own] = longest(activity, starts[held], ends[held])
-        is_known[rows] = True
-    doing_ns = pd.arrays.IntegerArray(lengths, ~is_known)
-    return {"doing": as_objects(doing), "doing_what": as_objects(what), "doing_ns": doing_ns}
+        for held, activity in activity_of(trace, thread, starts, ends):
+            doing[rows[held]], lengths[rows[held]] = longest(activity, starts[held], ends[held])
+    return {"doing": as_objects(doing), "doing_ns": pd.arrays.IntegerArray(lengths, threads == NONE)}

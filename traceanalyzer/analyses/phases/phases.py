@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import RANK, Result, percent, stack
 from traceanalyzer.analyses.communication.waits import PARTS as EXPOSED_PARTS
 from traceanalyzer.analyses.communication.waits import CallWaits, transfer_and_wait
 from traceanalyzer.analyses.host import host_names, idle
-from traceanalyzer.analyses.host.activity import innermost_at, range_around
+from traceanalyzer.analyses.host.activity import innermost, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.operators.operator_tree import last_of_each_number
 from traceanalyzer.analyses.time.breakdown import PARTS, known_only, side_by_side
@@ -133,7 +133,7 @@ def phases_of_moments(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
     named = _phase_ranges(trace)
     phase = _of_own_thread(trace, named, threads, times)
     open_calls = np.flatnonzero(phase == OP_PHASES_UNKNOWN)
-    around = innermost_at(array_of(named, "start_ns"), array_of(named, "end_ns"), times[open_calls])
+    around = innermost(array_of(named, "start_ns"), array_of(named, "end_ns")).at(times[open_calls])
     codes = np.append(array_of(named, "phase"), OP_PHASES_UNKNOWN)
     phase[open_calls] = codes[around]
     open_calls = np.flatnonzero(phase == OP_PHASES_UNKNOWN)
