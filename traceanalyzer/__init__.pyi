@@ -31,7 +31,6 @@ from traceanalyzer.analyses.host.api_calls import CudaApi as _CudaApi
 from traceanalyzer.analyses.host.api_calls import FirstCalls as _FirstCalls
 from traceanalyzer.analyses.host.api_calls import NvtxProjection as _NvtxProjection
 from traceanalyzer.analyses.host.api_calls import SyncCalls as _SyncCalls
-from traceanalyzer.analyses.host.cpu_collectives import HostMeetings as _HostMeetings
 from traceanalyzer.analyses.host.cpu_time import CpuStepParts as _CpuStepParts
 from traceanalyzer.analyses.host.cpu_time import CpuSteps as _CpuSteps
 from traceanalyzer.analyses.host.cpu_time import HostWork as _HostWork
@@ -148,7 +147,6 @@ _ResultName: TypeAlias = Literal[
     "groups",
     "comm_phases",
     "idle",
-    "host_meetings",
     "host_silences",
     "compilations",
     "host_work",
@@ -435,9 +433,6 @@ def comm_phases(
     run_hosts: _Mapping[int, str] | None = None,
 ) -> _CommPhases: ...
 def idle(traces: TraceSet, *, idle_short_ns: int = 5000, idle_launch_ns: int = 50000) -> _Idle: ...
-def host_meetings(
-    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
-) -> _HostMeetings: ...
 def host_silences(traces: TraceSet, *, silent_ns: int = 1000000) -> _HostSilences: ...
 def compilations(traces: TraceSet) -> _Compilations: ...
 def host_work(traces: TraceSet) -> _HostWork: ...

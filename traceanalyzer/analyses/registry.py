@@ -20,7 +20,7 @@ from traceanalyzer.analyses import experts, overview, timeline, trace
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame import episodes, rank_sets, slow_transfers, step_budget, stragglers
 from traceanalyzer.analyses.communication import calls, clocks, collectives, groups, waits
-from traceanalyzer.analyses.host import api_calls, cpu_collectives, cpu_time, host_silences, idle, launches
+from traceanalyzer.analyses.host import api_calls, cpu_time, host_silences, idle, launches
 from traceanalyzer.analyses.integrity import integrity
 from traceanalyzer.analyses.kernels import kernels
 from traceanalyzer.analyses.memory import memory, memory_categories, memory_fit
@@ -89,14 +89,13 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "groups": Analysis(groups.across, groups.per_rank, _GPU),
         "comm_phases": Analysis(comm_phases.comm_phases_across),
         "idle": Analysis(idle.Idle.of_ranks, idle.idle_per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "host_meetings": Analysis(cpu_collectives.across, cpu_collectives.per_rank, _HOST),
         "host_silences": Analysis(
-            host_silences.host_silences_across, host_silences.host_silences_per_rank, _HOST, sees_all=_ON_THE_GPU
+            host_silences.HostSilences.of_ranks, host_silences.host_silences_per_rank, _HOST, sees_all=_ON_THE_GPU
         ),
         "compilations": Analysis(
-            host_silences.compilations_across, host_silences.compilations_per_rank, _HOST, sees_all=_ON_THE_GPU
+            host_silences.Compilations.of_ranks, host_silences.compilations_per_rank, _HOST, sees_all=_ON_THE_GPU
         ),
-        "host_work": Analysis(cpu_time.host_work_across, cpu_time.per_rank, _HOST, sees_all=_ON_THE_GPU),
+        "host_work": Analysis(cpu_time.HostWork.of_ranks, cpu_time.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "host_work_over_ranks": Analysis(overview.host_work_over_ranks_across),
         "cpu_steps": Analysis(cpu_time.cpu_steps_across),
         "cpu_step_parts": Analysis(cpu_time.of_parts),

@@ -89,27 +89,14 @@ class GpuRanges(Result):
 
 def gpu_ranges_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Project each range onto the GPU through the launches inside it."""
-    ranges = _of_the_user(trace)
-    launch = array_of(trace.gpu_ops, "launch")
-    launched = np.flatnonzero((launch != NONE) & trace.counted)
-    if ranges.empty or not len(launched):
+    ranges, launched = _of_the_user(trace), launched_operations(trace, is_as_captured=False)
+    if ranges.empty or launched.empty:
         return pd.DataFrame()
-    times = array_of(trace.api_calls, "start_ns")[launch[launched]]
-    order = np.argsort(times, kind="stable")
-    ops, times = picked(trace.gpu_ops, launched[order], ("start_ns", "end_ns")), times[order]
-    first = np.searchsorted(times, array_of(ranges, "start_ns"), side="left")
-    past = np.searchsorted(times, array_of(ranges, "end_ns"), side="left")
-    held = past > first
-    return table_of(
-        {
-            "range": np.arange(len(ranges))[held],
-            "name": texts_of(ranges["name"].array)[held],
-            "depth": array_of(ranges, "depth")[held],
-            "start_ns": reduced(np.minimum, array_of(ops, "start_ns"), first[held], past[held]),
-            "end_ns": reduced(np.maximum, array_of(ops, "end_ns"), first[held], past[held]),
-            "operations": (past - first)[held],
-        }
-    )
+    names = texts_of(ranges["name"].array)
+    table = {"range": np.arange(len(ranges)), "name": names, "depth": array_of(ranges, "depth")}
+    table |= projected(ranges, launched)
+    held = table["operations"] > 0
+    return table_of({name: own[held] for name, own in table.items()})
 
 
 def _of_the_user(trace: RankTrace) -> pd.DataFrame:
@@ -126,12 +113,6 @@ def _of_the_user(trace: RankTrace) -> pd.DataFrame:
         # Sorted by start: those that began before it, less those that had ended.
         depth[own] = np.arange(len(own)) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
     return picked(with_columns(ranges, depth=depth), depth <= DEEPEST)
-
-
-def reduced(function: np.ufunc, values: np.ndarray, first: np.ndarray, past: np.ndarray) -> np.ndarray:
-    """`function` over values[first:past] of each pair; meaningless where first = past."""
-    padded = np.append(values, 0)  # reduceat takes no position past the end
-    return function.reduceat(padded, np.column_stack([first, past]).ravel())[::2]
 
 
 # Which ranks there are: device, window, versions, and how complete each one's trace is.
@@ -272,3 +253,30 @@ def launch_moments(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.n
     starts, threads = (array_of(trace.api_calls, name)[launch] for name in ("start_ns", "thread"))
     captured = whole_of(trace.gpu_ops, "captured_ns")[rows]
     return np.where(captured == NONE, starts, captured), threads
+
+
+def launched_operations(trace: RankTrace, *, is_as_captured: bool = True) -> pd.DataFrame:
+    """Counted GPU operations, `start_ns` and `end_ns`, with `launch_ns` and `thread` of their launch, in its order.
+
+    Those of a graph as it was captured, or where it was launched.
+    """
+    rows = np.flatnonzero(trace.counted & (array_of(trace.gpu_ops, "launch") != NONE))
+    moments, threads = launch_moments(trace, rows)
+    if not is_as_captured:
+        moments = array_of(trace.api_calls, "start_ns")[array_of(trace.gpu_ops, "launch")[rows]]
+    order = np.argsort(moments, kind="stable")
+    times = {name: array_of(trace.gpu_ops, name)[rows[order]] for name in ("start_ns", "end_ns")}
+    return table_of({"launch_ns": moments[order], "thread": threads[order], **times})
+
+
+def projected(ranges: pd.DataFrame, launched: pd.DataFrame) -> dict[str, np.ndarray]:
+    """How many operations were launched in each range, and their first start and last end: meaningless of none."""
+    launch_ns = array_of(launched, "launch_ns")
+    first, past = (np.searchsorted(launch_ns, array_of(ranges, name)) for name in ("start_ns", "end_ns"))
+    bounds = np.column_stack([first, past]).ravel()  # reduceat takes no position past the end
+    starts, ends = (np.append(array_of(launched, name), 0) for name in ("start_ns", "end_ns"))
+    return {
+        "operations": past - first,
+        "start_ns": np.minimum.reduceat(starts, bounds)[::2],
+        "end_ns": np.maximum.reduceat(ends, bounds)[::2],
+    }

@@ -15,7 +15,7 @@ OPS = [("gemm", 10, 40, 1), ("gemm", 110, 140, 2), ("gemm", 210, 240, 3)]
 
 
 def rows(trace, *columns):
-    table = HostWork(cpu_time.host_work_across({0: cpu_time.per_rank(trace)}).to_frame()).to_frame()
+    table = HostWork(HostWork.of_ranks({0: cpu_time.per_rank(trace)}).to_frame()).to_frame()
     return table[list(columns)].to_numpy(na_value=None).tolist()
 
 

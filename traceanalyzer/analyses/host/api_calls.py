@@ -1,20 +1,23 @@
 """CUDA API calls, synchronizing calls and what they cost, NVTX ranges projected on the GPU."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, percent
-from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.host import host_names, idle
+from traceanalyzer.analyses.grouping import Groups, extreme_at
+from traceanalyzer.analyses.host import idle
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.idle import Gaps, one_off_calls, step_of_time
 from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.analyses.trace import launch_moments, reduced
-from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.analyses.trace import launched_operations, projected
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, lengths_of, picked, sorted_by, table_of, whole_of
+from traceanalyzer.selection import step_at
 
 # Which CUDA API calls each rank's host made, how often and how long they took.
 
@@ -68,13 +71,9 @@ class SyncCalls(Result):
         "idle_in_call_ns": Column.time("GPU idle time inside the calls."),
         "idle_after_ns": Column.time(
             "Rest of the gaps that were open when the calls returned: the GPU waited for what the host did then. "
-            "It is no part of the calls' cost."
+            "It is no part of the calls' cost, which is the time in them."
         ),
-        "cost_ns": Column.time("What the calls are charged with: the idle time in them."),
     }
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(cost_ns=table["idle_in_call_ns"])
 
 
 def sync_calls_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -87,38 +86,33 @@ def sync_calls_per_rank(trace: RankTrace) -> pd.DataFrame:
     # One that returns when the window ends is in it; `first_calls` has those that block so long but once.
     inside = trace.window.holds(ends - 1) & ~np.isin(rows, one_off_calls(trace))
     rows, since, ends = rows[inside], since[inside], ends[inside]
-    if not len(rows):
-        return pd.DataFrame()
     gaps = idle.find(trace)
-    table = table_of(
-        {
-            "step": step_of_time(trace, ends),
-            "name": trace.api_calls["name"].array.take(rows).astype("object"),
-            "operator": names_around_launches(trace.host_ops, trace, rows),
-            "range": names_around_launches(user_ranges(trace), trace, rows),
-            "host_ns": ends - since,
-            "idle_in_call_ns": _idle_within(gaps, since, ends),
-            "idle_after_ns": _idle_after(gaps, ends),
-        }
-    )
-    groups = Groups.of(table, ["step", "name", "operator", "range"], with_absent=True)
-    sums = {name: groups.sums(array_of(table, name)) for name in ("host_ns", "idle_in_call_ns", "idle_after_ns")}
-    order = np.lexsort((-sums["host_ns"], -sums["idle_in_call_ns"]))
+    idle_ns = Intervals(gaps.starts, gaps.ends).covered_ns(since, ends)
+    by = {"idle_in_call_ns": idle_ns, "host_ns": ends - since}
+    return _by_place(trace, rows, SyncCalls.keys, by, idle_after_ns=_idle_after(gaps, ends))
+
+
+def _by_place(
+    trace: RankTrace, rows: np.ndarray, keys: Sequence[str], by: Mapping[str, np.ndarray], **more: np.ndarray
+) -> pd.DataFrame:
+    """Figures of these API calls added up by where in the program they are, the most first by those of `by` in turn."""
+    columns = {
+        "step": step_of_time(trace, array_of(trace.api_calls, "end_ns")[rows]),
+        "name": trace.api_calls["name"].array.take(rows).astype("object"),
+        "operator": names_around_launches(trace.host_ops, trace, rows),
+        "range": names_around_launches(user_ranges(trace), trace, rows),
+    }
+    groups = Groups.of(columns, [name for name in keys if name != "rank"], with_absent=True)
+    sums = {name: groups.sums(values) for name, values in {**by, **more}.items()}
+    order = np.lexsort([-sums[name] for name in reversed(by)])
     return picked(groups.table(**sums, calls=groups.counts()), order)
-
-
-def _idle_within(gaps: Gaps, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    return Intervals(gaps.starts, gaps.ends).covered_ns(starts, ends)
 
 
 def _idle_after(gaps: Gaps, ends: np.ndarray) -> np.ndarray:
     """From each call's return to the end of the gap that is open then; once a gap, for its last call."""
-    if not len(gaps):
-        return np.zeros(len(ends), dtype=np.int64)
-    at = np.searchsorted(gaps.starts, ends, side="right") - 1
-    is_open = (at >= 0) & (ends < gaps.ends[at])
-    latest = pd.Series(np.where(is_open, ends, -1)).groupby(np.where(is_open, at, -1)).transform("max").to_numpy()
-    return np.where(is_open & (ends == latest), gaps.ends[at] - ends, 0)
+    at = step_at(gaps.starts, gaps.ends, ends)
+    latest = extreme_at(np.maximum, at, ends, len(gaps) + 1)  # of calls outside gaps: at the end
+    return np.where((at != NONE) & (ends == latest[at]), np.append(gaps.ends, 0)[at] - ends, 0)
 
 
 # Where each range on the host lies on the GPU: from the first start to the last end of what it launched.
@@ -154,27 +148,17 @@ def nvtx_projection_per_rank(trace: RankTrace) -> pd.DataFrame:
     thread of autograd's engine, which works for the thread that waits in backward.
     """
     ranges = trace.ranges
-    launched = _launched(trace)
+    launched = launched_operations(trace)
     if ranges.empty or launched.empty:
         return pd.DataFrame()
-    found = {name: np.zeros(len(ranges), dtype=np.int64) for name in ("operations", "first_ns", "last_ns")}
-    engine = _engine_threads(trace)
-    starts, ends, threads = (array_of(ranges, name) for name in ("start_ns", "end_ns", "thread"))
+    found = {name: np.zeros(len(ranges), dtype=np.int64) for name in ("operations", "start_ns", "end_ns")}
+    engine, threads = _engine_threads(trace), array_of(ranges, "thread")
     for thread in np.unique(threads):
         rows = np.flatnonzero(threads == thread)
-        lane = picked(launched, np.isin(array_of(launched, "thread"), [thread, *engine]))
-        for name, values in _projections(starts[rows], ends[rows], lane).items():
+        own = picked(launched, np.isin(array_of(launched, "thread"), [thread, *engine]))
+        for name, values in projected(ranges.iloc[rows], own).items():
             found[name][rows] = values
-    return _by_name(trace, **found)
-
-
-def _launched(trace: RankTrace) -> pd.DataFrame:
-    """Counted GPU operations with the time and thread of their launch, in its order."""
-    rows = np.flatnonzero(trace.counted & (array_of(trace.gpu_ops, "launch") != NONE))
-    moments, threads = launch_moments(trace, rows)
-    order = np.argsort(moments, kind="stable")
-    times = {name: array_of(trace.gpu_ops, name)[rows[order]] for name in ("start_ns", "end_ns")}
-    return table_of({"launch_ns": moments[order], "thread": threads[order], **times})
+    return _by_name(trace, found["operations"], found["end_ns"] - found["start_ns"])
 
 
 def _engine_threads(trace: RankTrace) -> set[int]:
@@ -185,25 +169,14 @@ def _engine_threads(trace: RankTrace) -> set[int]:
     return set(np.setdiff1d(threads[is_autograd], threads[~is_autograd & has_sequence]).tolist())
 
 
-def _projections(starts: np.ndarray, ends: np.ndarray, lane: pd.DataFrame) -> dict[str, np.ndarray]:
-    """First start, last end and number of the operations launched in each range."""
-    launch = array_of(lane, "launch_ns")
-    low, high = (np.searchsorted(launch, times, side="left") for times in (starts, ends))
-    return {
-        "operations": high - low,
-        "first_ns": reduced(np.minimum, array_of(lane, "start_ns"), low, high),
-        "last_ns": reduced(np.maximum, array_of(lane, "end_ns"), low, high),
-    }
-
-
-def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, last_ns: np.ndarray) -> pd.DataFrame:
+def _by_name(trace: RankTrace, operations: np.ndarray, projected_ns: np.ndarray) -> pd.DataFrame:
     held = operations > 0
     if not held.any():
         return pd.DataFrame()
     texts = {name: trace.ranges[name].array for name in ("domain", "name")}
     columns = {name: own.reorder_categories(sorted(own.categories)) for name, own in texts.items()}
     groups = Groups.of(columns, ["domain", "name"], with_absent=True)
-    lengths = spread((last_ns - first_ns)[held], {"group": groups.of_row[held]}, "ns")
+    lengths = spread(projected_ns[held], {"group": groups.of_row[held]}, "ns")
     group = lengths.pop("group")
     host_ns = groups.sums(lengths_of(trace.ranges))
     sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}
@@ -226,10 +199,8 @@ class FirstCalls(Result):
         "name": Column.text("The function: cudaLaunchKernel, hipMemcpyWithStream.", written=Written.KERNEL),
         "operator": Column.text("The innermost operator around it; absent outside operators."),
         "calls": Column.count("Calls, each the first with its kernel or copy.", is_aside=True),
-        "loads": Column.flag("They launch kernels or load modules: first calls do so for kernels that they lack."),
         "host_ns": Column.time("Time of the host in them."),
         "idle_ns": Column.time("GPU idle time in them.", leads=True),
-        "since_ns": Column.time("From the rank's first event to the first of them.", adds=Adds.EXTREME),
     }
 
 
@@ -237,23 +208,6 @@ def first_calls_per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's first calls in its window, by step, function and operator."""
     rows = one_off_calls(trace)
     rows = rows[trace.window.holds(array_of(trace.api_calls, "end_ns")[rows] - 1)]
-    if not len(rows):
-        return pd.DataFrame()
-    calls, gaps = picked(trace.api_calls, rows), idle.find(trace)
-    starts, ends = array_of(calls, "start_ns"), array_of(calls, "end_ns")
-    every = (trace.api_calls, trace.host_ops, trace.gpu_ops)
-    first = min(int(array_of(own, "start_ns").min()) for own in every if len(own))
-    names = calls["name"].array.astype("object")
-    table = table_of(
-        {
-            "step": step_of_time(trace, ends),
-            "name": names,
-            "operator": names_around_launches(trace.host_ops, trace, rows),
-        }
-    )
-    groups = Groups.of(table, ["step", "name", "operator"], with_absent=True)
-    loads = np.array(["Launch" in name or host_names.is_module_load(name) for name in names], dtype=bool)
-    idle_ns = groups.sums(Intervals(gaps.starts, gaps.ends).covered_ns(starts, ends))
-    sums = {"calls": groups.counts(), "loads": groups.any(loads), "host_ns": groups.sums(lengths_of(calls))}
-    found = groups.table(**sums, idle_ns=idle_ns, since_ns=groups.smallest(starts) - first)
-    return picked(found, np.argsort(-idle_ns, kind="stable"))
+    calls, gaps = trace.api_calls.iloc[rows], idle.find(trace)
+    idle_ns = Intervals(gaps.starts, gaps.ends).covered_ns(array_of(calls, "start_ns"), array_of(calls, "end_ns"))
+    return _by_place(trace, rows, FirstCalls.keys, {"idle_ns": idle_ns}, host_ns=lengths_of(calls))

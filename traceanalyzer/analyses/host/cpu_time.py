@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -26,9 +26,6 @@ from traceanalyzer.model.tables import (
     rows_where,
     sorted_by,
     table_of,
-    text_array,
-    texts_of,
-    whole,
     with_columns,
     without_rows,
 )
@@ -61,15 +58,18 @@ TIMES: Mapping[str, Column] = MappingProxyType(
 """Columns beside `host_ns`, the time on the host."""
 
 
-def with_steps(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with what is derived of a mean step."""
-    a_step = ratio(table["host_ns"], table["steps"])
-    return table.assign(host_per_step_ns=_whole(a_step), idle_per_step_ns=_whole(likely_idle(a_step, table)))
+class HostTimes(Result):
+    """A table of them, longest first."""
 
+    @classmethod
+    def of_ranks(cls, parts: Mapping[int, pd.DataFrame]) -> Self:
+        """The ranks' rows, longest first."""
+        return cls(sorted_by(stack(parts, tuple(cls.columns)), "host_ns"))
 
-def likely_idle(host_ns: pd.Series, table: pd.DataFrame) -> pd.Series:
-    """Of these times those in which the GPU idles, as far as that was seen; NA where none of it was."""
-    return host_ns * ratio(table["idle_ns"], table["seen_ns"])
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        a_step = ratio(table["host_ns"], table["steps"])
+        idle = a_step * ratio(table["idle_ns"], table["seen_ns"])
+        return table.assign(host_per_step_ns=_whole(a_step), idle_per_step_ns=_whole(idle))
 
 
 def times_of(
@@ -157,7 +157,7 @@ _WRAPPER_SHARE = 0.5
 """A range that takes this much of a step and holds other ranges says no more than the step does."""
 
 
-class HostWork(Result):
+class HostWork(HostTimes):
     """One row for each rank, role of a thread, and range or operator at the top of its stack; longest first."""
 
     title = "Work on the CPU"
@@ -180,9 +180,6 @@ class HostWork(Result):
             "How often, in the complete steps; in the whole capture where there are none.", is_aside=True
         ),
         "launches": Column.count("Calls in it that started GPU work: with none, the work is the CPU's own."),
-        "input_bytes": Column.size(
-            "Of collectives: bytes of this rank's inputs; absent where the trace has no shapes.", is_aside=True
-        ),
         "host_ns": Column.time("Time in which a thread of this role is in it; what lies inside it is part of it."),
         **TIMES,
         "idle_pct": Column.share(
@@ -191,7 +188,7 @@ class HostWork(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return with_steps(table).assign(idle_pct=percent(table["idle_ns"], table["seen_ns"]))
+        return super()._derived(table).assign(idle_pct=percent(table["idle_ns"], table["seen_ns"]))
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -200,33 +197,18 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     events = _inside(_top_level(trace), steps)
     if events.empty:
         return pd.DataFrame()
-    starts, ends = array_of(events, "start_ns"), array_of(events, "end_ns")
     threads, of_thread = np.unique(array_of(events, "thread"), return_inverse=True)
     roles = thread_roles(trace)
     role = np.array([roles.get(thread, OTHER) for thread in threads.tolist()], dtype=object)[of_thread]
-    keys = {"role": role, "what": events["what"].array, "name": events["name"].array}
+    keys = {"role": role, "what": array_of(events, "what"), "name": events["name"].array}
     groups = Groups.of(keys, [*keys], by_appearance=True)
-    sizes = events["size_bytes"].array
-    size_bytes = groups.sums(whole(sizes, 0))
-    times = times_of(trace, groups, starts, ends, steps)
-    order = np.argsort(-times["host_ns"], kind="stable")
-    texts = {"role": groups.keys["role"], **{name: texts_of(groups.keys[name]) for name in ("what", "name")}}
-    names = {name: text_array(own) for name, own in texts.items()}
-    total: dict[str, Any] = {
-        **names,
-        "threads": groups.distinct(of_thread),
-        "calls": groups.counts(),
-        "launches": groups.sums(launches_inside(trace, events)),
-        "input_bytes": pd.arrays.IntegerArray(size_bytes, groups.any(np.asarray(sizes.isna()))),
-        **times,
-    }
-    return table_of({name: values[order] for name, values in total.items()})
-
-
-def host_work_across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
-    """The ranks' rows, longest first."""
-    table = stack(parts, tuple(HostWork.columns))
-    return HostWork(sorted_by(table, "host_ns"))
+    total = groups.table(
+        threads=groups.distinct(of_thread),
+        calls=groups.counts(),
+        launches=groups.sums(launches_inside(trace, events)),
+        **times_of(trace, groups, array_of(events, "start_ns"), array_of(events, "end_ns"), steps),
+    )
+    return sorted_by(total, "host_ns")
 
 
 def times_to_compare(host_work: HostWork) -> tuple[pd.DataFrame, bool]:
@@ -234,9 +216,6 @@ def times_to_compare(host_work: HostWork) -> tuple[pd.DataFrame, bool]:
     frame = host_work.to_frame()
     is_of_steps = bool(frame["steps"].notna().all())
     return frame.assign(time_ns=frame["host_per_step_ns" if is_of_steps else "host_ns"].astype("float64")), is_of_steps
-
-
-_WHATS = pd.CategoricalDtype([RANGE, COLLECTIVE, OPERATOR])
 
 
 def _top_level(trace: RankTrace) -> pd.DataFrame:
@@ -248,31 +227,17 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
     ranges = np.flatnonzero((is_place | is_collective) & ~is_step)
     ranges = ranges[~_wraps(trace, ranges)]
     operators = _outer(trace.host_ops)
-    count = len(operators)
-    starts, ends, threads = (
-        np.concatenate([array_of(trace.ranges, name)[ranges], array_of(trace.host_ops, name)[operators]])
+    columns: dict[str, Any] = {
+        name: np.concatenate([array_of(trace.ranges, name)[ranges], array_of(trace.host_ops, name)[operators]])
         for name in ("start_ns", "end_ns", "thread")
-    )
-    # Ranges before operators of the same times; the longer first.
-    is_operator = np.arange(len(starts)) >= len(ranges)
-    order = np.lexsort((is_operator, -ends, starts, threads))
-    order = order[ends[order] > largest_before(ends[order], threads[order])]
-    called = joined([names[ranges], trace.host_ops["name"].array[operators]])
-    sizes = trace.ranges["size_bytes"].array[ranges]
-    size_bytes, is_absent = sizes.to_numpy(dtype=np.int64, na_value=1), np.asarray(sizes.isna())
-    what = np.where(is_operator, 2, np.append(is_collective[ranges], np.zeros(count, dtype=bool)))
-    columns = {
-        "start_ns": starts[order],
-        "end_ns": ends[order],
-        "name": called[order],
-        "thread": threads[order],
-        "size_bytes": pd.arrays.IntegerArray(
-            np.append(size_bytes, np.ones(count, dtype=np.int64))[order],
-            np.append(is_absent, np.ones(count, dtype=bool))[order],
-        ),
-        "what": pd.Categorical.from_codes(what[order], dtype=_WHATS),
     }
-    return table_of(columns)
+    columns["name"] = joined([names[ranges], trace.host_ops["name"].array[operators]])
+    what = np.append(np.where(is_collective[ranges], COLLECTIVE, RANGE).astype(object), [OPERATOR] * len(operators))
+    starts, ends, threads = columns["start_ns"], columns["end_ns"], columns["thread"]
+    # Ranges before operators of the same times; the longer first.
+    order = np.lexsort((what == OPERATOR, -ends, starts, threads))
+    order = order[ends[order] > largest_before(ends[order], threads[order])]
+    return table_of({"what": what[order], **{name: values[order] for name, values in columns.items()}})
 
 
 def _outer(host_ops: pd.DataFrame) -> np.ndarray:

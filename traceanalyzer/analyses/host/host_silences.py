@@ -9,17 +9,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, joined, stack
+from traceanalyzer.analyses.base import RANK, joined
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN, range_around, thread_roles, user_ranges
+from traceanalyzer.analyses.host.activity import (
+    AUTOGRAD,
+    COLLECTIVES,
+    MAIN,
+    names_at,
+    range_around,
+    thread_roles,
+    user_ranges,
+)
 from traceanalyzer.analyses.host.cpu_collectives import waiting
-from traceanalyzer.analyses.host.cpu_time import TIMES, launches_inside, steps_of_hosts, times_of, with_steps
+from traceanalyzer.analyses.host.cpu_time import TIMES, HostTimes, launches_inside, steps_of_hosts, times_of
 from traceanalyzer.analyses.host.host_names import is_graph_capture
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, picked, rows_named_so, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, picked, rows_named_so, sorted_by
 
 # Long stretches in which nothing of the host is recorded: what the program does between calls of PyTorch and CUDA.
 
@@ -28,7 +36,7 @@ LEAST_NS = 1_000_000
 """A stretch from which on it is not what Python takes between two calls: that is some 10 to 100 µs."""
 
 
-class HostSilences(Result):
+class HostSilences(HostTimes):
     """One row for each rank and place in the program; longest first."""
 
     title = "Stretches in which nothing of the host is recorded"
@@ -54,9 +62,6 @@ class HostSilences(Result):
         **TIMES,
     }
 
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return with_steps(table)
-
 
 def host_silences_per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.DataFrame:
     """The rank's stretches of `silent_ns` and more, by place."""
@@ -74,25 +79,11 @@ def host_silences_per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.Da
     since, until = _around(trace, threads, starts + (ends - starts) // 2)
     # The longest of which it is known what came before stands first.
     order = np.lexsort((starts - ends, pd.isna(since)))
-    starts, ends, since, until = (each[order] for each in (starts, ends, since, until))
-    table = table_of({"range": _ranges_around(trace, threads, starts, ends), "until": until, "since": since})
-    groups = Groups.of(table, ["range", "until"], by_appearance=True, with_absent=True)
-    firsts = table.iloc[groups.first]
-    return sorted_by(
-        table_of(
-            {
-                **{name: firsts[name].array for name in table.columns},
-                "stretches": groups.counts(),
-                **times_of(trace, groups, starts, ends, steps),
-            }
-        ),
-        "host_ns",
-    )
-
-
-def host_silences_across(parts: Mapping[int, pd.DataFrame]) -> HostSilences:
-    """The ranks' rows, longest first."""
-    return HostSilences(sorted_by(stack(parts, tuple(HostSilences.columns)), "host_ns"))
+    starts, ends = starts[order], ends[order]
+    names = {"range": _ranges_around(trace, threads, starts, ends), "until": until[order]}
+    groups = Groups.of(names, [*names], by_appearance=True, with_absent=True)
+    times = times_of(trace, groups, starts, ends, steps)
+    return sorted_by(groups.table(since=since[order][groups.first], stretches=groups.counts(), **times), "host_ns")
 
 
 def _threads(trace: RankTrace) -> np.ndarray:
@@ -133,7 +124,7 @@ def _ranges_around(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, en
     for thread in threads.tolist():
         own = range_around(ranges, np.full(len(middle), thread), middle)
         around = np.where(around == NONE, own, around)
-    return _texts(ranges["name"].array, around)
+    return names_at(ranges["name"].array, around)
 
 
 def _around(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +139,7 @@ def _around(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> tuple[n
     by_end, by_start = np.lexsort((-rows, -starts, ends)), np.lexsort((rows, -ends, starts))
     last = np.searchsorted(ends[by_end], times, side="right") - 1
     first = np.searchsorted(starts[by_start], times)
-    return _texts(names, np.append(rows[by_end], NONE)[last]), _texts(names, np.append(rows[by_start], NONE)[first])
+    return names_at(names, np.append(rows[by_end], NONE)[last]), names_at(names, np.append(rows[by_start], NONE)[first])
 
 
 def _launched(trace: RankTrace, launches: np.ndarray) -> Any:
@@ -157,12 +148,6 @@ def _launched(trace: RankTrace, launches: np.ndarray) -> Any:
     rows = np.full(len(trace.api_calls) + 1, NONE)
     rows[launch] = np.arange(len(launch))
     return picked(trace.gpu_ops, rows[launches])["name"].array
-
-
-def _texts(names: Any, rows: np.ndarray) -> np.ndarray:
-    """The names of these rows; absent for -1."""
-    codes = np.append(names.codes, NONE)[rows]
-    return np.array([*names.categories.tolist(), None], dtype=object)[codes]
 
 
 # How long hosts compile, or capture graphs, in what was recorded, and how long their GPUs idle meanwhile.
@@ -187,7 +172,7 @@ def compiler_of(name: str) -> str | None:
     return next((compiler for compiler, mark in MARKS.items() if mark.search(name)), None)
 
 
-class Compilations(Result):
+class Compilations(HostTimes):
     """One row for each rank and compiler; longest first."""
 
     title = "Compiling in what was recorded"
@@ -202,53 +187,32 @@ class Compilations(Result):
         **TIMES,
     }
 
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return with_steps(table)
-
 
 def compilations_per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's compilers, in the complete steps; in the whole capture where there are none."""
     steps = steps_of_hosts(trace)
-    looked_at = Intervals.of(array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")) if len(steps) else None
-    parts = [_in(looked_at, own) for own in (*(_marked(trace, mark) for mark in MARKS.values()), _captured(trace))]
-    of_mark = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    if not len(of_mark):
+    found = {compiler: _marked(trace, mark) for compiler, mark in MARKS.items()} | {CAPTURE: _captured(trace)}
+    if len(steps):
+        inside = Intervals.of(array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns"))
+        found = {compiler: own & inside for compiler, own in found.items()}
+    starts, ends = (np.concatenate([getattr(own, name) for own in found.values()]) for name in ("starts", "ends"))
+    if not len(starts):
         return pd.DataFrame()
-    starts, ends = (np.concatenate([getattr(part, name) for part in parts]) for name in ("starts", "ends"))
-    compilers = table_of({"compiler": np.array([*MARKS, CAPTURE], dtype=object)[of_mark]})
-    groups = Groups.of(compilers, ["compiler"], by_appearance=True)
-    held = {"compiler": array_of(compilers, "compiler")[groups.first], "stretches": groups.counts()}
-    return sorted_by(table_of({**held, **times_of(trace, groups, starts, ends, steps)}), "host_ns")
-
-
-def compilations_across(parts: Mapping[int, pd.DataFrame]) -> Compilations:
-    """The ranks' rows, longest first."""
-    return Compilations(sorted_by(stack(parts, tuple(Compilations.columns)), "host_ns"))
+    compilers = np.repeat(np.array([*found], dtype=object), [*map(len, found.values())])
+    groups = Groups.of({"compiler": compilers}, ["compiler"], by_appearance=True)
+    return sorted_by(groups.table(stretches=groups.counts(), **times_of(trace, groups, starts, ends, steps)), "host_ns")
 
 
 def _marked(trace: RankTrace, mark: re.Pattern[str]) -> Intervals:
     """When one of the host's threads is in a range or operator of such a name."""
-    starts, ends = [], []
-    for table in (trace.host_ops, trace.ranges):
-        rows = np.flatnonzero(rows_named_so(table, mark.search))
-        starts.append(array_of(table, "start_ns")[rows])
-        ends.append(array_of(table, "end_ns")[rows])
-    return Intervals.of(np.concatenate(starts), np.concatenate(ends))
+    return Intervals.of_all([of_rows(own, rows_named_so(own, mark.search)) for own in (trace.host_ops, trace.ranges)])
 
 
 def _captured(trace: RankTrace) -> Intervals:
     """When one of the host's threads captures a graph: from the call that begins it to the last one that ends it."""
-    calls = trace.api_calls
-    rows = np.flatnonzero(rows_named_so(calls, is_graph_capture))
-    rows = rows[np.lexsort((array_of(calls, "start_ns")[rows], array_of(calls, "thread")[rows]))]
-    names, threads = calls["name"].iloc[rows].astype("str"), array_of(calls, "thread")[rows]
-    is_first = names.str.contains("BeginCapture").to_numpy(dtype=bool)
-    first = np.flatnonzero(is_first)
-    last = np.append(first[1:], len(rows)) - 1
-    same = threads[first] == threads[last] if len(first) else np.zeros(0, dtype=bool)
-    first, last = first[same], last[same]
-    return Intervals.of(array_of(calls, "start_ns")[rows[first]], array_of(calls, "end_ns")[rows[last]])
-
-
-def _in(looked_at: Intervals | None, marked: Intervals) -> Intervals:
-    return marked if looked_at is None else marked & looked_at
+    calls = trace.api_calls[rows_named_so(trace.api_calls, is_graph_capture)]
+    if calls.empty:
+        return EMPTY
+    number = calls["name"].astype("str").str.contains("BeginCapture").groupby(calls["thread"]).cumsum()
+    spans = calls[number > 0].groupby(["thread", number[number > 0]])
+    return Intervals.of(spans["start_ns"].first().to_numpy(), spans["end_ns"].last().to_numpy())

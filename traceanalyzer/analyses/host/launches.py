@@ -1,7 +1,5 @@
 """How far each rank's CPU runs ahead of its GPU: launch delays, queue depth, short kernels."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from msgspec import Struct
@@ -12,7 +10,7 @@ from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, picked, rows_named, single, single_integer, table_of
+from traceanalyzer.model.tables import array_of, picked, rows_named, single_integer, table_of
 
 # How many launched GPU operations wait to start, at each time.
 
@@ -44,22 +42,11 @@ class Queue(Struct, frozen=True):
         half = np.searchsorted(np.cumsum(self.lengths[order]), self.lengths.sum() / 2)
         return int(self.depth[order][half])
 
-    def binned(self, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Time integral of the depth inside each bin of the window, and the largest depth there."""
-        at = self._at(starts)
-        last = np.maximum(np.searchsorted(self.times, ends, side="left") - 1, at)
-        bounds = np.stack([at, last + 1], axis=1).ravel()
-        highest = np.maximum.reduceat(np.append(self.depth, 0), bounds)[::2]
-        return self._integral(ends) - self._integral(starts), highest
-
-    def _integral(self, times: np.ndarray) -> np.ndarray:
-        """Time integral of the depth from the window's start."""
-        at = self._at(times)
-        before = np.concatenate([[0], np.cumsum(self.lengths * self.depth)])[at]
-        return before + (times - self.times[at]) * self.depth[at]
-
-    def _at(self, times: np.ndarray) -> np.ndarray:
-        return np.clip(np.searchsorted(self.times, times, side="right") - 1, 0, len(self.depth) - 1)
+    def waiting_in(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Time integral of the depth in each of these parts of the window."""
+        times, waiting_ns = self.times - self.times[0], np.append(0, np.cumsum(self.lengths * self.depth))
+        since, until = (np.interp(own - self.times[0], times, waiting_ns).round() for own in (starts, ends))
+        return (until - since).astype(np.int64)
 
 
 def launch_queue(trace: RankTrace) -> Queue:
@@ -68,32 +55,22 @@ def launch_queue(trace: RankTrace) -> Queue:
     An operation joins when the call that launched it returns and leaves when it starts; one that starts sooner
     never waits. Operations without a recorded launch are not in it, so it can only be longer than shown.
     """
-    joins, leaves = waiting(trace)
-    window = trace.window
-    start, end = window.start_ns, window.end_ns
-    limits = np.concatenate([window.starts, window.ends])
-    times = np.concatenate([np.clip(joins, start, end), np.clip(leaves, start, end), limits])
-    change = np.concatenate([np.ones(len(joins)), -np.ones(len(leaves)), np.zeros(len(limits))]).astype(np.int64)
-    distinct, position = np.unique(times, return_inverse=True)
-    depth = np.cumsum(np.bincount(position, weights=change, minlength=len(distinct)).astype(np.int64))
-    is_inside = window.holds(distinct[:-1])
-    return Queue(distinct, depth[:-1] * is_inside, np.diff(distinct) * is_inside)
-
-
-def waiting(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
-    """When each operation with a launch joins the queue and leaves it."""
-    launch = array_of(trace.gpu_ops, "launch")
-    held = launch != NONE
-    leaves = array_of(trace.gpu_ops, "start_ns")[held]
-    returned = array_of(trace.api_calls, "end_ns")[launch[held]]
-    return np.minimum(returned, leaves), leaves
+    launch, window = array_of(trace.gpu_ops, "launch"), trace.window
+    leaves = array_of(trace.gpu_ops, "start_ns")[launch != NONE]
+    joins = np.minimum(array_of(trace.api_calls, "end_ns")[launch[launch != NONE]], leaves)
+    times = np.clip(np.concatenate([joins, leaves]), window.start_ns, window.end_ns)
+    change = np.repeat([1, -1, 0, 0], [len(joins), len(leaves), len(window.starts), len(window.ends)])
+    times, position = np.unique(np.concatenate([times, window.starts, window.ends]), return_inverse=True)
+    depth = np.cumsum(np.bincount(position, weights=change, minlength=len(times)).astype(np.int64))
+    is_inside = window.holds(times[:-1])
+    return Queue(times, depth[:-1] * is_inside, np.diff(times) * is_inside)
 
 
 # How far each rank's host runs ahead of its GPU: launch delays, launch queue, short kernels.
 
 
-_LONG_NS = 20_000
-"""A kernel of this length outlives the call that launches it, unless that waits for it."""
+_LONG_NS, _SHORT_NS = 20_000, 10_000
+"""A kernel of the first length outlives the call that launches it, unless that waits for it."""
 
 
 class Launches(Result):
@@ -114,7 +91,6 @@ class Launches(Result):
         "delay_median_ns": Column.time(
             "Median time from the launching call's start to the operation's start.", adds=Adds.DERIVED
         ),
-        "delay_p95_ns": Column.time("Its 95th percentile.", adds=Adds.DERIVED, is_secondary=True),
         "delay_max_ns": Column.time("Its maximum.", adds=Adds.EXTREME),
         "awaitable_kernels": Column.count(
             "Kernels of over 20 µs with a launching call of their own.", is_compared=False, is_secondary=True
@@ -124,7 +100,6 @@ class Launches(Result):
             is_compared=False,
             is_secondary=True,
         ),
-        "awaited_pct": Column.share("100 · awaited / awaitable kernels.", is_secondary=True),
         "window_ns": Column.time("Length of the window.", better=Better.LESS),
         "queue_mean": Column.number("Launched operations that wait to start: mean over time.", is_secondary=True),
         "queue_median": Column.number("Median over time."),
@@ -134,86 +109,51 @@ class Launches(Result):
             "100 · that time / window: the share in which the host is not ahead of the GPU."
         ),
         "kernels": Column.count("Kernels, communication among them."),
-        "kernels_under_5us": Column.count("Kernels shorter than 5 µs.", is_compared=False, is_secondary=True),
         "kernels_under_10us": Column.count("Kernels shorter than 10 µs.", is_compared=False),
-        "kernels_under_5us_pct": Column.share("100 · kernels under 5 µs / kernels.", is_secondary=True),
         "kernels_under_10us_pct": Column.share("100 · kernels under 10 µs / kernels."),
-        "kernels_under_10us_ns": Column.time("Sum of the durations of kernels shorter than 10 µs.", is_secondary=True),
-        "kernels_ns": Column.time("Sum of the durations of all kernels.", is_secondary=True),
         "kernel_median_ns": Column.time("Median duration of a kernel.", adds=Adds.DERIVED),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(
             queue_mean=ratio(table["waiting_ns"], table["window_ns"]),
-            awaited_pct=percent(table["awaited_kernels"], table["awaitable_kernels"]),
             host_bound_pct=percent(table["empty_queue_ns"], table["window_ns"]),
-            kernels_under_5us_pct=percent(table["kernels_under_5us"], table["kernels"]),
             kernels_under_10us_pct=percent(table["kernels_under_10us"], table["kernels"]),
         )
 
 
-_MAYBE = ("delay_median_ns", "delay_p95_ns", "delay_max_ns", "queue_median", "queue_max", "empty_queue_ns",
-          "waiting_ns", "kernel_median_ns")  # fmt: skip
-
-
 def launches_per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's counted operations; the queue over its window."""
-    names = ("start_ns", "end_ns", "launch", "activity", "graph_node")
-    ops = picked(trace.gpu_ops, trace.counted, names)
-    row: dict[str, Any] = {
-        "operations": len(ops),
-        "operations_without_launch": int(np.count_nonzero(array_of(ops, "launch") == NONE)),
-        "graph_operations": int(np.count_nonzero(ops["graph_node"].notna().to_numpy())),
-        "window_ns": trace.window.length_ns,
-        **_delays(trace, ops),
-        **_awaited(trace, ops),
-        **_queue(trace),
-        **_kernels(ops),
-    }
-    return table_of({name: (single_integer if name in _MAYBE else single)(value) for name, value in row.items()})
-
-
-def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
-    launch = array_of(ops, "launch")
-    held = launch != NONE
-    if not held.any():
-        return dict.fromkeys(("delay_median_ns", "delay_p95_ns", "delay_max_ns"))
-    delay = (array_of(ops, "start_ns") - np.append(array_of(trace.api_calls, "start_ns"), 0)[launch])[held]
-    median, p95 = (round(float(value)) for value in np.percentile(delay, (50, 95)))
-    return {"delay_median_ns": median, "delay_p95_ns": p95, "delay_max_ns": int(delay.max())}
-
-
-def _awaited(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int]:
+    ops = picked(trace.gpu_ops, trace.counted, ("start_ns", "end_ns", "launch", "activity", "graph_node"))
     launch, starts, ends = (array_of(ops, name) for name in ("launch", "start_ns", "end_ns"))
-    is_long_kernel = rows_named(ops, "activity", "kernel") & (ends - starts > _LONG_NS)
-    held = is_long_kernel & (launch != NONE) & ~ops["graph_node"].notna().to_numpy()
-    returned = np.append(array_of(trace.api_calls, "end_ns"), 0)[launch[held]]
-    return {"awaitable_kernels": int(held.sum()), "awaited_kernels": int((returned >= ends[held]).sum())}
-
-
-def _queue(trace: RankTrace) -> dict[str, int | None]:
-    queue = launch_queue(trace)
-    if not len(queue.depth) or (array_of(trace.gpu_ops, "launch") == NONE).all():
-        return dict.fromkeys(("queue_median", "queue_max", "empty_queue_ns", "waiting_ns"))
-    return {
-        "queue_median": queue.median(),
-        "queue_max": int(queue.depth.max()),
-        "empty_queue_ns": queue.empty_ns,
-        "waiting_ns": queue.waiting_ns,
+    is_kernel, is_graph = rows_named(ops, "activity", "kernel"), ops["graph_node"].notna().to_numpy()
+    has_launch, lengths = launch != NONE, (ends - starts)[is_kernel]
+    called, returned = (np.append(array_of(trace.api_calls, name), 0)[launch] for name in ("start_ns", "end_ns"))
+    delays = (starts - called)[has_launch]
+    is_awaitable = is_kernel & has_launch & ~is_graph & (ends - starts > _LONG_NS)
+    queue = launch_queue(trace) if (array_of(trace.gpu_ops, "launch") != NONE).any() else None
+    depth = np.empty(0) if queue is None else queue.depth
+    row = {
+        "operations": len(ops),
+        "operations_without_launch": np.count_nonzero(~has_launch),
+        "graph_operations": np.count_nonzero(is_graph),
+        "window_ns": trace.window.length_ns,
+        "awaitable_kernels": is_awaitable.sum(),
+        "awaited_kernels": (returned >= ends)[is_awaitable].sum(),
+        "kernels": len(lengths),
+        "kernels_under_10us": (lengths < _SHORT_NS).sum(),
     }
-
-
-def _kernels(ops: pd.DataFrame) -> dict[str, int | None]:
-    durations = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[rows_named(ops, "activity", "kernel")]
-    return {
-        "kernels": len(durations),
-        "kernels_under_5us": int((durations < 5_000).sum()),
-        "kernels_under_10us": int((durations < 10_000).sum()),
-        "kernels_under_10us_ns": int(durations[durations < 10_000].sum()),
-        "kernels_ns": int(durations.sum()),
-        "kernel_median_ns": round(float(np.median(durations))) if len(durations) else None,
+    maybe = {
+        "delay_median_ns": round(float(np.median(delays))) if len(delays) else None,
+        "delay_max_ns": int(delays.max()) if len(delays) else None,
+        "queue_median": queue.median() if queue and len(depth) else None,
+        "queue_max": int(depth.max()) if len(depth) else None,
+        "empty_queue_ns": queue.empty_ns if queue and len(depth) else None,
+        "waiting_ns": queue.waiting_ns if queue and len(depth) else None,
+        "kernel_median_ns": round(float(np.median(lengths))) if len(lengths) else None,
     }
+    columns = {name: np.array([int(value)]) for name, value in row.items()}
+    return table_of(columns | {name: single_integer(value) for name, value in maybe.items()})
 
 
 # Launches that wait because the GPU has as many operations before it as its queue holds.
@@ -262,7 +202,6 @@ class QueueDepth(Result):
         "start_ns": Column.moment("Its start."),
         "length_ns": Column.time("Its length."),
         "mean_depth": Column.number("Launched operations that wait to start, mean over the bin's time."),
-        "max_depth": Column.count("Largest number in the bin.", adds=Adds.EXTREME),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -275,13 +214,6 @@ def queue_depth_per_rank(trace: RankTrace, queue_bins: int = 200) -> pd.DataFram
     if not window.length_ns or (array_of(trace.gpu_ops, "launch") == NONE).all():
         return pd.DataFrame()
     starts, ends = bins_of(window, queue_bins)
-    waiting_ns, highest = launch_queue(trace).binned(starts, ends)
-    return table_of(
-        {
-            "bin": np.arange(len(starts)),
-            "start_ns": starts,
-            "length_ns": ends - starts,
-            "waiting_ns": waiting_ns,
-            "max_depth": highest,
-        }
-    )
+    waiting_ns = launch_queue(trace).waiting_in(starts, ends)
+    columns = {"bin": np.arange(len(starts)), "start_ns": starts, "length_ns": ends - starts}
+    return table_of(columns | {"waiting_ns": waiting_ns})
