@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.builders import document, host, kernel, write
-from traceanalyzer.analyses.integrity.checks import launches_without_operation
+from traceanalyzer.analyses.integrity.checks import lost_launches
 from traceanalyzer.decoding import stream as decoding_stream
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
@@ -271,7 +271,7 @@ def test_a_step_is_partial_when_no_gpu_of_the_process_answers_a_launch(tmp_path,
     assert len(traces) == (2 if rank is None else 1)
     for trace in traces:
         assert select(trace, Selection()).steps["is_partial"].tolist() == [is_partial]
-        assert any(defect.count for defect in launches_without_operation(trace)) == is_partial
+        assert any(defect.count for defect in lost_launches(trace)) == is_partial
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.integrity import integrity as checks
 from traceanalyzer.analyses.integrity.checks import LOST_AMID, LOST_GRAPHS, SHIFTED, TRUNCATED
 from traceanalyzer.analyses.integrity.integrity import Integrity
+from traceanalyzer.analyses.integrity.unknown_kernels import UNKNOWN_KERNELS
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import Headline
@@ -52,7 +53,7 @@ _SPOILT: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         TRUNCATED: ("Trace cut off", "Record again, and let the profiler finish its export."),
         **dict.fromkeys(
-            (*checks.IMPOSSIBLE, *checks.NOT_THEIR_OWN),
+            checks.UNTRUE,
             ("Impossible times or launches", "Use each process's file as the profiler wrote it, unmerged."),
         ),
     }
@@ -80,7 +81,7 @@ _OF_THE_RUN: Mapping[str, tuple[str, str, str, Severity]] = MappingProxyType(
             LOW,
         ),
         **dict.fromkeys(
-            checks.UNKNOWN_KERNELS,
+            UNKNOWN_KERNELS,
             (
                 "Kernels of unknown kind count as compute, and may be communication.",
                 "No rule knows their names.",
@@ -93,8 +94,7 @@ _OF_THE_RUN: Mapping[str, tuple[str, str, str, Severity]] = MappingProxyType(
 """Checks of the whole run as headline, why, fix and severity."""
 
 _WHY = {
-    **checks.IMPOSSIBLE,
-    **checks.NOT_THEIR_OWN,
+    **checks.UNTRUE,
     TRUNCATED: "what the profiler wrote last, mostly GPU work, is missing",
 }
 

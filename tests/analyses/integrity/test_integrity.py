@@ -131,7 +131,7 @@ def test_unknown_kernels_are_named_with_the_option_that_changes_them():
     assert "mine::all_reduce_0" in row["sentence"]
     assert "mine::all_reduce_4" in row["sentence"]
     assert "and 2 more" in row["sentence"]
-    assert "They alone run on stream 31." in row["sentence"]
+    assert "No other kernel runs on stream 31." in row["sentence"]
     assert "--kernel-kind 'comm=all_reduce_0|all_reduce_1|all_reduce_2|all_reduce_3|all_reduce_4'" in row["sentence"]
 
 

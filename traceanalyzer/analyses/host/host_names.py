@@ -145,6 +145,11 @@ def is_cpu_collective(name: str) -> bool:
     return name.startswith(CPU_BACKENDS)
 
 
+def is_mps_operator(name: str) -> bool:
+    """An operator that runs on Apple's GPU."""
+    return "::mps_" in name or "::_mps_" in name
+
+
 def is_user_range(name: str) -> bool:
     """A range that says where in the program the host is: neither a profiler step nor a communication call."""
     return not name.startswith(("ProfilerStep", "nccl", *CPU_BACKENDS, "xccl:", "hccl:", "c10d:"))

@@ -1,5 +1,6 @@
 """What can be wrong with one rank's trace, check by check."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,22 +9,25 @@ import pandas as pd
 
 from traceanalyzer.analyses.communication.calls import INFERRED, OPERATOR
 from traceanalyzer.analyses.communication.matching import waits_of
-from traceanalyzer.analyses.grouping import largest_before, memoized_by_trace
-from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.grouping import largest_before
+from traceanalyzer.analyses.host.host_names import is_graph_capture, is_graph_launch, is_launch
 from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
-from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity, part_of
+from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import LONGEST_CAPTURE_NS, is_outside
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, lengths_of, rows_named, rows_where
+from traceanalyzer.model.tables import array_of, lengths_of, rows_named, rows_named_so, rows_where
 from traceanalyzer.selection import A_SAMPLE, is_lost_launch
 
-_MANY, SOME = 0.1, 0.01
+MANY, SOME = 0.1, 0.01
 """Shares from which a defect is medium, and low."""
 
 GRAVE = 0.05
 """Share of events with damaged times, or numbers that are not their own, from which figures are wrong."""
+
+EVENTS: Final = "events"
+"""Stands for all tables of events."""
 
 CAUSES: tuple[str, ...] = ("idle", "gaps", "launches", "queue_depth", "what_ran", "replay")
 """What sets operations beside the calls that launched them."""
@@ -37,30 +41,11 @@ _BY_LAUNCH: tuple[str, ...] = (*CAUSES, "steps", "phase_of_op", "tree")
 
 OPERATIONS: tuple[str, ...] = ("gpu_ops",)
 
-TRUNCATED = "truncated"
-
-LOST_AMID = "lost_amid_others"
-
-WITHOUT_LAUNCH = "operations_without_launch"
-
-LOST_GRAPHS = "graphs_without_operations"
-
-NESTED = "nested_on_a_stream"
-
-FAR_APART = "far_apart"
-
-OUTSIDE = "outside_the_recording"
-
-NO_DURATION = "operations_without_duration"
-TOO_SHORT = "kernels_too_short"
-OTHER_UNIT = "another_unit"
-BACKWARDS = "events_backwards"
-UNREADABLE = "unreadable_events"
-SHARED = "shared_launches"
-OUT_OF_ORDER = "launches_out_of_order"
-
-EVENTS: Final = "events"
-"""Stands for all tables of events."""
+TRUNCATED, LOST_AMID, LOST_GRAPHS = "truncated", "lost_amid_others", "graphs_without_operations"
+NESTED, FAR_APART, OUTSIDE = "nested_on_a_stream", "far_apart", "outside_the_recording"
+NO_DURATION, TOO_SHORT, OTHER_UNIT = "operations_without_duration", "kernels_too_short", "another_unit"
+BACKWARDS, UNREADABLE = "events_backwards", "unreadable_events"
+SHARED, OUT_OF_ORDER, SHIFTED = "shared_launches", "launches_out_of_order", "shifted_steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,170 +54,148 @@ class Defect:
 
     Attributes:
         check: name of the check.
-        severity: high, medium, low or info.
         count: how many events it concerns; with 0 nothing is wrong, and it is left out.
         total: of how many; `None` where that says nothing.
         sentence: what it is, for people.
         affects: where it begins: analyses, what they share, event tables or `EVENTS`; what rests on these, the
             registry knows (`dependencies.reached_by`).
+        severity: high, medium, low or info; by the share of the total unless said.
     """
 
     check: str
-    severity: Severity
     count: int
     total: int | None
     sentence: str
-    affects: tuple[str, ...]
+    affects: tuple[str, ...] = (EVENTS,)
+    severity: Severity | None = None
+
+    @property
+    def gravity(self) -> Severity:
+        """The severity."""
+        if self.severity is None:
+            share = self.count / (self.total or 1)
+            return MEDIUM if share >= MANY else LOW if share >= SOME else INFO
+        return self.severity
 
 
-def file_damage(trace: RankTrace) -> list[Defect]:
+def grave_from(share: float, count: int, total: int) -> Severity | None:
+    """High from that share on; else what `Defect` makes of it."""
+    return HIGH if count and count >= share * total else None
+
+
+def file_damage(trace: RankTrace) -> Iterator[Defect]:
     """Files cut off while they were written, and events that could not be read."""
-    cut_off = (
-        "The file is cut off: what came after its end is missing, with it GPU operations of any step. No step can be "
-        "shown to be complete, so that headlines are of all that is left."
-    )
-    skipped, backwards = trace.meta.events_skipped, trace.meta.events_backwards
-    unread = (
-        f"{many(skipped, 'event')} could not be read, or {have(skipped)} times that cannot be, and {_are(skipped)} "
-        "left out."
-    )
-    ended = (
-        f"{many(backwards, 'event')} ended before {'it' if backwards == 1 else 'they'} started: no time is counted "
-        "there."
-    )
+    meta = trace.meta
     tables = (trace.gpu_ops, trace.api_calls, trace.host_ops, trace.ranges)
-    grave = GRAVE * sum(map(len, tables))  # those that are left out are in no table
-    return [
-        Defect(TRUNCATED, HIGH, int(trace.meta.is_truncated), None, cut_off, (EVENTS,)),
-        Defect(UNREADABLE, HIGH if skipped >= grave else MEDIUM, skipped, None, unread, (EVENTS,)),
-        Defect(BACKWARDS, HIGH if backwards >= grave else MEDIUM, backwards, None, ended, (EVENTS,)),
-    ]
-
-
-def dropped_events(trace: RankTrace) -> list[Defect]:
-    """Events that the profiler itself says it dropped, beyond the launches whose operation is missing."""
-    count, missing = trace.meta.events_dropped, int(is_lost_launch(trace.api_calls).sum())
-    is_explained = count <= missing
-    text = f"The profiler dropped {many(count, 'event')}" + (
-        ": launches without an operation say where."
-        if is_explained
-        else f", of which {many(missing, 'launch', 'launches')} without an operation {_are(missing)} all that shows."
-    )
-    affects = OPERATIONS if is_explained else (EVENTS,)
-    return [Defect("dropped_events", INFO if is_explained else MEDIUM, count, None, text, affects)]
-
-
-def launches_without_operation(trace: RankTrace) -> list[Defect]:
-    """Kernel launches that no GPU operation of the process answers. Their steps are partial: headlines lack those."""
-    calls = trace.api_calls
-    is_launch = host_names.matches(calls["name"], host_names.is_launch)
-    if trace.gpu_ops.empty or not is_launch.any():
-        return []
-    lost, total = int(is_lost_launch(calls).sum()), int(is_launch.sum())
+    total = sum(map(len, tables))  # those that are left out are in no table
     text = (
-        f"{part_of(lost, total, 'launch', 'launches')} on the host {have(lost)} no GPU operation in the capture: "
-        "work is missing, or was recorded elsewhere; "
+        "The file is cut off: events after its end are missing, among them GPU operations of any step. No step counts "
+        "as complete; headlines cover what is left."
     )
+    yield Defect(TRUNCATED, int(meta.is_truncated), None, text, severity=HIGH)
+    text = f"Events left out, as they could not be read or have impossible times: {meta.events_skipped:,}."
+    severity = grave_from(GRAVE, meta.events_skipped, total) or MEDIUM
+    yield Defect(UNREADABLE, meta.events_skipped, None, text, severity=severity)
+    text = f"Events that end before they start: {meta.events_backwards:,}. No time is counted there."
+    severity = grave_from(GRAVE, meta.events_backwards, total) or MEDIUM
+    yield Defect(BACKWARDS, meta.events_backwards, None, text, severity=severity)
+
+
+def lost_launches(trace: RankTrace) -> Iterator[Defect]:
+    """Kernel launches that no GPU operation answers, where those lie, and events that the profiler says it dropped.
+
+    Their steps are partial: headlines lack those. Between launches that have an operation no edge of the recording
+    explains them. Of CUDA graphs nothing that they ran was recorded.
+    """
+    calls, dropped = trace.api_calls, trace.meta.events_dropped
+    lost, launches = is_lost_launch(calls), rows_named_so(calls, is_launch)
+    count, total = int(lost.sum()), int(launches.sum())
+    is_explained = dropped <= count
+    text = f"Events that the profiler dropped: {dropped:,}; launches without an operation: {count:,}."
+    affects, severity = (OPERATIONS, INFO) if is_explained else ((EVENTS,), MEDIUM)
+    yield Defect("dropped_events", dropped, None, text, affects, severity)
+    if trace.gpu_ops.empty or not total:
+        return
     has_complete = not _complete_steps(trace).empty
-    text += "the steps concerned are partial and left out of means." if has_complete else "no step is complete."
-    severity = by_share(lost, total) if has_complete else MEDIUM
-    return [Defect("launches_without_operation", severity, lost, total, text, OPERATIONS)] if lost else []
+    so = "Their steps are partial and left out of means." if has_complete else "No step is complete."
+    text = f"Launches without a GPU operation: {count:,} of {total:,}. Work is missing or recorded elsewhere. {so}"
+    severity = None if has_complete else MEDIUM
+    yield Defect("launches_without_operation", count, total, text, OPERATIONS, severity)
+    graphs = int((lost & rows_named_so(calls, is_graph_launch)).sum())
+    text = f"CUDA graph launches without a GPU operation: {graphs:,}. What the graphs ran was not recorded."
+    yield Defect(LOST_GRAPHS, graphs, count, text, OPERATIONS, INFO)
+    answered = np.flatnonzero(launches & array_of(calls, "has_gpu_op"))
+    if len(answered):
+        amid = slice(answered[0], answered[-1] + 1)
+        count, total = int(lost[amid].sum()), int((launches | lost)[amid].sum())
+        text = (
+            f"Launches without a GPU operation between recorded ones: {count:,} of {total:,}. The profiler lost them: "
+            "the GPU may have worked where it seems idle."
+        )
+        yield Defect(LOST_AMID, count, total, text)
 
 
-def lost_amid_others(trace: RankTrace) -> list[Defect]:
-    """Launches without an operation between launches that have one: no edge of the recording explains them."""
-    calls = trace.api_calls
-    is_launch = host_names.matches(calls["name"], host_names.is_launch)
-    lost = is_lost_launch(calls)
-    answered = np.flatnonzero(is_launch & array_of(calls, "has_gpu_op"))
-    if not lost.any() or not len(answered):
-        return []
-    begin, end = answered[[0, -1]]
-    count, total = int(lost[begin:end].sum()), int((is_launch | lost)[begin : end + 1].sum())
-    text = (
-        f"{part_of(count, total, 'launch', 'launches')} amid recorded ones {have(count)} no GPU operation: the "
-        "profiler lost them, and where the GPU seems idle it may have worked."
-    )
-    return [Defect(LOST_AMID, by_share(count, total), count, total, text, (EVENTS,))]
-
-
-def lost_graphs(trace: RankTrace) -> list[Defect]:
-    """Launches of CUDA graphs among those without an operation: nothing of what such a graph runs was recorded."""
-    lost = is_lost_launch(trace.api_calls)
-    count = int((lost & host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)).sum())
-    text = (
-        f"{many(count, 'launch', 'launches')} of CUDA graphs {have(count)} no operation in the capture: what the "
-        "graphs ran was not recorded."
-    )
-    return [Defect(LOST_GRAPHS, INFO, count, int(lost.sum()), text, OPERATIONS)]
-
-
-def operations_without_launch(trace: RankTrace) -> list[Defect]:
+def operations_without_launch(trace: RankTrace) -> Iterator[Defect]:
     """GPU operations whose host call the capture does not have; grave where headlines hold many of them."""
-    total = len(trace.gpu_ops)
-    is_without = array_of(trace.gpu_ops, "launch") == NONE
-    count = int(is_without.sum())
-    held = _in_headline(trace)
-    inside = int((is_without & held).sum())
-    is_unnumbered = 2 * int((is_without & ~(trace.gpu_ops["correlation"] > 0).to_numpy()).sum()) > count
-    is_of_others = count == total and bool(is_lost_launch(trace.api_calls).any())
-    why = "no call bears their numbers" if is_of_others else "queued before it began"
-    why = "they do not say which call launched them" if is_unnumbered else why
-    why = why if len(trace.api_calls) else "no API call was recorded"
+    ops = trace.gpu_ops
+    is_without, held = array_of(ops, "launch") == NONE, _in_headline(trace)
+    count, inside, has_complete = (
+        int(is_without.sum()),
+        int((is_without & held).sum()),
+        not _complete_steps(trace).empty,
+    )
+    is_unnumbered = 2 * int((is_without & ~(ops["correlation"] > 0).to_numpy()).sum()) > count
+    why = (
+        "no API call was recorded"
+        if trace.api_calls.empty
+        else "they do not say which call launched them"
+        if is_unnumbered
+        else "no call bears their numbers"
+        if count == len(ops) and is_lost_launch(trace.api_calls).any()
+        else "queued before it began"
+    )
     text = (
-        f"{part_of(count, total, 'GPU operation')} {have(count)} no launch in the capture ({why}): they belong to "
-        "no step and no phase, and idle time before them has no known cause"
+        f"GPU operations without a launch in the capture ({why}): {count:,} of {len(ops):,}. They belong to no step "
+        "and no phase; idle time before them has no known cause."
     )
-    has_complete = not _complete_steps(trace).empty
-    if has_complete:
-        text += f"; {inside:,} of them {'runs' if inside == 1 else 'run'} inside complete steps"
-    severity = by_share(inside, int(held.sum()))
-    affects: tuple[str, ...] = (*CAUSES, "phase_of_op", "tree")
-    affects = (*affects, "steps") if has_complete else affects
-    return [Defect(WITHOUT_LAUNCH, severity, count, total, f"{text}.", affects)]
+    text += f" Inside complete steps: {inside:,}." if has_complete else ""
+    affects = (*CAUSES, "phase_of_op", "tree", *(("steps",) if has_complete else ()))
+    severity = Defect("", inside, int(held.sum()), "").gravity
+    yield Defect("operations_without_launch", count, len(ops), text, affects, severity)
 
 
-def shared_launches(trace: RankTrace) -> list[Defect]:
-    """Operations that name one launch, graphs aside, or a number that several calls bear: it is not unique then."""
-    launch = array_of(trace.gpu_ops, "launch")
-    calls = launch[launch != NONE]
-    is_graph = host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)
-    times = np.bincount(calls, minlength=len(trace.api_calls))
-    kernels = np.bincount(
-        launch[(launch != NONE) & rows_named(trace.gpu_ops, "activity", "kernel")], minlength=len(times)
-    )
-    bears_anothers = _bears_anothers_number(trace.api_calls)
-    count, total = int(times[((times > 1) & ~is_graph) | bears_anothers].sum()), len(calls)
-    text = (
-        f"{part_of(count, total, 'GPU operation')} share their launch with others: correlation numbers are used "
-        "more than once (work of several processes in one file does so), and which call launched what, in which step, "
-        "is not known."
-    )
-    # One call may copy a batch, and launches one kernel.
-    repeated = times[((kernels > 1) & ~is_graph) | bears_anothers].sum()
-    severity = HIGH if repeated >= max(1, GRAVE * total) else by_share(count, total)
-    return [Defect(SHARED, severity, count, total, text, _BY_LAUNCH)]
+def shared_launches(trace: RankTrace) -> Iterator[Defect]:
+    """Operations that name one launch, graphs aside, or a number that several calls bear: it is not unique then.
 
-
-def launches_out_of_order(trace: RankTrace) -> list[Defect]:
-    """Operations whose launch had returned before that of the one ahead on their stream began: a stream keeps order.
-
-    No difference of clocks makes any. Launches of several operations are those of CUDA graphs, or shared.
+    And operations whose launch had returned before that of the one ahead on their stream began: a stream keeps order,
+    and no difference of clocks makes any. Launches of several operations are those of CUDA graphs, or shared.
     """
     ops, calls = trace.gpu_ops, trace.api_calls
-    launch, streams = array_of(ops, "launch"), array_of(ops, "stream")
-    times = np.bincount(launch[launch != NONE], minlength=len(calls) + 1)
-    single = np.flatnonzero((launch != NONE) & (times[launch] == 1))
-    order = single[np.lexsort((launch[single], array_of(ops, "start_ns")[single], streams[single]))]
-    begins, ends = (array_of(calls, name)[launch[order]] for name in ("start_ns", "end_ns"))
-    count = int(((ends[1:] < begins[:-1]) & (np.diff(streams[order]) == 0)).sum())
-    text = (
-        f"{part_of(count, len(order), 'GPU operation')} {start(count)} after an operation of the same stream that was "
-        "launched later: correlation numbers are not their own, and which call launched what, in which step, is not "
-        "known."
+    launch = array_of(ops, "launch")
+    held, is_kernel = launch != NONE, rows_named(ops, "activity", "kernel")
+    times, kernels = (np.bincount(launch[own], minlength=len(calls) + 1) for own in (held, held & is_kernel))
+    is_graph, bears_anothers = (
+        np.append(own, False) for own in (rows_named_so(calls, is_graph_launch), _bears_anothers_number(calls))
     )
-    severity = HIGH if count >= GRAVE * len(order) else by_share(count, len(order))
-    return [Defect(OUT_OF_ORDER, severity, count, len(order), text, _BY_LAUNCH)]
+    count, total = int(times[((times > 1) & ~is_graph) | bears_anothers].sum()), int(held.sum())
+    # One call may copy a batch, and launches one kernel.
+    repeated = int(times[((kernels > 1) & ~is_graph) | bears_anothers].sum())
+    so = "Which call launched what, and in which step, is not known."
+    text = (
+        f"GPU operations that share their launch with others: {count:,} of {total:,}. Correlation numbers are used "
+        f"more than once, as in files of several processes. {so}"
+    )
+    yield Defect(SHARED, count, total, text, _BY_LAUNCH, grave_from(GRAVE, repeated, total))
+    single = np.flatnonzero(held & (times[launch] == 1))
+    order = single[np.lexsort((launch[single], array_of(ops, "start_ns")[single], array_of(ops, "stream")[single]))]
+    begins, ends = (array_of(calls, name)[launch[order]] for name in ("start_ns", "end_ns"))
+    is_late = (ends[1:] < begins[:-1]) & (np.diff(array_of(ops, "stream")[order]) == 0)
+    count, total = int(is_late.sum()), len(order)
+    text = (
+        "GPU operations that start after an operation of the same stream that was launched later: "
+        f"{count:,} of {total:,}. Correlation numbers are not their own. {so}"
+    )
+    yield Defect(OUT_OF_ORDER, count, total, text, _BY_LAUNCH, grave_from(GRAVE, count, total))
 
 
 def _bears_anothers_number(api_calls: pd.DataFrame) -> np.ndarray:
@@ -245,34 +208,29 @@ def _bears_anothers_number(api_calls: pd.DataFrame) -> np.ndarray:
     return mask
 
 
-def partial_steps(trace: RankTrace) -> list[Defect]:
+def partial_steps(trace: RankTrace) -> Iterator[Defect]:
     """Steps that the capture cuts; those of a file that is cut off go with that."""
-    if trace.meta.is_truncated:
-        return []
-    count, total = int(trace.steps["is_partial"].sum()) if len(trace.steps) else 0, len(trace.steps)
-    text = f"{many(count, 'step')} of {total} {_are(count)} partial: shown, but left out of means"
-    is_none = _complete_steps(trace).empty
-    text += "; none is complete, so that headlines are of the whole capture." if is_none else "."
-    return [Defect("partial_steps", MEDIUM if is_none else LOW, count, total, text, ("steps",))]
+    steps, is_none = trace.steps, _complete_steps(trace).empty
+    count = 0 if trace.meta.is_truncated else int(steps["is_partial"].sum())
+    so = "None is complete: headlines cover the whole capture." if is_none else "They are left out of means."
+    text = f"Partial steps: {count:,} of {len(steps):,}. {so}"
+    yield Defect("partial_steps", count, len(steps), text, ("steps",), MEDIUM if is_none else LOW)
 
 
-def cuda_graphs(trace: RankTrace) -> list[Defect]:
+def cuda_graphs(trace: RankTrace) -> Iterator[Defect]:
     """CUDA graphs: captured during the recording, replayed, or recorded as one operation of unknown content."""
-    calls, ops = trace.api_calls, trace.gpu_ops
-    captures = int(host_names.matches(calls["name"], host_names.is_graph_capture).sum())
-    unknown = int(rows_named(ops, "activity", "graph").sum())
+    ops = trace.gpu_ops
+    captures = int(rows_named_so(trace.api_calls, is_graph_capture).sum())
+    text = f"Calls of graph capture: {captures:,}. What is launched inside runs later, as part of a replay."
+    yield Defect("graph_captures", captures, None, text, ("launches",), INFO)
+    whole = int(rows_named(ops, "activity", "graph").sum())
+    text = f"CUDA graphs recorded as a whole: {whole:,}. Busy time is right; the kernels inside are unknown."
+    yield Defect("graphs_of_unknown_content", whole, len(ops), text, _LISTED, MEDIUM)
     nodes = int(ops["graph_node"].notna().sum())
-    captured = f"{many(captures, 'call')} of graph capture: what is launched inside runs later, as part of a replay."
-    whole = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, the kernels inside are unknown."
-    replayed = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
-    return [
-        Defect("graph_captures", INFO, captures, None, captured, ("launches",)),
-        Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), whole, _LISTED),
-        Defect("graph_operations", INFO, nodes, len(ops), replayed, ("launches", "phases")),
-    ]
+    text = f"Operations in CUDA graphs: {nodes:,}. One launch stands for many; operators are unknown."
+    yield Defect("graph_operations", nodes, len(ops), text, ("launches", "phases"), INFO)
 
 
-@memoized_by_trace
 def _complete_steps(trace: RankTrace) -> pd.DataFrame:
     """The complete steps among those that are looked at."""
     steps = trace.steps if trace.window.steps is None else trace.steps[trace.steps["step"].isin(trace.window.steps)]
@@ -293,95 +251,42 @@ def _in_headline(trace: RankTrace) -> np.ndarray:
     return held
 
 
-def by_share(count: int, total: int) -> Severity:
-    """How severe a defect is that this share of the events have."""
-    return MEDIUM if count and count >= _MANY * total else LOW if count and count >= SOME * total else INFO
-
-
-def many(count: int, noun: str, plural: str | None = None) -> str:
-    """`1 call`, `1,200 calls`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def have(count: int) -> str:
-    """The verb of so many."""
-    return "has" if count == 1 else "have"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
-def start(count: int) -> str:
-    """Another verb of so many."""
-    return "starts" if count == 1 else "start"
-
-
-def arguments_of_calls(calls: pd.DataFrame) -> list[Defect]:
+def arguments_of_calls(calls: pd.DataFrame) -> Iterator[Defect]:
     """Communication kernels without arguments of their own or of a host call: none, an operator's, a later step's."""
     if calls.empty:
-        return []
+        return
     arguments = calls["arguments"]
     is_kernel = ((calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)).to_numpy()
-    without, total = int(arguments.isna().to_numpy()[is_kernel].sum()), int(is_kernel.sum())
-    of_operator, inferred = int((arguments == OPERATOR).sum()), int((arguments == INFERRED).sum())
-    unknown = (
-        f"{part_of(without, total, 'communication operation')} {have(without)} no arguments: process group and sizes "
-        "are unknown, bandwidths leave them out."
+    count, total = int(arguments.isna().to_numpy()[is_kernel].sum()), int(is_kernel.sum())
+    text = (
+        f"Communication operations without arguments: {count:,} of {total:,}. Their process group and size are "
+        "unknown; bandwidths leave them out."
     )
-    operators = (
-        f"The sizes of {many(of_operator, 'communication operation')} are those of the operators that launched them; "
-        "their process groups are not known."
+    yield Defect("communication_without_arguments", count, total, text, ("calls",))
+    count = int((arguments == OPERATOR).sum())
+    text = (
+        f"Communication operations whose sizes are those of the operators that launched them: {count:,}. Their "
+        "process groups are not known."
     )
-    later = f"The arguments of {many(inferred, 'communication operation')} are inferred from later steps."
-    affects = ("calls",)
-    return [
-        Defect("communication_without_arguments", by_share(without, total), without, total, unknown, affects),
-        Defect("arguments_of_operators", INFO, of_operator, len(calls), operators, affects),
-        Defect("inferred_arguments", INFO, inferred, len(calls), later, affects),
-    ]
+    yield Defect("arguments_of_operators", count, len(calls), text, ("calls",), INFO)
+    count = int((arguments == INFERRED).sum())
+    text = f"Communication operations whose arguments are inferred from later steps: {count:,}."
+    yield Defect("inferred_arguments", count, len(calls), text, ("calls",), INFO)
 
 
-_MOST_OF_LINK = 2
-"""Times a link's peak: switches that add up or copy on the way halve what a rank sends, and busbw does not know it."""
-
-_MOST_GBPS = 16_000
-"""What a rank sends comes out of its GPU's memory: 8 TB/s of the fastest (B200, MI355X), and busbw counts it twice."""
-
-
-def impossible_memory_levels(trace: RankTrace) -> list[Defect]:
+def impossible_memory_levels(trace: RankTrace) -> Iterator[Defect]:
     """Moments at which the allocator had given out more than it held, or less than nothing."""
-    counters = trace.counters
-    masks = [rows_named(counters, "name", name) for name in ("memory_allocated_bytes", "memory_reserved_bytes")]
-    times = [array_of(counters, "time_ns")[mask] for mask in masks]
-    allocated, reserved = (array_of(counters, "value")[mask] for mask in masks)
-    total = len(allocated)
-    if not total or not np.array_equal(*times):
-        return []
-    count = int(((allocated > reserved) | (allocated < 0)).sum())
+    masks = (rows_named(trace.counters, "name", f"memory_{name}_bytes") for name in ("allocated", "reserved"))
+    allocated, reserved = (trace.counters[mask] for mask in masks)
+    if not np.array_equal(array_of(allocated, "time_ns"), array_of(reserved, "time_ns")):
+        return
+    given_out = array_of(allocated, "value")
+    count, total = int(((given_out > array_of(reserved, "value")) | (given_out < 0)).sum()), len(given_out)
     text = (
-        f"At {many(count, 'moment')} of {total:,} the allocator had given out more memory than it held, or less than "
-        "none: no allocator does; the levels are damaged, or of two allocators."
+        "Moments at which the allocator had given out more memory than it held, or less than none: "
+        f"{count:,} of {total:,}. The levels are damaged, or of two allocators."
     )
-    return [Defect("impossible_memory_levels", MEDIUM, count, total, text, ("counters",))]
-
-
-def impossible_bandwidths(collectives: pd.DataFrame) -> list[Defect]:
-    """Rows of `collectives` that are faster than twice their links, or, of unknown links, than any GPU's memory."""
-    if collectives.empty:
-        return []
-    rate = collectives["busbw_gbps"].astype("Float64")
-    most = (_MOST_OF_LINK * collectives["link_peak_gbps"].astype("Float64")).fillna(_MOST_GBPS)
-    beyond = collectives[(rate > most).fillna(value=False)]
-    if beyond.empty:
-        return []
-    fastest = beyond.loc[rate[beyond.index].idxmax()]
-    text = (
-        f"Collectives are faster than any link or memory: {fastest['collective']} of rank {fastest['rank']} at "
-        f"{fastest['busbw_gbps']:,.0f} GB/s. Their sizes or times are damaged, or clocks differ: believe no bandwidth."
-    )
-    affects = ("collectives", "by_collective", "nccl", "comm_phases")
-    return [Defect("impossible_bandwidths", MEDIUM, len(beyond), len(collectives), text, affects)]
+    yield Defect("impossible_memory_levels", count, total, text, ("counters",), MEDIUM)
 
 
 _NOT_SHORT_NS = 5_000
@@ -391,150 +296,89 @@ _SHORTEST_NS = 100
 """An empty kernel runs for some 700 ns on an H200."""
 
 
-def far_apart(trace: RankTrace) -> list[Defect]:
-    """Operations that lie further apart than any recording lasts: single times are damaged."""
-    begin, end = int(array_of(trace.gpu_ops, "start_ns")[0]), int(array_of(trace.gpu_ops, "end_ns").max())
-    if end - begin <= LONGEST_CAPTURE_NS:
-        return []
+def impossible_times(trace: RankTrace) -> Iterator[Defect]:
+    """Operations further apart than any recording lasts, outside of it, or kernels shorter than the smallest.
+
+    Where all operations lie outside, the GPU's clock is another than the recorder's. Where kernels usually take less
+    time than a GPU needs, the unit of times is mistaken.
+    """
+    ops = trace.gpu_ops
+    starts, lengths = array_of(ops, "start_ns"), lengths_of(ops)
+    span_ns = int(array_of(ops, "end_ns").max()) - int(starts[0])
     text = (
-        f"The operations span {(end - begin) / 3.6e12:,.0f} hours, longer than any recording lasts: times of some are "
+        f"The operations span {span_ns / 3.6e12:,.0f} hours, longer than any recording lasts: times of some are "
         "damaged, or the file holds two recordings."
     )
-    return [Defect(FAR_APART, HIGH, 1, None, text, (EVENTS,))]
+    yield Defect(FAR_APART, int(span_ns > LONGEST_CAPTURE_NS), None, text, severity=HIGH)
+    count = int(is_outside(starts, (trace.meta.capture_start_ns, trace.meta.capture_end_ns)).sum())
+    text = (
+        f"Operations over 10 s before the recording began or after it ended, as the file says: {count:,} of "
+        f"{len(ops):,}. Their times are damaged, or the file holds two recordings."
+    )
+    yield Defect(OUTSIDE, count if count < len(ops) else 0, len(ops), text, severity=HIGH)
+    kernels = lengths[rows_named(ops, "activity", "kernel") & (lengths > 0)]
+    is_other_unit = len(kernels) >= A_SAMPLE and np.median(kernels) < _SHORTEST_NS
+    count = int((kernels < _SHORTEST_NS).sum())
+    text = (
+        f"Kernels of less than {_SHORTEST_NS} ns, which no GPU runs: {count:,} of {len(kernels):,}. All times are in "
+        "another unit than the file says (too short by 1,000 times?)."
+    )
+    yield Defect(TOO_SHORT, count if is_other_unit else 0, len(kernels), text, severity=HIGH)
 
 
-def outside(trace: RankTrace) -> list[Defect]:
-    """Some operations of a recording, and more than a few, that ran when it did not: times of one part are damaged.
+def overlaps_on_a_stream(trace: RankTrace) -> Iterator[Defect]:
+    """Operations that start before an earlier one of their stream has ended, or run wholly inside one.
 
-    Where it is all of them, the GPU's clock is another than the recorder's.
+    A stream runs one after the other. A dependent launch may begin early, but ends after what it depends on. The
+    operations of a CUDA graph may run side by side, whatever stream they are recorded on. The driver makes copies from
+    one memory of the host to another with the CPU, beside the stream.
     """
-    is_odd = is_outside(array_of(trace.gpu_ops, "start_ns"), (trace.meta.capture_start_ns, trace.meta.capture_end_ns))
-    count, total = int(is_odd.sum()), len(is_odd)
-    text = (
-        f"{part_of(count, total, 'operation')} {start(count)} more than 10 s before the recording began or after it "
-        "ended, as the file says itself: their times are damaged, or the file holds two recordings."
-    )
-    return [Defect(OUTSIDE, HIGH, count, total, text, (EVENTS,))] if 0 < count < total else []
-
-
-def too_short(trace: RankTrace) -> list[Defect]:
-    """Kernels that usually take less time than a GPU needs for the smallest: the unit of times is mistaken."""
-    lengths = lengths_of(trace.gpu_ops)[rows_named(trace.gpu_ops, "activity", "kernel")]
-    lengths = lengths[lengths > 0]
-    if len(lengths) < A_SAMPLE or np.median(lengths) >= _SHORTEST_NS:
-        return []
-    count = int((lengths < _SHORTEST_NS).sum())
-    text = (
-        f"{count:,} kernels of {len(lengths):,} run for less than {_SHORTEST_NS} ns, which no GPU does: times are in "
-        "another unit than the file says (too short by 1,000 times?), and so are all that are shown."
-    )
-    return [Defect(TOO_SHORT, HIGH, count, len(lengths), text, (EVENTS,))]
-
-
-def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
-    """Operations that start before an earlier one of their stream has ended: a stream runs one after the other."""
-    ops = _one_after_the_other(trace.gpu_ops)
+    memories = (rows_named(trace.gpu_ops, name, "pageable", "pinned") for name in ("source_memory", "target_memory"))
+    ops = rows_where(trace.gpu_ops, ~np.logical_and(*memories))
     starts, ends, stream = (array_of(ops, name) for name in ("start_ns", "end_ns", "stream"))
     order = np.lexsort((ends, starts, stream))
     count = int((starts[order] < largest_before(ends[order], stream[order])).sum())
     text = (
-        f"{many(count, 'operation')} {start(count)} before an earlier one on the same stream has ended (programmatic "
-        "dependent launches do; else the times are inexact): sums of durations exceed the time that has passed."
+        f"Operations that start before an earlier one on the same stream has ended: {count:,} of {len(ops):,}. "
+        "Programmatic dependent launches do; else the times are inexact. Sums of durations exceed the time that has "
+        "passed."
     )
-    severity = by_share(count, len(ops))
-    return [Defect("overlaps_on_a_stream", severity, count, len(ops), text, ("kernels", "streams"))]
-
-
-def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
-    """Operations that run wholly inside an earlier one of their stream: no stream runs so, early launches included.
-
-    A dependent launch may begin early, but ends after what it depends on. The operations of a CUDA graph may run side
-    by side, whatever stream they are recorded on.
-    """
-    ops = _one_after_the_other(trace.gpu_ops)
-    ops = rows_where(ops, ops["graph_node"].isna().to_numpy())
-    starts, ends, stream = (array_of(ops, name) for name in ("start_ns", "end_ns", "stream"))
-    order = np.lexsort((-ends, starts, stream))
+    yield Defect("overlaps_on_a_stream", count, len(ops), text, ("kernels", "streams"))
+    single = np.flatnonzero(ops["graph_node"].isna().to_numpy())
+    order = single[np.lexsort((-ends[single], starts[single], stream[single]))]
     lengths, latest = (ends - starts)[order], largest_before(ends[order], stream[order])
     is_nested = (starts[order] < latest) & (ends[order] <= latest) & (lengths > 0)
     count = int(is_nested.sum())
-    is_grave = count >= SOME * len(ops) or lengths[is_nested].sum() >= SOME * lengths.sum()
+    is_grave = count >= SOME * len(order) or lengths[is_nested].sum() >= SOME * lengths.sum()
     text = (
-        f"{part_of(count, len(ops), 'operation')} run{'s' if count == 1 else ''} inside an earlier one of the same "
-        "stream, which runs one after the other: durations are damaged, streams have lost their numbers, or the file "
-        "holds the work of several processes."
+        f"Operations inside an earlier one of the same stream: {count:,} of {len(order):,}. Durations are damaged, "
+        "streams have lost their numbers, or the file holds the work of several processes."
     )
-    return [Defect(NESTED, HIGH if is_grave else INFO, count, len(ops), text, (EVENTS,))]
+    yield Defect(NESTED, count, len(order), text, severity=HIGH if is_grave else INFO)
 
 
-def _one_after_the_other(ops: pd.DataFrame) -> pd.DataFrame:
-    """All but copies from one memory of the host to another: the driver makes them with the CPU, beside the stream."""
-    is_of_host = (rows_named(ops, name, "pageable", "pinned") for name in ("source_memory", "target_memory"))
-    return rows_where(ops, ~np.logical_and(*is_of_host))
-
-
-def operations_without_duration(trace: RankTrace) -> list[Defect]:
+def operations_without_duration(trace: RankTrace) -> Iterator[Defect]:
     """Operations that end where they start, or before (a reader takes negative durations for none).
 
     Grave where half have none, or too many whose name's others usually take 5 µs and more.
     """
     took, names = lengths_of(trace.gpu_ops), trace.gpu_ops["name"].array.codes
     is_none, total = took <= 0, len(took)
-    count = int(is_none.sum())
     usual = pd.Series(took[~is_none]).groupby(names[~is_none]).median().reindex(names[is_none])
-    text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
-    is_grave = count > 0 and (2 * count >= total or int((usual >= _NOT_SHORT_NS).sum()) >= GRAVE * total)
-    return [Defect(NO_DURATION, HIGH if is_grave else by_share(count, total), count, total, text, OPERATIONS)]
+    count, long = int(is_none.sum()), int((usual >= _NOT_SHORT_NS).sum())
+    text = f"GPU operations without duration, or with a negative one: {count:,} of {total:,}. Their time is missing."
+    severity = grave_from(0.5, count, total) or grave_from(GRAVE, long, total)
+    yield Defect(NO_DURATION, count, total, text, OPERATIONS, severity)
 
 
-def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
+def operations_before_their_launch(trace: RankTrace) -> Iterator[Defect]:
     """Operations that start before the call that launched them: the clocks of host and GPU disagree."""
     launch = array_of(trace.gpu_ops, "launch")
     held = launch != NONE
     early = array_of(trace.gpu_ops, "start_ns")[held] < array_of(trace.api_calls, "start_ns")[launch[held]]
     count, total = int(early.sum()), int(held.sum())
     text = (
-        f"{many(count, 'GPU operation')} {start(count)} before the call that launched them: the clocks of host and "
-        "GPU disagree, and causes of idle time are inexact."
+        f"GPU operations that start before their launch: {count:,} of {total:,}. The clocks of CPU and GPU disagree; "
+        "causes of idle time are inexact."
     )
-    return [Defect("operations_before_their_launch", by_share(count, total), count, total, text, CAUSES)]
-
-
-SHIFTED = "shifted_steps"
-"""The check that finds that they do not."""
-
-_NEARLY_ALL = 0.9
-"""Of a rank's calls: so many lie as many steps away from the others'. Calls of two steps may meet by mistake."""
-
-_LEAST_CALLS = 3
-
-
-def shifted(call_waits: pd.DataFrame) -> list[Defect]:
-    """Ranks whose numbers of steps differ by the same from those of the ranks that they share calls with.
-
-    Args:
-        call_waits: the Result's table.
-    """
-    if call_waits.empty:
-        return []
-    known = call_waits.loc[call_waits["instance"].notna() & call_waits["step"].notna(), ["instance", "rank", "step"]]
-    first = known.sort_values("rank", kind="stable").drop_duplicates("instance").set_index("instance")
-    of_base = first.reindex(known["instance"])
-    calls = known.assign(base=of_base["rank"].to_numpy(), by=known["step"].array - of_base["step"].array)
-    calls = calls[calls["rank"] != calls["base"]]
-    counts = calls.groupby(["rank", "base", "by"]).size()
-    total = counts.groupby(["rank", "base"]).transform("sum")
-    held = counts[
-        (counts >= (_NEARLY_ALL * total).clip(lower=_LEAST_CALLS)) & (counts.index.get_level_values("by") != 0)
-    ]
-    if held.empty:
-        return []
-    rank, base, by = held.index[0]
-    count = held.index.get_level_values("rank").nunique()
-    more = f" So it is with {count - 1} more ranks." if count > 1 else ""
-    text = (
-        f"Rank {rank}'s numbers of steps are {abs(by)} {'higher' if by > 0 else 'lower'} than rank {base}'s for the "
-        "same steps, as the calls that they share show: steps are compared by number, so that stragglers of a single "
-        f"step are unknown.{more} Start the profiler in the same step on every rank."
-    )
-    return [Defect(SHIFTED, MEDIUM, count, None, text, ("steps",))]
+    yield Defect("operations_before_their_launch", count, total, text, CAUSES)

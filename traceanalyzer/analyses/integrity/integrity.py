@@ -1,29 +1,20 @@
 """What of a capture cannot be trusted, and which figures it makes unreliable."""
 
-import re
-import shlex
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, is_true, stack
-from traceanalyzer.analyses.communication.calls import comm_operators
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.communication.matching import NOT_ON_ALL
 from traceanalyzer.analyses.communication.waits import CallWaits
-from traceanalyzer.analyses.grouping import sums_at
-from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.integrity import checks
+from traceanalyzer.analyses.host.host_names import is_mps_operator
+from traceanalyzer.analyses.integrity import checks, unknown_kernels
 from traceanalyzer.analyses.integrity.checks import (
     BACKWARDS,
-    BY_KIND,
-    EVENTS,
     FAR_APART,
     NESTED,
     NO_DURATION,
@@ -31,369 +22,29 @@ from traceanalyzer.analyses.integrity.checks import (
     OUT_OF_ORDER,
     OUTSIDE,
     SHARED,
+    SHIFTED,
     TOO_SHORT,
     TRUNCATED,
     UNREADABLE,
     Defect,
-    have,
-    many,
 )
-from traceanalyzer.analyses.kernels.kernel_names import category
 from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.kinds.kernels import function_path
-from traceanalyzer.meaning.columns import Column, Written, time_text
-from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity, lacking, numbered
+from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, lacking, numbered
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.schema import NONE, UNNAMED
-from traceanalyzer.model.tables import array_of, rows_named, rows_where, under_each_other
+from traceanalyzer.model.tables import rows_named_so, rows_where, under_each_other
 from traceanalyzer.selection import A_SAMPLE, is_lost_launch
 
-DIFFERENT_JOBS = "different_jobs"
-"""The check that finds that ranks do not belong together."""
-
-_FEW = 0.5
-"""Ranks of one capture answer more than this share of the calls that all of their ranks could answer."""
-
-_BY_CHANCE = 0.1
-"""Ranks of different jobs answer at most this share of each other's calls."""
-
-
-def are_of_different_jobs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> bool:
-    """No time in common, and calls of which no other rank answers any. The tables are the Results'."""
-    if len(ranks) < 2 or not _share_no_time(ranks):
-        return False
-    calls, matched = _answerable(call_waits)
-    return calls > 0 and not matched
-
-
-def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
-    """No time in common, and calls that no other rank answers; both together are no accident.
-
-    Args:
-        ranks: the Result's table.
-        call_waits: the Result's table.
-    """
-    if len(ranks) < 2:
-        return []
-    calls, matched = _answerable(call_waits)
-    unanswered = f"{calls - matched:,} of {calls:,} communication calls are not answered by all ranks of their group"
-    affects = ("balance", "steps", "members")
-    if are_of_different_jobs(ranks, call_waits):
-        text = f"The ranks' captures share no time, and {unanswered}: these are ranks of different jobs or captures."
-        return [Defect(DIFFERENT_JOBS, HIGH, calls, calls, text, affects)]
-    found = []
-    if _share_no_time(ranks):
-        # Matched calls may as well be others: alike at like distances, as in decoding.
-        ambiguous = int((is_true(call_waits["is_matched"]) & is_true(call_waits["is_ambiguous"])).sum()) if calls else 0
-        why = (
-            "their calls do match, so that the clocks of the hosts are wrong by more than the captures are long."
-            if calls and matched - ambiguous > _FEW * calls
-            else "unless the hosts' clocks are wrong, these are not ranks of one capture."
-        )
-        text = f"The ranks' captures share no time: {why}"
-        found.append(Defect("no_shared_time", MEDIUM, len(ranks), None, text, affects))
-    if calls and matched <= _FEW * calls:
-        formats = " and ".join(sorted(ranks["format"].dropna().unique()))
-        so = (
-            f"ranks' files are of several formats ({formats}), which name process groups otherwise; record all ranks "
-            "with one tool"
-            if " and " in formats
-            else "these may be ranks of different jobs"
-            if matched <= _BY_CHANCE * calls
-            else "who waited in them, and how long, is not known"
-        )
-        text = f"{unanswered}, although these are here: {so}."
-        found.append(Defect("unanswered_calls", MEDIUM, calls - matched, calls, text, affects))
-    return found
-
-
-def _answerable(calls: pd.DataFrame) -> tuple[int, int]:
-    """Calls whose whole group is here, and those of them that were matched."""
-    if calls.empty:
-        return 0, 0
-    matched = int(is_true(calls["is_matched"]).sum())
-    return matched + int((calls["why_not_split"] == NOT_ON_ALL).sum()), matched
-
-
-def _share_no_time(ranks: pd.DataFrame) -> bool:
-    """Of captures: GPUs of one file may well run one after the other."""
-    known = rows_where(ranks, ranks["window_start_ns"].notna())
-    by_file = known.groupby("files")
-    starts = by_file["window_start_ns"].min().astype("int64")
-    ends = by_file["window_end_ns"].max().astype("int64")
-    return len(starts) > 1 and bool(starts.max() >= ends.min()) and bool((ends > starts).all())
-
-
-UNKNOWN = "unknown_communication"
-NOWHERE = "no_communication"
-_NONE_AT_ALL = "without_communication"
-
-_NAMELESS = "kernels_without_name"
-
-OF_SEVERAL_RANKS = (NOWHERE, _NONE_AT_ALL)
-"""Checks that say nothing of a rank that is alone."""
-
-UNKNOWN_KERNELS = (UNKNOWN, NOWHERE, _NAMELESS)
-"""Checks that leave it open what of compute is communication: with them nothing can be called well."""
-
-_GRAVE_PCT, _SOME_PCT = 10.0, 1.0
-"""Of kernel time, from which unknown kernels are high, and medium."""
-
-_MOST_NAMED = 5
-
-_OF_OPERATORS = re.compile(
-    r"^(?:at|at_cuda_detail|cub|thrust|cutlass|cublas\w*|cudnn|pytorch_flash|flash)::"
-    r"|^(?:nvjet|triton_|Cijk_|sm\d+_xmma|cudnn_generated|implicit_convolve|(?:maxwell|volta|turing|ampere)_)"
-)
-"""Kernels of libraries that only compute, whoever launches them."""
-
-
-def unknown_communication(trace: RankTrace) -> list[Defect]:
-    """Compute kernels whose own name, or whose operator's, speaks of communication; the user's rules come first."""
-    ops = trace.gpu_ops
-    is_kernel = rows_named(ops, "kind", "compute") & rows_named(ops, "activity", "kernel")
-    by_name = _by_name(ops, is_kernel)
-    speaking = np.array([_speaks(trace, name) for name in by_name.index.tolist()], dtype=bool)
-    found = by_name[(speaking | by_name.index.isin(_of_operators(trace, is_kernel))) & (by_name > 0)]
-    if found.empty:
-        return []
-    share = 100.0 * float(found.sum()) / float(by_name.sum())
-    is_one, is_own = len(found) == 1, bool(speaking.any())
-    who = (
-        "1 kernel is known by no rule and counts" if is_one else f"{len(found)} kernels are known by no rule and count"
-    )
-    if is_one:
-        whose = "its name speaks" if is_own else "the name of its operator speaks"
-    else:
-        whose = "their names speak" if is_own else "the names of their operators speak"
-    text = (
-        f"{who} as compute ({share:.1f} % of its kernel time), though {whose} of communication: {_largest(found)}."
-        f"{_streams(ops[is_kernel], found)} If {'it communicates' if is_one else 'they communicate'}, say "
-        f"{_option(found)}."
-    )
-    return [Defect(UNKNOWN, _severity(share), len(found), len(by_name), text, BY_KIND)]
-
-
-def _severity(share: float) -> Severity:
-    """How grave it is that so many per cent of kernel time are of unknown kernels."""
-    return HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
-
-
-def kernels_without_name(trace: RankTrace) -> list[Defect]:
-    """Kernels whose names the file lacks: they count as compute, and may be anything."""
-    is_kernel = rows_named(trace.gpu_ops, "activity", "kernel")
-    by_name = _by_name(trace.gpu_ops, is_kernel)
-    if not by_name.get(UNNAMED, 0):
-        return []
-    count = int((is_kernel & rows_named(trace.gpu_ops, "name", UNNAMED)).sum())
-    share = 100.0 * float(by_name[UNNAMED]) / float(by_name.sum())
-    text = (
-        f"{many(count, 'kernel')} ({share:.1f} % of kernel time) {have(count)} no name in the file: counted as "
-        "compute, though any may be communication. Record or export again."
-    )
-    return [Defect(_NAMELESS, _severity(share), count, None, text, BY_KIND)]
-
-
-def no_communication(trace: RankTrace) -> list[Defect]:
-    """A rank that runs nothing which is known as communication, on its GPU or its CPU; of a job of one that is well."""
-    ops = trace.gpu_ops
-    is_compute = rows_named(ops, "kind", "compute")
-    communicates = rows_named(ops, "kind", "comm").any()
-    communicates |= host_names.matches(trace.ranges["name"], host_names.is_cpu_collective).any()
-    by_name = _by_name(ops, is_compute)
-    if communicates or not is_compute.any() or any(kinds.is_fused(name) for name in by_name.index):
-        return []
-    others = by_name[[not _OF_OPERATORS.search(function_path(name)) for name in by_name.index]]
-    if len(others):
-        others = _likeliest_first(trace, others)
-        text = (
-            f"A job of several ranks, but nothing in the capture is known as communication: it has none here, or its "
-            f"kernels have names that no rule knows and count as compute. Of those that no library of computing "
-            f"kernels has, the likeliest first: {_largest(others)}. Name those that communicate, such as "
-            f"{_option(others[:1])}."
-        )
-        return [Defect(NOWHERE, MEDIUM, 1, None, text, BY_KIND)]
-    text = (
-        "A job of several ranks, and no communication in the capture: all of its kernels are of libraries that only "
-        "compute. Its steps exchange nothing (gradients accumulated without synchronising, its own part of the work), "
-        "or that was not recorded."
-    )
-    return [Defect(_NONE_AT_ALL, LOW, 1, None, text, ())] if trace.meta.world_size is not None else []
-
-
-def _likeliest_first(trace: RankTrace, by_name: pd.Series) -> pd.Series:
-    """Kernels that speak of communication, that share no stream with matrix products, whose names tell no computing."""
-    is_compute = rows_named(trace.gpu_ops, "kind", "compute")
-    by_operator, kernels = _of_operators(trace, is_compute), trace.gpu_ops[is_compute]
-    names = kernels["name"].astype("str")
-    computes = {name: category(name, "compute", None) != "other" for name in names.unique()}
-    beside = kernels["stream"].isin(kernels.loc[names.map(computes).to_numpy(dtype=bool), "stream"].unique())
-    is_beside = beside.groupby(names).any()
-    order = sorted(
-        by_name.index,
-        key=lambda name: (
-            not _speaks(trace, name) and name not in by_operator, is_beside[name], computes[name], -by_name[name]
-        ),
-    )  # fmt: skip
-    return by_name[order]
-
-
-def fused_kernels(trace: RankTrace) -> list[Defect]:
-    """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
-    by_name = _by_name(trace.gpu_ops, rows_named(trace.gpu_ops, "kind", "compute"))
-    found = by_name[np.array([kinds.is_fused(name) for name in by_name.index], dtype=bool) & (by_name > 0)]
-    if found.empty:
-        return []
-    share = 100.0 * float(found.sum()) / float(by_name.sum())
-    text = (
-        f"{share:.1f} % of compute kernel time is in kernels that compute and communicate at once: {_largest(found)}. "
-        "They count as compute; how much of it is communication, and how much is hidden, is unknown."
-    )
-    return [Defect("fused_kernels", MEDIUM if share >= _SOME_PCT else LOW, len(found), len(by_name), text, BY_KIND)]
-
-
-def kinds_without_match(trace: RankTrace) -> list[Defect]:
-    """The user's rules that no operation's name fits."""
-    if not trace.meta.kind_rules.extra:
-        return []
-    names = [str(name) for name in trace.gpu_ops["name"].unique()]
-    texts = [
-        f"--kernel-kind '{kind}={pattern.pattern}' fits no kernel or copy in the capture."
-        for kind, pattern in trace.meta.kind_rules.extra
-        if not any(pattern.search(name) for name in names)
-    ]
-    return [Defect(WITHOUT_MATCH, MEDIUM, 1, None, text, ()) for text in texts]
-
-
-WITHOUT_MATCH = "kind_without_match"
-
-
-def _by_name(ops: pd.DataFrame, held: np.ndarray) -> pd.Series:
-    """Total time of each distinct name of these operations, longest first."""
-    names: Any = ops["name"].array
-    codes, durations = names.codes[held], (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[held]
-    total = sums_at(codes, durations, len(names.categories))
-    occurs = np.flatnonzero(np.bincount(codes, minlength=len(total)))
-    order = occurs[np.argsort(-total[occurs], kind="stable")]
-    return pd.Series(total[order], index=names.categories[order].astype("str"))
-
-
-def _speaks(trace: RankTrace, name: str) -> bool:
-    is_ruled = any(pattern.search(name) for _, pattern in trace.meta.kind_rules.extra)
-    return not is_ruled and kinds.speaks_of_communication(name)
-
-
-def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
-    """Names of compute kernels that communicating operators launch, of which none launches anything that is known.
-
-    Those operators are of libraries, and what PyTorch puts around every collective, of whatever backend.
-    """
-    ops = trace.gpu_ops
-    operator = comm_operators(
-        trace, np.arange(len(ops)), lambda name: name == "record_param_comms" or kinds.is_comm_operator(name)
-    )
-    inside = np.flatnonzero(operator != NONE)
-    of_op = trace.host_ops["name"].array.codes[operator[inside]]
-    is_known = rows_named(ops, "kind", "comm") | host_names.matches(ops["name"], kinds.is_fused)
-    without = inside[is_kernel[inside] & ~np.isin(of_op, of_op[is_known[inside]])]
-    names = ops["name"].cat.categories[np.unique(ops["name"].array.codes[without])]
-    ruled = [pattern for _, pattern in trace.meta.kind_rules.extra]
-    return {
-        name
-        for name in names
-        if not _OF_OPERATORS.search(function_path(name)) and not any(rule.search(name) for rule in ruled)
-    }
-
-
-def _largest(by_name: pd.Series) -> str:
-    named = [f"{_short(name)} ({time_text(total)})" for name, total in by_name[:_MOST_NAMED].items()]
-    return ", ".join(named) + (f" and {len(by_name) - _MOST_NAMED} more" if len(by_name) > _MOST_NAMED else "")
-
-
-def _short(name: object) -> str:
-    """The function's own name; what is longer than a line is cut."""
-    path = "".join(sign for sign in function_path(str(name)) if sign.isprintable())
-    return path if len(path) <= 80 else f"{path[:79]}…"
-
-
-def _option(by_name: pd.Series) -> str:
-    """The `--kernel-kind` line for the largest of them."""
-    paths = [function_path(str(name)).rsplit("::", 1)[-1][:60] for name in by_name.index[:_MOST_NAMED]]
-    pattern = "|".join(dict.fromkeys(map(re.escape, paths)))
-    return f"--kernel-kind {shlex.quote(f'comm={pattern}')}"
-
-
-def _streams(kernels: pd.DataFrame, found: pd.Series) -> str:
-    """Names streams on which no other kernel runs."""
-    is_found = kernels["name"].astype("str").isin(found.index)
-    alone = is_found.groupby(kernels["stream"]).all()
-    streams = [str(stream) for stream in alone.index[alone.to_numpy(dtype=bool)]]
-    if not streams:
-        return ""
-    who = "It alone runs" if len(found) == 1 else "They alone run"
-    return f" {who} on stream{'' if len(streams) == 1 else 's'} {', '.join(streams[:_MOST_NAMED])}."
-
-
-def other_units(kernels: pd.DataFrame) -> dict[int, list[Defect]]:
-    """Of ranks whose kernels take nearer to 1,000 times as long (or short) as the same ones of most than equally long.
-
-    The table is the Result's.
-    """
-    computing = rows_where(kernels, ((kernels["kind"] == "compute") & (kernels["median_ns"] > 0)).to_numpy())
-    lengths = computing.pivot_table(index="name", columns="rank", values="median_ns", observed=True)
-    lengths = lengths[lengths.notna().sum(axis="columns") > 1]
-    if lengths.empty:
-        return {}
-    usual = lengths.quantile(axis="columns", interpolation="lower")
-    found = {}
-    for rank, ratio in lengths.div(usual, axis="index").median().dropna().items():
-        if round(np.log(ratio) / np.log(1_000)):
-            how = (
-                f"{ratio:,.0f} times as long as" if ratio > 1 else f"1/{1 / ratio:,.0f} of the time of the same kernels"
-            )
-            text = (
-                f"Its kernels take {how} on other ranks: the times are in another unit than the file says (µs taken "
-                "for ns, or ns for µs), and so are all that are shown."
-            )
-            found[int(rank)] = [Defect(OTHER_UNIT, HIGH, 1, None, text, (EVENTS,))]
-    return found
-
-
-def copies(ranks: pd.DataFrame, kernels: pd.DataFrame) -> list[Defect]:
-    """Ranks whose operations are those of another rank, to the nanosecond. The tables are the Results'."""
-    whole = ["window_start_ns", "window_end_ns", "operations"]
-    alike = rows_where(ranks, (ranks.duplicated(whole, keep=False) & (ranks["operations"] >= A_SAMPLE)).to_numpy())
-    same: dict[object, list[int]] = {}
-    for rank, own in kernels[kernels["rank"].isin(alike["rank"])].groupby("rank"):
-        told = own[["name", "calls", "total_ns", "min_ns", "max_ns"]].astype({"name": "str"}).sort_values("name")
-        same.setdefault((*told.itertuples(index=False, name=None),), []).append(int(rank))
-    found = []
-    for those in same.values():
-        if len(those) > 1:
-            text = (
-                f"{numbered('Rank', those)} have the same operations at the same times, to the nanosecond: one file is "
-                "there under several ranks' numbers, and ranks are missing."
-            )
-            found.append(Defect("copies_of_a_rank", HIGH, len(those), len(ranks), text, (EVENTS,)))
-    return found
-
+DIFFERENT_JOBS, LEFT_OUT, MISSING_RANKS = "different_jobs", "ranks_left_out", "missing_ranks"
 
 _RECORDS_GPUS = {"kineto": "ProfilerActivity.CUDA", "nsys": "--trace=cuda,nvtx"}
 """What records GPU work, by a trace's format."""
 
 _SEVERITIES = (HIGH, MEDIUM, LOW, INFO)
-
-_COLUMNS = ("check", "severity", "count", "total", "sentence", "affects")
-
-
-LEFT_OUT = "ranks_left_out"
-"""The check that says that ranks were not asked for."""
-
-MISSING_RANKS = "missing_ranks"
-"""The check that says that ranks of the job have no trace."""
 
 
 class Integrity(Result):
@@ -420,30 +71,29 @@ class Integrity(Result):
     }
 
 
+_OF_A_RANK: tuple[Callable[[RankTrace], Iterator[Defect]], ...] = (
+    checks.file_damage, checks.impossible_times, checks.lost_launches, checks.operations_without_launch,
+    checks.shared_launches, checks.overlaps_on_a_stream, checks.operations_without_duration,
+    checks.operations_before_their_launch, checks.partial_steps, checks.cuda_graphs,
+    unknown_kernels.unknown_communication, unknown_kernels.no_communication, unknown_kernels.kernels_without_name,
+    unknown_kernels.fused_kernels, unknown_kernels.kinds_without_match, checks.impossible_memory_levels,
+)  # fmt: skip
+
+
 def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """All checks of one rank."""
-    if trace.gpu_ops.empty:
-        what = _RECORDS_GPUS.get(trace.meta.format, "the profiler's tracing of GPUs")
-        text = f"No GPU work was recorded: a CPU-only job, or recorded without {what}."
-        if lost := int(is_lost_launch(trace.api_calls).sum()):
-            text = (
-                f"GPU records are lost: the CPU launched {many(lost, 'kernel')}, and none was recorded. "
-                "The profiler lost them, or they ran outside the recorded time. Record again."
-            )
-        if host_names.matches(trace.host_ops["name"], lambda name: "::mps_" in name or "::_mps_" in name).any():
-            text = "No GPU work was recorded: PyTorch's profiler leaves out Apple's GPU (MPS), where operators ran."
-        return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("gpu_ops",))])
-    return _table([*checks.arguments_of_calls(calls), *chain.from_iterable(check(trace) for check in _OF_A_RANK)])
-
-
-_OF_A_RANK: tuple[Callable[[RankTrace], list[Defect]], ...] = (
-    checks.file_damage, checks.far_apart, checks.outside, checks.dropped_events, checks.launches_without_operation,
-    checks.lost_amid_others, checks.lost_graphs, checks.operations_without_launch, checks.shared_launches,
-    checks.launches_out_of_order, checks.overlaps_on_a_stream, checks.nested_on_a_stream,
-    checks.operations_without_duration, checks.too_short, checks.operations_before_their_launch, checks.partial_steps,
-    checks.cuda_graphs, unknown_communication, no_communication, kernels_without_name, fused_kernels,
-    kinds_without_match, checks.impossible_memory_levels,
-)  # fmt: skip
+    if len(trace.gpu_ops):
+        return _table([*checks.arguments_of_calls(calls), *chain.from_iterable(check(trace) for check in _OF_A_RANK)])
+    what = _RECORDS_GPUS.get(trace.meta.format, "the profiler's tracing of GPUs")
+    text = f"No GPU work was recorded: a CPU-only job, or recorded without {what}."
+    if lost := int(is_lost_launch(trace.api_calls).sum()):
+        text = (
+            f"GPU records are lost: the CPU launched {lost:,} kernels, and none was recorded. The profiler lost them, or "
+            "they ran outside the recorded time. Record again."
+        )
+    if rows_named_so(trace.host_ops, is_mps_operator).any():
+        text = "No GPU work was recorded: PyTorch's profiler leaves out Apple's GPU (MPS), where operators ran."
+    return _table([Defect("no_gpu_operations", 1, None, text, ("gpu_ops",), HIGH)])
 
 
 def across(
@@ -464,156 +114,261 @@ def across(
     own record says, of which ranks are missing where traces do not say of how many they are.
     """
     complete = complete_steps(steps.table)
-    shared = shared_steps(complete, set(ranks.table["rank"]))
-    has_shared = bool(shared)
-    units = {rank: _table(found) for rank, found in other_units(kernels.table).items()}
-    own = stack(parts, ("rank", *_COLUMNS))
-    own = under_each_other([own, stack(units)]) if units else own
-    is_cut = own["check"].isin([TRUNCATED, OTHER_UNIT]).any()  # calls that it lost are no sign of anything
+    shared = shared_steps(complete, {*ranks.table["rank"]})
+    units = {rank: _table([found]) for rank, found in _other_units(kernels.table).items()}
+    own = under_each_other([stack(each, Integrity.columns) for each in (parts, *([units] if units else ()))])
     comparable = complete[complete["step"].isin(shared) & ~complete["rank"].isin(units)]
+    size = _world_size(ranks.table)
     of_set = [
-        *_missing_ranks(ranks.table, wanted_ranks, run_world_size),
-        *_different_world_size(ranks.table, run_world_size),
-        *checks.impossible_bandwidths(collectives.to_frame()),
-        *([] if is_cut else signs(ranks.table, call_waits.table)),
-        *copies(ranks.table, kernels.table),
-        *checks.shifted(call_waits.table),
-        *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
-        *_different_steps(steps.table, ranks.table, has_shared=has_shared),
+        *_missing_ranks(ranks.table, size or run_world_size or 0, wanted_ranks),
+        *_different_world_size(size, run_world_size),
+        *_impossible_bandwidths(collectives.to_frame()),
+        # Calls that a file which is cut off lost are no sign of anything.
+        *([] if own["check"].isin([TRUNCATED, OTHER_UNIT]).any() else _of_other_jobs(ranks.table, call_waits.table)),
+        *_copies(ranks.table, kernels.table),
+        *_shifted(call_waits.table),
+        *_different_windows(ranks.table, integrity_common_pct, has_shared=bool(shared)),
+        *_different_steps(steps.table, ranks.table, has_shared=bool(shared)),
         *_different_step_lengths(comparable, integrity_step_pct),
     ]
-    here = 1 if ranks.is_one_process else len(parts)
-    if (_world_size(ranks.table) or run_world_size or here) < 2:  # alone, it communicates with nobody
-        own = rows_where(own, ~own["check"].isin(OF_SEVERAL_RANKS))
-    is_rule = own["check"] == WITHOUT_MATCH
-    of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]
-    own = rows_where(own, ~is_rule)
-    frames = [frame.astype(_DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
-    table = under_each_other(frames) if frames else own
-    grave = table["severity"].map({name: place for place, name in enumerate(_SEVERITIES)})
-    return Integrity(
-        table.assign(grave=grave).sort_values(["grave", "check", "rank"], kind="stable", ignore_index=True)
-    )
-
-
-def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> list[Defect]:
-    """Ranks that exchange gradients take the same time for the same steps, to a few per cent in real captures."""
-    lengths = shared.groupby("rank")["window_ns"].sum() if len(shared) else pd.Series(dtype="int64")
-    if len(lengths) < 2 or 100 * (lengths.max() - lengths.min()) < least_pct * lengths.max():
-        return []
-    text = (
-        f"The same steps are {100 * (1 - lengths.min() / lengths.max()):.0f} % shorter on rank {lengths.idxmin()} than "
-        f"on rank {lengths.idxmax()}: operations that start ahead of their step's others (copies on a stream of their "
-        "own) shift its window, one began the first step late, or the ranks do not work in step; compare their times "
-        "with care."
-    )
-    return [Defect("different_step_lengths", MEDIUM, len(lengths), None, text, ("steps",))]
-
-
-_DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}
+    is_alone = (size or run_world_size or (1 if ranks.is_one_process else len(parts))) < 2  # communicates with nobody
+    is_rule = own["check"] == unknown_kernels.WITHOUT_MATCH
+    is_off = is_rule & (own.groupby("sentence")["check"].transform("size") < len(parts))  # it fits on other ranks
+    is_off |= is_alone & own["check"].isin(unknown_kernels.OF_SEVERAL_RANKS)
+    table = under_each_other([_table(of_set).assign(rank=pd.NA).astype({"rank": "Int64"}), own[~is_off]])
+    order = table["severity"].map({name: place for place, name in enumerate(_SEVERITIES)})
+    table = table.assign(order=order).sort_values(["order", "check", "rank"], kind="stable", ignore_index=True)
+    return Integrity(table.astype({"rank": "Int64", "count": "int64", "total": "Int64"}))
 
 
 def _table(defects: Iterable[Defect]) -> pd.DataFrame:
     """Those that something has, a row each."""
-    rows = [{**asdict(defect), "affects": ", ".join(defect.affects)} for defect in defects if defect.count]
-    return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"total": "Int64"})
+    rows = [
+        (one.check, one.gravity, one.count, one.total, one.sentence, ", ".join(one.affects))
+        for one in defects
+        if one.count
+    ]
+    return pd.DataFrame(rows, columns=[*Integrity.columns][1:]).astype({"total": "Int64"})
 
 
-def _rules_without_match(rows: pd.DataFrame, ranks: int) -> list[Defect]:
-    """Rules of the user's that fit nothing on any rank."""
-    times = rows["sentence"].value_counts() if len(rows) else pd.Series(dtype="int64")
-    texts = sorted(times.index[times == ranks])
-    return [Defect(WITHOUT_MATCH, MEDIUM, len(texts), None, " ".join(texts), ())] if texts else []
+def are_of_different_jobs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> bool:
+    """No time in common, and calls of which no other rank answers any. The tables are the Results'."""
+    calls, matched = _answerable(call_waits)
+    return _share_no_time(ranks) and calls > 0 and not matched
+
+
+def _of_other_jobs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> Iterator[Defect]:
+    """No time in common, and calls that no other rank answers; both together are no accident."""
+    calls, matched = _answerable(call_waits)
+    share_no_time, affects = _share_no_time(ranks), ("balance", "steps", "members")
+    unanswered = f"communication calls that not all ranks of their group answer: {calls - matched:,} of {calls:,}"
+    if share_no_time and calls and not matched:
+        text = f"The ranks' captures share no time; {unanswered}. These are ranks of different jobs or captures."
+        yield Defect(DIFFERENT_JOBS, calls, calls, text, affects, HIGH)
+        return
+    if share_no_time:
+        # Matched calls may as well be others: alike at like distances, as in decoding.
+        sure = int((is_true(call_waits["is_matched"]) & ~is_true(call_waits["is_ambiguous"])).sum()) if calls else 0
+        why = (
+            "Their calls match, so the hosts' clocks are wrong by more than the captures are long."
+            if calls and sure > SHARE * calls
+            else "Unless the hosts' clocks are wrong, these are not ranks of one capture."
+        )
+        yield Defect("no_shared_time", len(ranks), None, f"The ranks' captures share no time. {why}", affects, MEDIUM)
+    if len(ranks) > 1 and calls and matched <= SHARE * calls:
+        formats = sorted(ranks["format"].dropna().unique())
+        why = "these may be ranks of different jobs, and who waited in them is not known"
+        if len(formats) > 1:
+            why = f"files are of several formats ({', '.join(formats)}); record all ranks with one tool"
+        yield Defect(
+            "unanswered_calls", calls - matched, calls, f"All ranks are here, but {why}: {unanswered}.", affects, MEDIUM
+        )
+
+
+def _answerable(calls: pd.DataFrame) -> tuple[int, int]:
+    """Calls whose whole group is here, and those of them that were matched."""
+    if calls.empty:
+        return 0, 0
+    matched = int(is_true(calls["is_matched"]).sum())
+    return matched + int((calls["why_not_split"] == NOT_ON_ALL).sum()), matched
+
+
+def _share_no_time(ranks: pd.DataFrame) -> bool:
+    """Of captures: GPUs of one file may well run one after the other."""
+    by_file = rows_where(ranks, ranks["window_start_ns"].notna()).groupby("files")
+    starts, ends = by_file["window_start_ns"].min(), by_file["window_end_ns"].max()
+    return len(starts) > 1 and bool(starts.max() >= ends.min()) and bool((ends > starts).all())
+
+
+def _other_units(kernels: pd.DataFrame) -> dict[int, Defect]:
+    """Of ranks whose kernels take nearer to 1,000 times as long (or short) as most ranks' than equally long."""
+    computing = rows_where(kernels, ((kernels["kind"] == "compute") & (kernels["median_ns"] > 0)).to_numpy())
+    lengths = computing.pivot_table(index="name", columns="rank", values="median_ns", observed=True)
+    lengths = lengths[lengths.notna().sum(axis="columns") > 1]
+    if lengths.empty:
+        return {}
+    ratios = lengths.div(lengths.quantile(axis="columns", interpolation="lower"), axis="index").median().dropna()
+    text = (
+        "Its kernels take {:,.3g} times as long as the same kernels on other ranks: times are in another unit than the "
+        "file says (µs for ns, or ns for µs)."
+    )
+    return {
+        int(rank): Defect(OTHER_UNIT, 1, None, text.format(ratio), severity=HIGH)
+        for rank, ratio in ratios.items()
+        if round(np.log(ratio) / np.log(1_000))
+    }
+
+
+def _copies(ranks: pd.DataFrame, kernels: pd.DataFrame) -> Iterator[Defect]:
+    """Ranks whose operations are those of another rank, to the nanosecond."""
+    whole = ["window_start_ns", "window_end_ns", "operations"]
+    alike = rows_where(ranks, (ranks.duplicated(whole, keep=False) & (ranks["operations"] >= A_SAMPLE)).to_numpy())
+    same: dict[object, list[int]] = {}
+    for rank, own in kernels[kernels["rank"].isin(alike["rank"])].groupby("rank"):
+        told = own[["name", "calls", "total_ns", "min_ns", "max_ns"]].astype({"name": "str"}).sort_values("name")
+        same.setdefault((*told.itertuples(index=False, name=None),), []).append(int(rank))
+    for those in same.values():
+        text = (
+            f"{numbered('Rank', those)} have the same operations at the same times, to the nanosecond: one file is "
+            "there under several ranks' numbers, and ranks are missing."
+        )
+        yield Defect("copies_of_a_rank", len(those) if len(those) > 1 else 0, len(ranks), text, severity=HIGH)
+
+
+_NEARLY_ALL, _LEAST_CALLS = 0.9, 3
+"""Of a rank's calls so many lie as many steps away from the others', and at least: few may meet by mistake."""
+
+
+def _shifted(call_waits: pd.DataFrame) -> Iterator[Defect]:
+    """Ranks whose numbers of steps differ by the same from those of the ranks that they share calls with."""
+    if call_waits.empty:
+        return
+    known = call_waits.loc[call_waits["instance"].notna() & call_waits["step"].notna(), ["instance", "rank", "step"]]
+    first = known.sort_values("rank", kind="stable").drop_duplicates("instance").set_index("instance")
+    of_base = first.reindex(known["instance"])
+    calls = known.assign(base=of_base["rank"].to_numpy(), by=known["step"].array - of_base["step"].array)
+    counts = calls[calls["rank"] != calls["base"]].groupby(["rank", "base", "by"]).size().rename("count").reset_index()
+    total = counts.groupby(["rank", "base"])["count"].transform("sum")
+    held = counts[(counts["count"] >= (_NEARLY_ALL * total).clip(lower=_LEAST_CALLS)) & (counts["by"] != 0)]
+    if held.empty:
+        return
+    rank, base, by = held.iloc[0][["rank", "base", "by"]]
+    ranks = sorted(held["rank"].unique())
+    text = (
+        f"Step numbers differ between ranks: rank {rank}'s are {abs(by)} {'higher' if by > 0 else 'lower'} than rank "
+        f"{base}'s for the same steps, as their common calls show. It concerns {numbered('rank', ranks)}; stragglers "
+        "of a single step are unknown. Start the profiler in the same step on every rank."
+    )
+    yield Defect(SHIFTED, len(ranks), None, text, ("steps",), MEDIUM)
+
+
+_MOST_OF_LINK = 2
+"""Times a link's peak: switches that add up or copy on the way halve what a rank sends, and busbw does not know it."""
+
+_MOST_GBPS = 16_000
+"""What a rank sends comes out of its GPU's memory: 8 TB/s of the fastest (B200, MI355X), and busbw counts it twice."""
+
+
+def _impossible_bandwidths(collectives: pd.DataFrame) -> Iterator[Defect]:
+    """Rows of `collectives` that are faster than twice their links, or, of unknown links, than any GPU's memory."""
+    if collectives.empty:
+        return
+    rate = collectives["busbw_gbps"].astype("Float64")
+    most = (_MOST_OF_LINK * collectives["link_peak_gbps"].astype("Float64")).fillna(_MOST_GBPS)
+    beyond = rows_where(collectives, rate > most).sort_values("busbw_gbps", ascending=False, kind="stable")
+    if len(beyond):
+        fastest = beyond.iloc[0]
+        text = (
+            f"Collectives are faster than any link or memory: {fastest['collective']} of rank {fastest['rank']} at "
+            f"{fastest['busbw_gbps']:,.0f} GB/s. Their sizes or times are damaged, or clocks differ: no bandwidth is "
+            "reliable."
+        )
+        affects = ("collectives", "by_collective", "nccl", "comm_phases")
+        yield Defect("impossible_bandwidths", len(beyond), len(collectives), text, affects, MEDIUM)
 
 
 def _world_size(ranks: pd.DataFrame) -> int | None:
     """Ranks of the job, as the traces say."""
-    sizes = ranks["world_size"].dropna() if len(ranks) else pd.Series(dtype="Int64")
-    return None if sizes.empty else int(sizes.max())
+    sizes = ranks["world_size"].dropna() if len(ranks) else ()
+    return int(max(sizes)) if len(sizes) else None
 
 
-def _different_world_size(ranks: pd.DataFrame, told: int | None) -> list[Defect]:
-    size = _world_size(ranks)
-    if told is None or size is None or told == size:
-        return []
-    text = (
-        f"run.json says that the job has {many(told, 'rank')}, the traces say {size:,}: it is another run's, or wrong; "
-        "what is taken from it (the model, its work and memory, speed without a profiler) may not be this job's."
-    )
-    return [Defect("different_world_size", MEDIUM, told, size, text, ("mfu", "memory", "memory_fit", "balance"))]
+def _different_world_size(size: int | None, of_run: int | None) -> Iterator[Defect]:
+    if size is not None and of_run is not None and size != of_run:
+        text = (
+            f"run.json says that the job has {of_run:,} ranks, the traces say {size:,}: it is another run's, or wrong. "
+            "What is taken from it (model, work, memory, step time without a profiler) may not be this job's."
+        )
+        yield Defect("different_world_size", of_run, size, text, ("mfu", "memory", "memory_fit", "balance"), MEDIUM)
 
 
-def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int | None) -> list[Defect]:
-    if not len(ranks):
-        return []
-    size, here = _world_size(ranks) or told or 0, set(ranks["rank"])
+def _missing_ranks(ranks: pd.DataFrame, size: int, wanted: frozenset[int] | None) -> Iterator[Defect]:
+    here = {*ranks["rank"]} if len(ranks) else set[int]()
     expected = range(size) if wanted is None else wanted
-    count = len(expected) - sum(rank in expected for rank in here)
-    affects: tuple[str, ...] = ("balance", "members")
-    be = "is" if len(ranks) == 1 else "are"
-    of_these = "figures are its own" if len(ranks) == 1 else "figures over ranks are of these"
-    of_these += ", and waits for other ranks are not separated from transfers."
-    if count > 0:
-        others = sorted(rank for rank in here if rank not in expected)
-        of = f"the job's {size} ranks" if wanted is None else f"the {len(wanted)} ranks that --ranks asks for"
-        be = "is" if len(ranks) - len(others) == 1 else "are"
-        text = f"{len(ranks) - len(others)} of {of} {be} here (missing: {lacking(expected, here)}): {of_these}"
-        if others:
-            text += f" Files are of {numbered('rank', others)}: their numbers, or the size that they tell, are wrong."
-        return [Defect(MISSING_RANKS, MEDIUM, count, len(expected), text, affects)]
-    if len(ranks) < size:
-        text = f"{len(ranks)} of the job's {size} ranks {be} looked at (--ranks): {of_these}"
-        return [Defect(LEFT_OUT, MEDIUM, size - len(ranks), size, text, affects)]
-    return []
+    others = sorted(rank for rank in here if rank not in expected)
+    absent = len(expected) - len(here) + len(others) if here else 0
+    so = "Figures over ranks cover those that are here; waits for other ranks are not separated from transfers."
+    of = f"the job's {size:,} ranks" if wanted is None else f"the {len(wanted):,} ranks that --ranks asks for"
+    text = f"Missing ranks: {absent:,} of {of}{f' ({lacking(expected, here)})' if absent else ''}. {so}"
+    if others:
+        text += f" Files are of {numbered('rank', others)}: their numbers, or the size that they tell, are wrong."
+    yield Defect(MISSING_RANKS, absent, len(expected), text, ("balance", "members"), MEDIUM)
+    left_out = 0 if absent or not here else max(size - len(here), 0)
+    text = f"{len(here):,} of the job's {size:,} ranks are analyzed (--ranks). {so}"
+    yield Defect(LEFT_OUT, left_out, size, text, ("balance", "members"), MEDIUM)
 
 
-def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bool) -> list[Defect]:
+def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bool) -> Iterator[Defect]:
     """Compares by the hosts' clocks, which may differ by milliseconds between hosts.
 
     Headlines are of the steps that all ranks share; without any they are of those different windows.
     """
     known = ranks[ranks["window_start_ns"].notna()] if len(ranks) else ranks
     if len(known) < 2:
-        return []
-    starts = known["window_start_ns"].astype("int64")
-    ends = known["window_end_ns"].astype("int64")
-    common, longest = max(int(ends.min() - starts.max()), 0), int((ends - starts).max())
-    if not longest or not common or 100 * common >= common_pct * longest:
-        return []
-    advice = (
-        "compare ranks by the steps that they share, not by whole captures"
-        if has_shared
-        else "figures of whole captures are of different times; record the same steps on every rank, and mark them"
-    )
-    text = (
-        f"The ranks' captures share {100 * common / longest:.0f} % of the longest one's time, by their hosts' clocks: "
-        f"{advice}."
-    )
-    severity = LOW if has_shared else MEDIUM
-    return [Defect("different_windows", severity, len(known), None, text, ("breakdown", "overlap", "nccl", "kernels"))]
+        return
+    starts, ends = known["window_start_ns"].astype("int64"), known["window_end_ns"].astype("int64")
+    common, longest = int(ends.min() - starts.max()), int((ends - starts).max())
+    if common > 0 and 100 * common < common_pct * longest:
+        advice = (
+            "Compare ranks by the steps that they share, not by whole captures."
+            if has_shared
+            else "Figures of whole captures cover different times: record the same steps on every rank, and mark them."
+        )
+        text = (
+            f"The ranks' captures share {100 * common / longest:.0f}% of the longest one's time, by their hosts' "
+            f"clocks. {advice}"
+        )
+        affects = ("breakdown", "overlap", "nccl", "kernels")
+        yield Defect("different_windows", len(known), None, text, affects, LOW if has_shared else MEDIUM)
 
 
-def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bool) -> list[Defect]:
+def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bool) -> Iterator[Defect]:
     marked = rows_where(steps, steps["step"].notna()) if len(steps) else steps
     if marked.empty:
-        return []
+        return
     holders = marked.groupby("step")["rank"].nunique()
-    uncommon = holders.index[holders < len(ranks)]
-    if not len(uncommon):
-        return []
-    text = f"{len(uncommon)} of {len(holders)} steps are not in every rank's capture: "
-    if has_shared:
-        text += "the headline is of those that are."
-        return [Defect("different_steps", LOW, len(uncommon), len(holders), text, ("steps",))]
-    text += "no complete one is, so that the headline is of whole captures."
+    uncommon = int((holders < len(ranks)).sum())
+    text = f"Steps that not every rank's capture has: {uncommon:,} of {len(holders):,}. "
+    text += "Headlines cover the others." if has_shared else "No complete one is left; headlines cover whole captures."
     unmarked = sorted({*ranks["rank"].astype(int)} - {*marked["rank"].astype(int)})
-    if unmarked:
-        mark = "marks" if len(unmarked) == 1 else "mark"
-        text += f" {numbered('Rank', unmarked)} {mark} none: call the profiler's step() on every rank."
-    return [Defect("different_steps", MEDIUM, len(uncommon), len(holders), text, ("steps",))]
+    if unmarked and not has_shared:
+        text += f" No steps are marked on {numbered('rank', unmarked)}: call the profiler's step() on every rank."
+    yield Defect("different_steps", uncommon, len(holders), text, ("steps",), LOW if has_shared else MEDIUM)
 
 
-IMPOSSIBLE: Mapping[str, str] = MappingProxyType(
+def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> Iterator[Defect]:
+    """Ranks that exchange gradients take the same time for the same steps, to a few per cent in real captures."""
+    lengths = shared.groupby("rank")["window_ns"].sum() if len(shared) else pd.Series(dtype="int64")
+    if len(lengths) > 1 and 100 * (lengths.max() - lengths.min()) >= least_pct * lengths.max():
+        text = (
+            f"The same steps are {100 * (1 - lengths.min() / lengths.max()):.0f}% shorter on rank {lengths.idxmin()} "
+            f"than on rank {lengths.idxmax()}: a rank began the first one late, operations that start ahead of their "
+            "step shift its window, or the ranks do not work in step. Compare their times with care."
+        )
+        yield Defect("different_step_lengths", len(lengths), None, text, ("steps",), MEDIUM)
+
+
+UNTRUE: Mapping[str, str] = MappingProxyType(
     {
         NESTED: "operations run inside others of their stream, which runs one after the other",
         FAR_APART: "operations lie over a day apart",
@@ -623,29 +378,18 @@ IMPOSSIBLE: Mapping[str, str] = MappingProxyType(
         OTHER_UNIT: "times are in another unit than those of the other ranks",
         BACKWARDS: "events end before they start",
         UNREADABLE: "those of many events are no numbers, or none that can be",
-    }
-)
-"""Checks that find times that cannot be, and what these are."""
-
-NOT_THEIR_OWN: Mapping[str, str] = MappingProxyType(
-    {
         SHARED: "operations share the numbers of their launches",
         OUT_OF_ORDER: "operations of one stream run in another order than they were launched in",
     }
 )
-"""Checks that find that it is not known which call launched what."""
-
-
-def _grave(integrity: pd.DataFrame) -> list[tuple[str, int]]:
-    """Check and rank of all that is so much."""
-    rows = zip(*(integrity[name].tolist() for name in ("check", "severity", "rank")), strict=True)
-    return [(check, int(rank)) for check, severity, rank in rows if severity == HIGH and not pd.isna(rank)]
+"""Checks that find times that cannot be, or that it is not known which call launched what; and what these are."""
 
 
 def untrue_ranks(integrity: pd.DataFrame) -> dict[int, str]:
     """Of each rank whose times cannot be true, or whose operations are not known to be of which step, the first why."""
-    checks, grave = {**IMPOSSIBLE, **NOT_THEIR_OWN}, sorted(_grave(integrity), key=lambda found: found[1])
-    return {rank: what for check, what in reversed(checks.items()) for found, rank in grave if found == check}
+    grave = integrity[(integrity["severity"] == HIGH) & integrity["rank"].notna()]
+    found = {check: sorted(rows["rank"].astype(int)) for check, rows in grave.groupby("check")}
+    return {rank: why for check, why in reversed(UNTRUE.items()) for rank in found.get(check, ())}
 
 
 def told(integrity: pd.DataFrame) -> str | None:
