@@ -149,10 +149,7 @@ def test_ranks_that_were_not_asked_for_are_left_out_and_not_missing(folder):
     summary = summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({1, 2})), names=("integrity",), jobs=1)
     checks = {row["check"]: row for row in summary.results["integrity"].rows()}
     assert "missing_ranks" not in checks
-    assert (
-        "2 of the job's 6 ranks are looked at (--ranks): figures over ranks are of"
-        in checks["ranks_left_out"]["sentence"]
-    )
+    assert "2 of the job's 6 ranks are analyzed (--ranks)." in checks["ranks_left_out"]["sentence"]
     assert "missing" not in " ".join(summary.notes)
 
 
