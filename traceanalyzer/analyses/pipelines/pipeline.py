@@ -40,10 +40,10 @@ class Pipeline(Result):
         "window_ns": Column.time("Length of that window.", better=Better.LESS),
         "compute_ns": Column.time("Time in which at least one compute kernel runs.", better=Better.LESS),
         "idle_ns": Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
-        "p2p_calls": Column.count("Send and receive kernels of the window's steps.", is_compared=False),
-        "p2p_ns": Column.time("Sum of their durations, waiting included."),
-        "p2p_exposed_ns": Column.time("Exposed communication in the window that belongs to them."),
-        "p2p_wait_ns": Column.time("Part of it in which they wait for a peer; absent where some could not be matched."),
+        "p2p_wait_ns": Column.time(
+            "Exposed communication of sends and receives in which they wait for a peer; absent where some could not be "
+            "matched."
+        ),
         "collective_wait_ns": Column.time(
             "Exposed wait in collectives of groups that hold several of the pipeline's stages (tied embeddings, norms "
             "of gradients): stages that are done early wait there at the end of a step. Beside the bubble, not in it; "
@@ -93,8 +93,10 @@ def pipeline_across(
         complete[complete["rank"].isin(table["rank"])] if len(steps) else complete, set(table["rank"])
     )
     table = table.merge(_windows(steps.table, breakdown.table, shared), on="rank")
-    table = table.merge(_p2p(moves, exposed_calls.table, shared), on="rank", how="left")
-    table["collective_wait_ns"] = _collective_waits(table, calls.table, exposed_calls.table, shared)
+    stretches = exposed_calls.table
+    stretches = stretches[stretches["step"].isin(shared)] if shared else stretches
+    table["p2p_wait_ns"] = _waits(table, moves[["rank", "call"]].drop_duplicates(), stretches)
+    table["collective_wait_ns"] = _waits(table, _among_stages(table, calls.table), stretches)
     table = table.sort_values(["pipeline", "stage"], ignore_index=True)
     return Pipeline(table.join(_schedules(every, here, moves, pipeline_schedule.table, shared), on="pipeline"))
 
@@ -116,36 +118,19 @@ def _windows(steps: pd.DataFrame, breakdown: pd.DataFrame, shared: list[int]) ->
     return table.assign(basis="steps " + ", ".join(map(str, shared)), steps=len(shared)).astype({"steps": "Int64"})
 
 
-def _p2p(moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
-    """Point-to-point figures of each rank. Waits are those inside the windows; unknown when one stretch's are."""
-    own = moves.drop_duplicates(["rank", "call"])[["rank", "call", "step", "start_ns", "end_ns"]]
-    stretches = stretches.merge(own[["rank", "call"]], on=["rank", "call"])
-    if shared:
-        own, stretches = own[own["step"].isin(shared)], stretches[stretches["step"].isin(shared)]
-    by_rank, exposed = own.groupby("rank"), stretches.groupby("rank")[["transfer_ns", "wait_ns", "unmatched_ns"]].sum()
-    exposed = exposed.reindex(by_rank.size().index, fill_value=0)
-    return table_of(
-        {
-            "p2p_calls": by_rank.size(),
-            "p2p_ns": by_rank["end_ns"].sum() - by_rank["start_ns"].sum(),
-            "p2p_exposed_ns": exposed.sum(axis=1).astype("Int64"),
-            "p2p_wait_ns": exposed["wait_ns"].astype("Int64").where(exposed["unmatched_ns"] == 0),
-        }
-    ).reset_index()
+def _waits(table: pd.DataFrame, calls: pd.DataFrame, stretches: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
+    """Exposed wait of each row's rank in these of its calls; absent where some could not be matched."""
+    sums = stretches.merge(calls, on=["rank", "call"]).groupby("rank")[["wait_ns", "unmatched_ns"]].sum()
+    sums = sums.reindex(table["rank"], fill_value=0)
+    return sums["wait_ns"].astype("Int64").where(sums["unmatched_ns"] == 0).array
 
 
-def _collective_waits(
-    table: pd.DataFrame, calls: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]
-) -> pd.api.extensions.ExtensionArray:
-    """Exposed wait of each row's rank in collectives among several stages of its pipeline."""
+def _among_stages(table: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """`rank` and `call` of collectives among several stages of a pipeline."""
     own = calls[~calls["collective"].isin(POINT_TO_POINT) & calls["group_ranks"].notna()]
     pipeline_of = table.set_index("rank")["pipeline"]
     held = {text for text in own["group_ranks"].unique() if _holds_several(numbers(text), pipeline_of)}
-    own = own[own["group_ranks"].isin(held)][["rank", "call"]]
-    stretches = stretches[stretches["step"].isin(shared)] if shared else stretches
-    sums = stretches.merge(own, on=["rank", "call"]).groupby("rank")[["wait_ns", "unmatched_ns"]].sum()
-    sums = sums.reindex(table["rank"], fill_value=0)
-    return sums["wait_ns"].astype("Int64").where(sums["unmatched_ns"] == 0).array
+    return own[own["group_ranks"].isin(held)][["rank", "call"]]
 
 
 def _holds_several(ranks: Iterable[int], pipeline_of: pd.Series) -> bool:
@@ -179,12 +164,10 @@ class Pipelines(Result):
 
     title = "Pipelines"
     keys = ("pipeline",)
+    stored = ("bubble_ns", "window_ns", "compute_std_ns", "compute_mean_ns", "compute_max_ns")
     columns = {
         "pipeline": Column.ident("Number."),
         "ranks": Column.text("Its ranks in order of stage, as far as they have a trace."),
-        "absent_ranks": Column.text(
-            "Its ranks that have no trace, by what the others send and receive; absent where all have one."
-        ),
         "schedule": Column.text(
             "Its schedule, as the order of its passes and messages shows; absent where they fit none."
         ),
@@ -197,11 +180,6 @@ class Pipelines(Result):
         "basis": Column.text("Window of the figures.", is_secondary=True),
         "bubble_pct": Column.share(
             "100 · sum of the stages' bubbles / sum of their windows; absent without waits.", better=Better.LESS
-        ),
-        "collective_wait_pct": Column.share(
-            "100 · sum of the stages' exposed waits in collectives among several of them / sum of their windows: what "
-            "the expected figure holds beside the bubble; absent without waits.",
-            better=Better.LESS,
         ),
         "expected_bubble_pct": Column.share(
             "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
@@ -219,24 +197,20 @@ class Pipelines(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(
             bubble_pct=percent(table["bubble_ns"], table["window_ns"]),
-            collective_wait_pct=percent(table["collective_wait_ns"], table["window_ns"]),
             compute_cv=ratio(table["compute_std_ns"], table["compute_mean_ns"]),
             compute_max_over_mean=ratio(table["compute_max_ns"], table["compute_mean_ns"]),
         )
 
 
-_STORED = ("bubble_ns", "collective_wait_ns", "window_ns", "compute_std_ns", "compute_mean_ns", "compute_max_ns")
-
-
 def pipelines_across(pipeline: Pipeline) -> Pipelines:
     """Summarise the stages of each pipeline."""
     if not len(pipeline):
-        return Pipelines(without_rows([*Pipelines.columns, *_STORED]))
+        return Pipelines(without_rows([*Pipelines.columns, *Pipelines.stored]))
     frame = pipeline.to_frame()
     stages = frame.groupby("pipeline")
     compute = frame["compute_ns"].astype("int64").groupby(frame["pipeline"])
     slowest = frame.loc[compute.idxmax()].set_index("pipeline")
-    names = ["absent_ranks", "schedule", "stages_per_rank", "microbatches", "why_unknown", "basis"]
+    names = ["schedule", "stages_per_rank", "microbatches", "why_unknown", "basis"]
     table = stages[[*names, "expected_bubble_pct"]].first().assign(
         ranks=stages["rank"].agg(lambda own: ",".join(map(str, own))),
         stages=stages["ranks"].first() * stages["stages_per_rank"].first().fillna(1),
@@ -246,9 +220,6 @@ def pipelines_across(pipeline: Pipeline) -> Pipelines:
         compute_std_ns=compute.std(ddof=0),
         compute_mean_ns=compute.mean(),
         compute_max_ns=compute.max(),
-        **{
-            name: stages[name].agg(lambda own: own.sum(skipna=False))
-            for name in ("bubble_ns", "collective_wait_ns")
-        },
+        bubble_ns=stages["bubble_ns"].agg(lambda own: own.sum(skipna=False)),
     )  # fmt: skip
     return Pipelines(table.reset_index())

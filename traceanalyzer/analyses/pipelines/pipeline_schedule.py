@@ -17,8 +17,8 @@ from traceanalyzer.analyses.pipelines.shape import (
     WEIGHTS,
     action_at,
     actions,
-    begins_ns,
     in_launch_order,
+    sends_first,
 )
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
@@ -126,19 +126,14 @@ def played_pct(passes: pd.DataFrame) -> float | None:
     A forward pass and the backward one beside it are one action: what they make is sent when both are done. The order
     is that of the first step of `passes`, rows of `PipelineSchedule`. `None` where the passes cannot run in it.
     """
-    first = passes[passes["step"] == passes["step"].min()].sort_values("slot", kind="stable")
-    lengths = passes["compute_ns"].groupby(passes["phase"].map(KINDS)).mean().to_dict()
-    queues: dict[int, list[tuple[Pass, ...]]] = {rank: [] for rank in first["rank"]}
-    is_open = dict.fromkeys(queues, False)
-    names = ("rank", "kind", "virtual_stage", "microbatch", "is_beside")
-    columns = (first.assign(kind=first["phase"].map(KINDS))[name] for name in names)
-    for rank, kind, stage, number, is_beside in zip(*columns, strict=True):
-        own, one = queues[rank], (kind, int(stage), int(number))
-        is_open[rank] = bool(is_beside) and not is_open[rank]
-        if is_beside and not is_open[rank]:
-            own[-1] = (*own[-1], one)
-        else:
-            own.append((one,))
+    kinds = passes["phase"].map(KINDS)
+    lengths = passes["compute_ns"].groupby(kinds).mean().to_dict()
+    first = passes.assign(kind=kinds)[passes["step"] == passes["step"].min()].sort_values(["rank", "slot"])
+    is_second = first["is_beside"] & (first.groupby("rank")["is_beside"].cumsum() % 2 == 0)
+    queues: dict[int, list[tuple[Pass, ...]]] = {}
+    for (rank, _), own in first.groupby(["rank", (~is_second).cumsum()]):
+        names = own[["kind", "virtual_stage", "microbatch"]].astype("object").itertuples(index=False, name=None)
+        queues.setdefault(rank, []).append((*names,))
     action_of = {one: action for own in queues.values() for action in own for one in action}
     last = int(first["virtual_stage"].max())
 
@@ -287,7 +282,7 @@ def _of_edges(
     """
     sent, received = (edges.groupby(end).sum().reindex(order, fill_value=0) for end in ("rank", "peer"))
     surplus = sent - received
-    microbatches, begins = int(surplus.iloc[0]), _beginning(messages, order)
+    microbatches, begins = int(surplus.iloc[0]), sends_first(messages) & {*order}
     if (surplus == 0).all() and len(begins) in {1, 2}:
         if len(begins) == 1:
             return Schedule(V_SHAPED, 2, int(sent.iloc[0]))
@@ -297,14 +292,6 @@ def _of_edges(
     if rest:
         return Schedule(why_unknown=NO_PATTERN)
     return _ordered(own, order, absent, per_rank, microbatches, None)
-
-
-def _beginning(messages: pd.DataFrame, order: list[int]) -> list[int]:
-    """The ranks that begin most of their steps with a send."""
-    starts = messages[messages["step"].notna()]
-    starts = starts.assign(begin=begins_ns(starts)).sort_values("begin", kind="stable")
-    first = starts.drop_duplicates(["rank", "step"]).groupby("rank")["is_send"].mean()
-    return [rank for rank in order if first.get(rank, 0) > 0.5]
 
 
 def _two_ways(held: pd.DataFrame, messages: pd.DataFrame, order: list[int]) -> Schedule | None:
@@ -319,8 +306,8 @@ def _two_ways(held: pd.DataFrame, messages: pd.DataFrame, order: list[int]) -> S
     is_whole = len(counts) == 2 * (len(order) - 1) * held["step"].nunique()
     if not are_neighbours or not is_whole or len(order) < LEAST_TWO_WAYS or counts.min() != counts.max():
         return None
-    begins = _beginning(messages, order)
-    return Schedule(BOTH_WAYS, 2, int(counts.iloc[0])) if begins == [order[0], order[-1]] else None
+    begins = sends_first(messages) & {*order}
+    return Schedule(BOTH_WAYS, 2, int(counts.iloc[0])) if begins == {order[0], order[-1]} else None
 
 
 def _ordered(

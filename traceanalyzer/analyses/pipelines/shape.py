@@ -141,11 +141,12 @@ def stages(moves: pd.DataFrame) -> pd.DataFrame:
     ranks = set(moves["rank"])
     pairs = moves[["rank", "peer"]].drop_duplicates().astype(int).itertuples(index=False)
     links = [(rank, peer) if peer in ranks else (rank,) for rank, peer in pairs]
+    senders = sends_first(moves)
     rows: list[tuple[int, int, int]] = []
     for number, members in enumerate(connected(links)):
         order = _along(moves, members)
         if order is None:
-            is_reversed = _sends_first(moves, members[-1]) and not _sends_first(moves, members[0])
+            is_reversed = members[-1] in senders and members[0] not in senders
             order = members[::-1] if is_reversed else members
         rows += [(rank, number, stage) for stage, rank in enumerate(order)]
     return pd.DataFrame(rows, columns=["rank", "pipeline", "stage"])
@@ -182,12 +183,12 @@ def _along(moves: pd.DataFrame, members: list[int]) -> list[int] | None:
     return order
 
 
-def _sends_first(moves: pd.DataFrame, rank: int) -> bool:
-    """Whether the rank's steps begin with a send (most of them)."""
-    own = moves[(moves["rank"] == rank) & moves["step"].notna()]
-    own = own if len(own) else moves[moves["rank"] == rank]
-    first = own.assign(begin=begins_ns(own)).sort_values(["begin", "is_send"], kind="stable").drop_duplicates("step")
-    return bool(2 * first["is_send"].sum() > len(first))
+def sends_first(moves: pd.DataFrame) -> set[int]:
+    """The ranks that begin most of their steps with a send."""
+    own = moves[moves["step"].notna()] if moves["step"].notna().any() else moves
+    own = own.assign(begin=begins_ns(own)).sort_values(["begin", "is_send"], kind="stable")
+    share = own.drop_duplicates(["rank", "step"]).groupby("rank")["is_send"].mean()
+    return {int(rank) for rank in share.index[share > 0.5]}
 
 
 class PipelineMessages(Result):
@@ -265,17 +266,14 @@ def _of_several(moves: pd.DataFrame, told: pd.Series, is_mixed: np.ndarray) -> p
 
 def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
     """Numbers of a rank's calls whose messages go round, or both ways, or are of a group that is for something else."""
-    own, keys = point_to_point(calls), ["group", "group_ranks"]
-    if own.empty:
+    own = point_to_point(calls)
+    if own.empty or groups.empty:
         return np.empty(0, dtype=np.int64)
-    texts = groups[[*keys]].astype("object").fillna("") if len(groups) else without_rows(keys)
-    rings = {
-        tuple(key)
-        for key, uses in groups.groupby([texts[name] for name in keys])
-        if role_of_messages(uses) not in (None, PIPELINE, EMBEDDING, MODEL)
-    }
-    wanted = own[keys].astype("object").fillna("").itertuples(index=False, name=None)
-    return array_of(own, "call")[np.array([key in rings for key in wanted], dtype=bool)]
+    texts = (table[["group", "group_ranks"]].astype("object").fillna("") for table in (own, groups))
+    whose, known = (text["group"].str.cat(text["group_ranks"], " of ") for text in texts)
+    named = (None, PIPELINE, EMBEDDING, MODEL)
+    rings = [key for key, uses in groups.groupby(known) if role_of_messages(uses) not in named]
+    return array_of(own, "call")[whose.isin(rings)]
 
 
 def _by_ranges(trace: RankTrace, rows: np.ndarray) -> pd.Series:
@@ -298,14 +296,15 @@ def _phases_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) 
     """
     ops = in_launch_order(trace, rows)
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
-    is_work = np.isin(phase, [FORWARD, BACKWARD]) & rows_named(ops, "kind", "compute")
-    last = pd.Series(np.where(is_work, phase, np.array(None, dtype=object)), dtype="object").ffill()
-    at = np.flatnonzero(ops["is_transfer"])
-    done = np.stack([np.cumsum(is_work & (phase == name))[at] for name in (FORWARD, BACKWARD)])
-    made = np.diff(done, axis=1, prepend=0) > 0
-    is_mixed = pd.Series(made.all(axis=0)).astype("boolean").where(made.any(axis=0)).ffill().fillna(value=False)
-    by_op = pd.DataFrame({"last": last.to_numpy()[at], "is_mixed": is_mixed.to_numpy(dtype=bool)},
-                         index=array_of(ops, "gpu_op")[at])  # fmt: skip
-    found = by_op.reindex(rows)
-    is_mixed = found["is_mixed"].astype("boolean").fillna(value=False)
-    return found["last"].where(found["last"].notna(), None).to_numpy(dtype=object), is_mixed.to_numpy(dtype=bool)
+    is_transfer, is_compute = array_of(ops, "is_transfer"), rows_named(ops, "kind", "compute")
+    sent = array_of(ops, "gpu_op")[is_transfer]
+    before = np.cumsum(is_transfer)  # how many transfers
+    made, told = np.zeros((2, len(sent) + 1), dtype=bool), np.full(len(sent) + 1, None, dtype=object)
+    for own, name in zip(made, (FORWARD, BACKWARD), strict=True):
+        own[before[is_compute & (phase == name)]] = True
+    is_work = is_compute & np.isin(phase, [FORWARD, BACKWARD])
+    told[before[is_work]] = phase[is_work]  # the last one's
+    filled = np.maximum.accumulate(np.where(made.any(axis=0), np.arange(len(sent) + 1), NONE))[:-1]
+    made[:, -1], told[-1] = False, None  # after the last transfer nothing is asked
+    place = np.append(filled, NONE)[pd.Index(sent).get_indexer(rows)]
+    return told[place], made.all(axis=0)[place]
