@@ -309,7 +309,7 @@ def _missing_ranks(ranks: pd.DataFrame, size: int, wanted: frozenset[int] | None
     absent = len(expected) - len(here) + len(others) if here else 0
     so = "Figures over ranks cover those that are here; waits for other ranks are not separated from transfers."
     of = f"the job's {size:,} ranks" if wanted is None else f"the {len(wanted):,} ranks that --ranks asks for"
-    text = f"Missing ranks: {absent:,} of {of}{f' ({lacking(expected, here)})' if absent else ''}. {so}"
+    text = f"Ranks without a trace: {absent:,} of {of} (missing: {lacking(expected, here) if absent else 'none'}). {so}"
     if others:
         text += f" Files are of {numbered('rank', others)}: their numbers, or the size that they tell, are wrong."
     yield Defect(MISSING_RANKS, absent, len(expected), text, ("balance", "members"), MEDIUM)
