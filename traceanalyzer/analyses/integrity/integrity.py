@@ -88,8 +88,8 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     text = f"No GPU work was recorded: a CPU-only job, or recorded without {what}."
     if lost := int(is_lost_launch(trace.api_calls).sum()):
         text = (
-            f"GPU records are lost: the CPU launched {lost:,} kernels, and none was recorded. The profiler lost them, or "
-            "they ran outside the recorded time. Record again."
+            f"GPU records are lost: the CPU launched {lost:,} kernels, and none was recorded. The profiler lost them, "
+            "or they ran outside the recorded time. Record again."
         )
     if rows_named_so(trace.host_ops, is_mps_operator).any():
         text = "No GPU work was recorded: PyTorch's profiler leaves out Apple's GPU (MPS), where operators ran."
