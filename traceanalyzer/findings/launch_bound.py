@@ -11,7 +11,8 @@ from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import OperatorLaunches
 from traceanalyzer.analyses.phases.micro_steps import Iterations
 from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.analyses.statistics import RATIO, SHARE
+from traceanalyzer.analyses.replay.critical_path import Bottleneck
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.cpu_activity import doing, other_work
 from traceanalyzer.findings.finding import Finding
@@ -19,7 +20,7 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_span, time_text
 from traceanalyzer.meaning.gpus import has_triton
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.vocabulary import HOST, with_article
+from traceanalyzer.meaning.vocabulary import HOST
 
 _INDUCTOR = "^triton_.*_fused"
 """Kernels that torch.compile makes."""
@@ -35,10 +36,11 @@ def launch_bound(
     iterations: Iterations,
     kernels: Kernels,
     ranks: Ranks,
+    bottleneck: Bottleneck,
 ) -> Iterator[Finding]:
-    """GPUs are idle until the CPU launches their next kernel, or launching a step takes the CPU as long as the step.
+    """GPUs are idle until the CPU launches their next kernel.
 
-    The change is CPUs that take no time, of which half can be reached.
+    The change is CPUs that take no time, of which half can be reached. CPU-bound is what the verdict says so of.
     """
     waits = run.per_step(idle.table, [HOST.column])[HOST.column].fillna(0).astype("float64")
     if not waits.max() > 0:
@@ -58,7 +60,7 @@ def launch_bound(
         why = "The engine waits for requests, schedules them or returns results then."
         fix = run.terms.choose(_BETWEEN)
     else:
-        headline = _headline(run, waits, needs, rank)
+        headline = _headline(run, waits, rank, bottleneck)
         why = f"{_takes(needs, rank)}{_most(run, times, operator_launches, rank)}."
         fix = _fix(run, launches, kernels, ranks)
     yield Finding(
@@ -88,17 +90,13 @@ _BETWEEN = {
 }
 
 
-def _headline(run: Run, waits: pd.Series, needs: pd.Series, rank: int) -> str:
-    """CPU-bound where GPUs mostly wait for launches, or launching takes as long as the step; else gaps between them."""
-    idle = waits[rank] / run.window_ns[rank]
-    is_as_long = needs.notna().all() and RATIO * needs.max() >= run.step_ns
-    if is_as_long and idle < SHARE:
-        takes, step = time_text(needs.max()), with_article(time_text(run.step_ns))
-        return f"CPU-bound: launching takes the CPU {takes} of {step} step."
-    bound, step = "CPU-bound" if idle >= SHARE else "Launch gaps", "step" if run.steps else "trace"
-    if len(waits) > 1 and waits.min() >= SHARE * waits.max():
-        return f"{bound}: the GPUs wait for kernel launches {_share(run, waits, rank)} of the {step}."
-    return f"{bound}: rank {rank}'s GPU waits for launches {_share(run, waits, rank)} of the {step}."
+def _headline(run: Run, waits: pd.Series, rank: int, bottleneck: Bottleneck) -> str:
+    """CPU-bound where the critical path without the profiler says so; else gaps in what was profiled."""
+    is_bound = bottleneck.bound == "CPU-bound" if len(bottleneck) else waits[rank] >= SHARE * run.window_ns[rank]
+    many = len(waits) > 1 and waits.min() >= SHARE * waits.max()
+    who = "the GPUs wait for kernel launches" if many else f"rank {rank}'s GPU waits for launches"
+    of = f"{'' if is_bound else 'profiled '}{'step' if run.steps else 'trace'}"
+    return f"{'CPU-bound' if is_bound else 'Launch gaps'}: {who} {_share(run, waits, rank)} of the {of}."
 
 
 def _share(run: Run, waits: pd.Series, rank: int) -> str:

@@ -1,6 +1,5 @@
 """The words and looks of what a rank's time consists of."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -290,21 +289,12 @@ GRAVE: tuple[Severity, ...] = (HIGH, MEDIUM)
 """What leads the report, and marks the figures that it affects."""
 
 
-# How sentences begin, and what stands before a figure.
-
-
-_VOWEL = re.compile(r"8|1[18](,\d{3})*(?![\d,])")
-"""Figures that are spoken with a vowel first: eight, eighty, eleven, eighteen thousand."""
+# How sentences begin.
 
 
 def first_upper(words: str) -> str:
     """The words as the beginning of a sentence."""
     return words[0].upper() + words[1:]
-
-
-def with_article(figure: str) -> str:
-    """`a 64.9 ms`, `an 8.19 ms`, `an 11 ms`, `a 110 ms`."""
-    return f"{'an' if _VOWEL.match(figure) else 'a'} {figure}"
 
 
 # Several ranks, steps or names in a sentence.

@@ -26,16 +26,8 @@ from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Column, Unit, Written, stem, text, time_text
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import (
-    BETWEEN_KERNELS,
-    COMM,
-    COMPUTE,
-    COPY,
-    DATA,
     GRAVE,
     HIGH,
-    HOST,
-    LAUNCH,
-    SYNC,
     WAIT,
     Part,
     numbered,
@@ -405,16 +397,16 @@ def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 # The first screen: what a step is bound by, the cards of the first findings, and what else there is, in one line each.
 
 
-_BOUND: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+_BOUND: Mapping[str, str] = MappingProxyType(
     {
-        "GPU-bound": ("compute", (COMPUTE.kind, BETWEEN_KERNELS.key)),
-        "CPU-bound": ("launching kernels", (HOST.key, LAUNCH.key, SYNC.key)),
-        "Input-bound": ("waiting for data", (DATA.key,)),
-        "Communication-bound": ("exposed communication", (COMM.kind,)),
-        "Copy-bound": ("copying", (COPY.kind,)),
+        "GPU-bound": "compute",
+        "CPU-bound": "launching kernels",
+        "Input-bound": "waiting for data",
+        "Communication-bound": "exposed communication",
+        "Copy-bound": "copying",
     }
 )
-"""What a step is bound by, in words, and the categories of the critical path without the profiler that say so."""
+"""What takes most of the critical path without the profiler, by what a step is bound by."""
 
 MOST_CARDS = 3
 
@@ -459,11 +451,8 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
         return "Pipeline bubble", "stages wait for each other"
     if first is not None and first.ranks:
         return "Straggler", f"ranks wait for {numbered('rank', first.ranks)}"
-    table = report.results["bottleneck"].to_frame() if "bottleneck" in report.results else pd.DataFrame()
-    share = table.set_index("category")["path_pct"] if len(table) else pd.Series(dtype="float64")
-    shares = {bound: float(share.reindex(list(keys)).sum()) for bound, (_, keys) in _BOUND.items()}
-    most = max(shares, key=lambda bound: shares[bound])
-    if shares[most] <= 100 - sum(shares.values()):
+    known = report.results.get("bottleneck")
+    if known is None or known.bound is None:
         is_cold = any(
             item.kind == "stalls" and item.is_about_capture and item.severity in GRAVE for item in report.findings
         )
@@ -471,13 +460,14 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
             "First-call work" if is_cold else "Bottleneck unknown",
             f"GPUs are idle {over.of('idle_pct')['mean_pct']:.0f}% of the time",
         )
+    shares, most = known.shares, known.bound
     bounds = ["Input-bound", most] if first is not None and first.kind == "data_loading" else [most]
     bounds = list(dict.fromkeys(bounds))
-    of_path = f"{_BOUND[bounds[0]][0]} is {shares[bounds[0]]:.0f}% of the critical path"
+    of_path = f"{_BOUND[bounds[0]]} is {shares[bounds[0]]:.0f}% of the critical path"
     lacks_data = any(item.kind == "missing_data" and item.severity in GRAVE for item in report.findings)
     if lacks_data and most == "Communication-bound":
         return "Bottleneck unknown", of_path.replace("exposed communication", "communication, or waiting for ranks,")
-    rest = "".join(f", {_BOUND[bound][0]} {shares[bound]:.0f}%" for bound in bounds[1:])
+    rest = "".join(f", {_BOUND[bound]} {shares[bound]:.0f}%" for bound in bounds[1:])
     return ", then ".join(bounds), f"{of_path}{rest}"
 
 

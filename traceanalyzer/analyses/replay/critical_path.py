@@ -28,6 +28,8 @@ from traceanalyzer.meaning.vocabulary import (
     BEFORE,
     BETWEEN_KERNELS,
     COMM,
+    COMPUTE,
+    COPY,
     DATA,
     HOST,
     KINDS,
@@ -293,6 +295,29 @@ class Bottleneck(Result):
         "is_unprofiled": Column.flag("The profiler's overhead is estimated, and left out."),
         "path_pct": Column.share("Its share of the path."),
     }
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Percent of the path by what it is bound by: `CPU-bound`, …; the rest is unknown."""
+        by_category = self.to_frame().set_index("category")["path_pct"].astype("float64")
+        return {bound: float(by_category.reindex(keys).sum()) for bound, keys in _OF_BOUND.items()}
+
+    @property
+    def bound(self) -> str | None:
+        """What bounds the step; `None` where more of the path is unknown."""
+        shares = self.shares
+        most = max(shares, key=lambda bound: shares[bound])
+        return most if shares[most] > 100 - sum(shares.values()) else None
+
+
+_OF_BOUND: Mapping[str, list[str]] = {
+    "GPU-bound": [COMPUTE.kind, BETWEEN_KERNELS.key],
+    "CPU-bound": [HOST.key, LAUNCH.key, SYNC.key],
+    "Input-bound": [DATA.key],
+    "Communication-bound": [COMM.kind],
+    "Copy-bound": [COPY.kind],
+}
+"""Categories of the path by the class of bottleneck that they are."""
 
 
 def bottleneck(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Bottleneck:
