@@ -12,7 +12,7 @@ def test_gradients_are_exchanged_in_every_micro_step():
     assert found.headline == "Redundant all-reduces: gradients are exchanged in all 4 micro-steps."
     assert found.why == "Each rank exchanges the same gradients 4 times per step, 72.0 MB of it redundant."
     assert found.fix.startswith("model.no_sync() (DDP)")
-    assert found.what_if == "analyze-traces what-if --collective all_reduce@3/4=free"
+    assert found.what_if == "analyze-traces what-if --collective all_reduce@3/4=free --compute alone"
     assert found.leads
 
 
@@ -21,7 +21,7 @@ def test_parameters_are_gathered_again():
     assert found.headline == "Parameters are gathered again in backward."
     assert "Backward all-gathers 975 MB/step on each rank" in found.why
     assert found.fix.startswith("reshard_after_forward=False (FSDP2)")
-    assert found.what_if == "analyze-traces what-if --collective all_gather@backward=free"
+    assert found.what_if == "analyze-traces what-if --collective all_gather@backward=free --compute alone"
     assert not said(sharded.regathered(), KIND)
 
 

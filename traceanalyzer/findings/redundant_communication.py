@@ -10,7 +10,8 @@ from traceanalyzer.analyses.communication.groups import LARGE_BYTES, SHARDED, Gr
 from traceanalyzer.analyses.phases.comm_phases import CallPhases
 from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES, MicroSteps
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.replay.changes import ALONE, Change
+from traceanalyzer.analyses.replay.critical_path import Bottleneck
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
@@ -18,28 +19,33 @@ from traceanalyzer.meaning.columns import digits, numbers, size_text
 from traceanalyzer.meaning.names import collectives_words
 
 _GROUP = ["group", "group_ranks"]
+_ALONE = Change("compute", ALONE)
 
 
 def redundant_communication(
-    run: Run, calls: Calls, call_phases: CallPhases, micro_steps: MicroSteps, groups: Groups, pipeline: Pipeline
+    run: Run,
+    calls: Calls,
+    call_phases: CallPhases,
+    micro_steps: MicroSteps,
+    groups: Groups,
+    pipeline: Pipeline,
+    bottleneck: Bottleneck,
 ) -> Iterator[Finding]:
     """Gradients are exchanged in each micro-step, parameters gathered again, or one group exchanges more than others.
 
-    The change is those calls' transfers gone; CPU time for their launches stays.
+    The change is those calls' transfers gone, and kernels as fast as without communication beside them. CPU time for
+    launches stays: where CPUs are the bottleneck, a change that saves nothing leaves a fact.
     """
     if run.steps is None or not len(calls):
         return
     held = run.within(calls.table).merge(call_phases.table[["rank", "call", "phase"]], on=["rank", "call"])
     held = held[held["size_bytes"].notna()].sort_values("start_ns").astype(dict.fromkeys(_GROUP, "object"))
-    yield from _every_micro_step(run, held, run.within(micro_steps.table))
-    yield from _gathered_again(run, held, groups.table)
+    found = [*_every_micro_step(run, held, run.within(micro_steps.table)), *_gathered_again(run, held, groups.table)]
     if not len(pipeline):  # its stages differ by design
-        yield from _more_than_sisters(run, held, groups.table)
-
-
-def _found(run: Run, change: Change, finding: Finding) -> Finding:
-    """With its change where that saves anything; else it is a fact."""
-    return replace(finding, changes=(change,)) if run.is_worth(run.saved_ns(change)) else finding
+        found += _more_than_sisters(run, held, groups.table)
+    for each in found:
+        is_fact = bottleneck.bound == "CPU-bound" and not run.is_worth(run.saved_ns(*each.changes))
+        yield replace(each, changes=()) if is_fact else each
 
 
 def _every_micro_step(run: Run, calls: pd.DataFrame, steps: pd.DataFrame) -> Iterator[Finding]:
@@ -57,17 +63,13 @@ def _every_micro_step(run: Run, calls: pd.DataFrame, steps: pd.DataFrame) -> Ite
     collective = str(own["collective"].iloc[0])
     several, one = collectives_words(collective), own[own["rank"] == own["rank"].iloc[0]]
     moved = one["size_bytes"].astype("float64").sum() * (count - 1) / count / run.count
-    yield _found(
-        run,
-        Change("collective", 0.0, name=f"{collective}@{count - 1}/{count}"),
-        Finding(
-            headline=f"Redundant {several}: gradients are exchanged in all {count} micro-steps.",
-            why=f"Each rank exchanges the same gradients {count} times per step, {size_text(moved)} of it redundant.",
-            fix="model.no_sync() (DDP) or set_requires_gradient_sync(False) (FSDP2) around all but the last "
-            "micro-batch.",
-            table="micro_steps",
-            caveat="Sharded gradients then stay whole on each rank between micro-steps, which takes memory.",
-        ),
+    yield Finding(
+        changes=(Change("collective", 0.0, name=f"{collective}@{count - 1}/{count}"), _ALONE),
+        headline=f"Redundant {several}: gradients are exchanged in all {count} micro-steps.",
+        why=f"Each rank exchanges the same gradients {count} times per step, {size_text(moved)} of it redundant.",
+        fix="model.no_sync() (DDP) or set_requires_gradient_sync(False) (FSDP2) around all but the last micro-batch.",
+        table="micro_steps",
+        caveat="Sharded gradients then stay whole on each rank between micro-steps, which takes memory.",
     )
 
 
@@ -87,17 +89,14 @@ def _gathered_again(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> Iter
     if not len(again) or again.sum() < SHARE * (backward * _sizes(backward)).sum():
         return
     kept = size_text(again.groupby("rank").sum().max() / run.count)
-    yield _found(
-        run,
-        Change("collective", 0.0, name="all_gather@backward"),
-        Finding(
-            headline="Parameters are gathered again in backward.",
-            why=f"Backward all-gathers {kept}{run.each} on each rank, of the sizes that forward gathered before.",
-            fix="reshard_after_forward=False (FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 (DeepSpeed); or "
-            "reshard_after_forward=GPUS_PER_HOST to gather within a host only.",
-            table="calls",
-            caveat=f"It takes up to {kept} more memory per GPU.",
-        ),
+    yield Finding(
+        changes=(Change("collective", 0.0, name="all_gather@backward"), _ALONE),
+        headline="Parameters are gathered again in backward.",
+        why=f"Backward all-gathers {kept}{run.each} on each rank, of the sizes that forward gathered before.",
+        fix="reshard_after_forward=False (FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 (DeepSpeed); or "
+        "reshard_after_forward=GPUS_PER_HOST to gather within a host only.",
+        table="calls",
+        caveat=f"It takes up to {kept} more memory per GPU.",
     )
 
 
@@ -121,16 +120,13 @@ def _more_than_sisters(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> I
         ranks, several = tuple(numbers(text)), collectives_words(collective)
         times, own_count = f"{most / usual:.3g}", digits(round(most))
         change = Change("collective", 0.0, name=f"{collective}@{round(most - usual)}/{round(most)}@{text}")
-        yield _found(
-            run,
-            change,
-            Finding(
-                headline=f"{run.who(ranks).capitalize()} run {times}× as many {several} as peers.",
-                why=f"They run {own_count} {several} of {size_text(size)}{run.each}, other groups of their role "
-                f"{digits(round(usual))}.",
-                fix="Set up these ranks like the others: look for a missing model.no_sync(), other buckets, or a hook.",
-                ranks=ranks,
-                cause="transfer",
-                table="calls",
-            ),
+        yield Finding(
+            changes=(change,),
+            headline=f"{run.who(ranks).capitalize()} run {times}× as many {several} as peers.",
+            why=f"They run {own_count} {several} of {size_text(size)}{run.each}, other groups of their role "
+            f"{digits(round(usual))}.",
+            fix="Set up these ranks like the others: look for a missing model.no_sync(), other buckets, or a hook.",
+            ranks=ranks,
+            cause="transfer",
+            table="calls",
         )
