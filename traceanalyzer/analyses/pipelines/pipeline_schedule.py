@@ -335,8 +335,9 @@ def _ordered(
 
 def _name(passes: Mapping[int, list[list[str]]], order: list[int], per_rank: int, microbatches: int) -> str | None:
     steps = [step for of_rank in passes.values() for step in of_rank]
-    # More backward passes than there are: gradients of weights are computed apart, to fill bubbles.
-    if any(WEIGHTS in step or len(step) - step.count(FORWARD) > per_rank * microbatches for step in steps):
+    # More backward passes than there are: gradients of weights are computed apart, to fill bubbles. One more is the end
+    # of the last pass: gradients are reduced after its send.
+    if any(WEIGHTS in step or len(step) - step.count(FORWARD) > per_rank * microbatches + 1 for step in steps):
         return ZERO_BUBBLE
     if microbatches == 1 and per_rank == 1:
         return ONE
