@@ -31,10 +31,10 @@ def allocator_retries(run: Run, memory_calls: MemoryCalls) -> Iterator[Finding]:
         fix=f"Drop torch.cuda.empty_cache() from the step, and set {run.terms.allocator}."
         if any("Free" in str(name) for name in counts.index)
         else f"Pad to few lengths or run the largest batch first, and set {run.terms.allocator}.",
-        changes=(Change("memory", 0.0, frozenset({rank}) if is_one else None, frozenset(few) if few else None),),
+        changes=(Change("memory", 0.0, frozenset({rank}) if is_one else None, frozenset(few) or None),),
         ranks=(rank,) if is_one else (),
         cause=HOST.key if is_one else None,
-        steps=few,
+        steps=few or None,
         evidence=tuple({"call": name, "calls": int(calls)} for name, calls in counts.items()),
         table="memory_calls",
     )

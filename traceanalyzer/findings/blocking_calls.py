@@ -13,7 +13,7 @@ from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.streams.copies import SyncCopies
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.findings.cpu_activity import doing, few_steps, other_work
+from traceanalyzer.findings.cpu_activity import doing, other_work
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_text
@@ -54,12 +54,12 @@ def blocking_calls(
     mine = calls[(calls["rank"] == rank) & (calls["idle_ns"] > 0)]
     own = mine.groupby(_PLACE, dropna=False, observed=True)[["calls", "idle_ns"]].sum()
     own = own.sort_values("idle_ns", ascending=False).reset_index()
-    steps = few_steps(run, mine, "idle_ns")
-    if steps and not few_steps(run, mine, "calls"):
+    steps = run.few_steps(mine, "idle_ns")
+    if steps and not run.few_steps(mine, "calls"):
         return
     count = int(own["calls"].sum())
     often = f"{digits(count / run.count)} times {run.per}" if round(count / run.count) > 1 else f"once {run.per}"
-    often = f"{count} times in {numbered('step', steps)}" if steps else often
+    often = f"{'once' if count == 1 else f'{count} times'} in {numbered('step', steps)}" if steps else often
     names = sorted(map(str, calls["name"].unique()))
     yield Finding(
         headline=f"Blocking calls: the CPU waits for the GPU {often}.",
@@ -116,11 +116,11 @@ def _fix(run: Run, own: pd.DataFrame, sync_copies: SyncCopies, rank: int) -> str
 
 
 def _is_pageable(own: pd.DataFrame, sync_copies: SyncCopies, rank: int) -> bool:
-    """Whether most of the idle time follows calls that copy from pageable memory."""
-    copies = sync_copies.table
-    if copies.empty:
+    """Whether most of the idle time follows calls that copy, and most of what these copy is uploaded from pageable."""
+    copies = sync_copies.table[sync_copies.table["rank"] == rank]
+    uploads = copies[(copies["problem"] == "pageable") & (copies["operation"] == "HtoD")]
+    if not uploads["total_bytes"].sum() >= SHARE * copies["total_bytes"].sum() > 0:
         return False
-    is_upload = (copies["rank"] == rank) & (copies["problem"] == "pageable") & (copies["operation"] == "HtoD")
     of_copies = own["operator"].isin(("aten::copy_", "aten::_to_copy", "aten::to"))
-    of_copies |= own["name"].isin(copies.loc[is_upload, "api_call"])
-    return bool(is_upload.any() and own.loc[of_copies, "idle_ns"].sum() >= SHARE * own["idle_ns"].sum())
+    of_copies |= own["name"].isin(uploads["api_call"])
+    return bool(own.loc[of_copies, "idle_ns"].sum() >= SHARE * own["idle_ns"].sum())

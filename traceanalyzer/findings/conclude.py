@@ -189,4 +189,4 @@ def _key(finding: Finding, *, has_lead: bool) -> tuple[int, float, float]:
         return (1 if is_first else 3), SEVERITIES.index(finding.severity), 0
     if finding.leads and saves is not None:
         return 0, -saves.low_ns * (SHARE if finding.is_ideal else 1), saves.high_ns - saves.low_ns
-    return (4 if finding.is_nothing else 2), finding.is_ideal, -(saves.likely_ns if saves else 0)
+    return (4 if finding.is_nothing else 2), -(saves.likely_ns if saves else 0), finding.is_ideal

@@ -1,11 +1,11 @@
-"""What CPUs do while their GPUs wait for them, and in which steps."""
+"""What CPUs do while their GPUs wait for them."""
 
 import pandas as pd
 
 from traceanalyzer.analyses.blame.step_budget import DOING, WhatRan
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.host_names import holds_whole_pass, is_launch, is_sync
-from traceanalyzer.analyses.statistics import SHARE, few_longer
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.vocabulary import HOST
 
@@ -24,12 +24,3 @@ def other_work(times: pd.Series) -> str | None:
     name = str(times.index[0])
     is_launching = "::" in name or name.startswith(NOTHING) or is_launch(name) or is_sync(name)
     return None if is_launching or holds_whole_pass(name) else name
-
-
-def few_steps(run: Run, table: pd.DataFrame, column: str) -> tuple[int, ...]:
-    """The few steps in which most of a rank's time in `column` is; empty where it is in all of them."""
-    if not run.steps or run.count < 2:
-        return ()
-    by_step = run.within(table).groupby("step")[column].sum().reindex(run.steps).fillna(0).astype("float64")
-    few = by_step[few_longer(by_step)]
-    return tuple(map(int, few.index)) if len(few) and few.sum() >= SHARE * by_step.sum() else ()

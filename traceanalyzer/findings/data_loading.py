@@ -8,9 +8,9 @@ from traceanalyzer.analyses.host.cpu_time import HostWork
 from traceanalyzer.analyses.host.host_names import is_data
 from traceanalyzer.analyses.host.idle import GapTable, Idle
 from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.findings.cpu_activity import few_steps
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
+from traceanalyzer.findings.savings import CUTS
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import DATA, numbered
@@ -52,11 +52,12 @@ def data_loading(run: Run, idle: Idle, gaps: GapTable, host_work: HostWork, step
     names = [str(name) for name in (*doing.index, *work["name"])]
     where, fix = next((where, fix) for pattern, where, fix in _LOADERS if re.search(pattern, " ".join(names)))
     needs = step_needs.table[step_needs.table["rank"] == rank]
-    steps = few_steps(run, needs, DATA.column)
+    steps = run.few_steps(needs, DATA.column)
     waited_ns = needs.loc[needs["step"].isin(steps), DATA.column].mean() if steps else waits[rank]
     when = f" in {numbered('step', steps)}" if steps else run.each
+    bound = "Input-bound" if 100 * waits[rank] >= CUTS[0][0] * run.step_ns else "DataLoader stall"
     yield Finding(
-        headline=f"Input-bound: GPUs wait {time_text(round(waited_ns))}{when} for the next batch.",
+        headline=f"{bound}: GPUs wait {time_text(round(waited_ns))}{when} for the next batch.",
         why=f"Rank {rank}'s GPU is idle while its CPU is in {short_name((*names, 'a data range')[0])}{where}.",
         fix=run.terms.choose(
             {

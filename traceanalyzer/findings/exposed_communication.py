@@ -63,7 +63,7 @@ def _several(kind: str) -> str:
 def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, groups: pd.DataFrame) -> Finding:
     several, phase, label = _several(kind), _most(own, own["phase"]), _most(own, own["label"])
     where = _most(own, without_numbers(own["range"]))
-    role = dict(zip(groups["group_label"], groups["role"], strict=True)).get(label) or ""
+    role = dict(zip(groups["group_label"], groups["role"].fillna(""), strict=True)).get(label, "")
     is_open = own["ns"].where(~is_true(own["is_matched"]), 0).sum() > SHARE * own["ns"].sum()
     is_unequal = own["ns"].where(~is_true(own["is_synchronising"]), 0).sum() > SHARE * own["ns"].sum()
     place = f"the {role} group" if role and where in (None, phase) else where

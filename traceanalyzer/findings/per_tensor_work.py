@@ -12,12 +12,15 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import short_name
 
+_COPIES = "torch._foreach_copy_"
 _FIXES = (
     ("is(finite|nan|inf)", "Check the norm that clip_grad_norm_ returns once; leave detect_anomaly off."),
-    ("copy_|Memcpy", "torch._foreach_copy_; DistributedDataParallel(gradient_as_bucket_view=True) for gradients."),
+    ("copy_|Memcpy", _COPIES),
     ("nonzero|aten::index(?!_)|masked_select", "torch.where or a product with the mask, no boolean indexing."),
 )
 """What to do about what a turn launches."""
+
+_OF_GRADIENTS = "; DistributedDataParallel(gradient_as_bucket_view=True) for gradients."
 
 
 def per_tensor_work(run: Run, launch_loops: LaunchLoops) -> Iterator[Finding]:
@@ -54,6 +57,8 @@ def per_tensor_work(run: Run, launch_loops: LaunchLoops) -> Iterator[Finding]:
 
 def _fix(run: Run, turn: str, place: str, *, is_by_tensor: bool) -> str:
     known = next((fix for pattern, fix in _FIXES if re.search(pattern, turn)), None)
+    if known == _COPIES:  # of gradients, unless the range says otherwise
+        known += "." if phase(place) in ("forward", "optimizer") else _OF_GRADIENTS
     if known is None and phase(place) == "optimizer":
         known = "Optimizer with fused=True or foreach=True; torch._foreach_mul_ and the like in one of your own."
     elif known is None and is_by_tensor:

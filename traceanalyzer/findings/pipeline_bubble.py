@@ -4,13 +4,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
-from traceanalyzer.analyses.pipelines.pipeline_schedule import GPIPE, INTERLEAVED, ONE_F_ONE_B, PipelineSchedule
+from traceanalyzer.analyses.pipelines.pipeline_schedule import (
+    GPIPE,
+    INTERLEAVED,
+    LOOPED,
+    ONE_F_ONE_B,
+    PipelineSchedule,
+)
 from traceanalyzer.analyses.replay.changes import TYPICAL, Change
 from traceanalyzer.analyses.replay.schedule import rescheduled
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.savings import Saves
+
+_INTERLEAVED = ", or ScheduleInterleavedZeroBubble of torch.distributed.pipelining"
+_PLAIN = f", ScheduleInterleaved1F1B{_INTERLEAVED}"
+_OTHERS = {GPIPE: _PLAIN, ONE_F_ONE_B: _PLAIN, INTERLEAVED: _INTERLEAVED, LOOPED: _INTERLEAVED}
+"""Schedules with a smaller bubble, by the one that is used."""
 
 
 def pipeline_bubble(
@@ -39,8 +50,8 @@ def pipeline_bubble(
         why=f"The schedule is unknown ({row['why_unknown'] or row['schedule']})."
         if expected is None
         else f"{count} microbatches fill {row['stages']} stages; with CPU-bound idle and uneven stages, s{waits}.",
-        fix="" if expected is None else f"More microbatches per step ({2 * count} about halve it), or "
-        "ScheduleInterleaved1F1B or ScheduleInterleavedZeroBubble of torch.distributed.pipelining.",
+        fix="" if expected is None else f"More microbatches per step ({2 * count} about halve it)"
+        f"{_OTHERS.get(row['schedule'], '')}.",
         changes=() if change is None else (change,),
         saves=saves,
         is_ideal=True,

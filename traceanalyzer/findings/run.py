@@ -11,7 +11,7 @@ from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.blame.rank_sets import JOB, Place, set_of
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, Change
 from traceanalyzer.analyses.replay.gains import Engine
-from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE
+from traceanalyzer.analyses.statistics import PERCENT, SHARE, few_longer
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.findings.savings import LEAST_PCT, likely_ns
@@ -123,12 +123,13 @@ class Run:
             for name, ns in spared_ns.items()
         )
 
-    def few_steps(self, table: pd.DataFrame, column: str) -> tuple[int, ...] | None:
-        """Steps, fewer than half, that hold most of a time; `None` where all do, or of a whole trace."""
-        by_step = self.within(table).groupby("step")[column].sum().astype("float64").sort_values(ascending=False)
-        held = by_step.cumsum() >= SHARE * by_step.sum()
-        few = by_step[by_step >= by_step[held.idxmax()] / RATIO] if self.steps and by_step.sum() else by_step[:0]
-        return tuple(sorted(map(int, few.index))) if 0 < len(few) < SHARE * self.count else None
+    def few_steps(self, table: pd.DataFrame, column: str) -> tuple[int, ...]:
+        """The few steps in which most of a time is; empty where it is in all of them, or of a whole trace."""
+        if not self.steps or self.count < 2:
+            return ()
+        by_step = self.within(table).groupby("step")[column].sum().reindex(self.steps).fillna(0).astype("float64")
+        few = by_step[few_longer(by_step)]
+        return tuple(map(int, few.index)) if len(few) and few.sum() >= SHARE * by_step.sum() else ()
 
     def can_replay(self, *changes: Change) -> bool:
         """Whether the graph holds what the changes are about."""

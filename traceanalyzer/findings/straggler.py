@@ -306,7 +306,7 @@ _CPU = "clock, other processes on its cores, binding to cores and the GPU's NUMA
 
 _GPU, _PART, _PAGEABLE = "slower GPU", "slower in part", "pageable"
 _FIXES: Mapping[str, str] = {
-    OTHER_PROCESS: "Find the other process (nvidia-smi pmon); give this job the GPU alone, or share it by MPS or MIG.",
+    OTHER_PROCESS: "Find the other process ({processes}), and give this job the GPU alone.",
     _GPU: "The work is the same: check clocks, power and temperature ({health}).",
     _PART: "The work is the same: check memory clock and errors ({health}).",
     "compute": "Give the ranks equal work (lengths, batches, experts); if it is equal, check clocks ({health}).",
@@ -335,7 +335,8 @@ def _fix(row: Row, run: Run) -> str:
     terms, name = run.terms, str(row["name"] or "")
     return _FIXES[_key_of_fix(row, name)].format(
         who=_who(row), name=_name(row), beside=name.removeprefix(BESIDE), cpu=_CPU, graphs=terms.graphs,
-        health=terms.health_command, topology=terms.topology_command, allocator=terms.allocator,
+        health=terms.health_command, topology=terms.topology_command, processes=terms.processes_command,
+        allocator=terms.allocator,
     )  # fmt: skip
 
 

@@ -72,6 +72,11 @@ class Terms:
         }.get(self.vendor, "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE")
 
     @property
+    def processes_command(self) -> str:
+        """The command that shows which processes have a GPU."""
+        return {"AMD": "amd-smi process", "Intel": "xpu-smi ps"}.get(self.vendor, "nvidia-smi pmon")
+
+    @property
     def topology_command(self) -> str:
         """The command that shows how GPUs are connected."""
         return {"AMD": "rocm-smi --showtopo", "Intel": "xpu-smi topology -m"}.get(self.vendor, "nvidia-smi topo -m")
