@@ -36,8 +36,9 @@ class Truth:
         has_gain: whether the gain can be told (not of a step that no mean holds, nor without all files).
         is_small: it may go unsaid.
         others: further ranks at fault.
-        is_behind: what is said of mean steps, which do not hold it, may come before it.
-        is_gained: what is said first, where nobody is at fault, gains what the job without its faults does.
+        is_behind: what saves more for sure may come before it.
+        is_gained: what is said first, where nobody is at fault, gains what the job without its faults does; told the
+            step without a profiler, which a simulation has not.
     """
 
     ranks: tuple[int, ...] = ()
@@ -71,6 +72,10 @@ class Case:
     is_of_capture: bool = False
     spoil: Callable[[Path], None] | None = None
     by: str = "kineto"
+
+    def step_ns(self) -> int:
+        """The job's mean recorded complete step: nothing of it is a profiler's."""
+        return round(self._step_ns(run(self.job(self.faults))))
 
     def gain_ns(self) -> int:
         """By how much a mean recorded complete step is longer than without the first fault: both are run."""

@@ -49,7 +49,8 @@ def report_of(case: Case) -> Report:
         if case.spoil:
             case.spoil(Path(folder))
         traces = ta.load(folder)
-    results = run_analyses(traces.ranks, ASKED)
+    known = {"unprofiled_step_ns": case.step_ns()} if case.truth.is_gained else {}
+    results = run_analyses(traces.ranks, ASKED, **known)
     return Report(traces.label, results, find(results), traces.skipped, traces.notes)
 
 
@@ -84,7 +85,7 @@ def _wrong(case: Case, report: Report) -> list[str]:
 def _first_advice(case: Case, report: Report) -> Finding | None:
     """The first finding about the job: one that leads, else a fact.
 
-    What happened in one step may not recur, so that what recurs leads; what no mean step holds comes behind, too: then
+    What happened in one step may not recur, so that what recurs leads; what saves less for sure comes behind, too: then
     the first that names the ranks.
     """
     every = [item for item in report.findings if not item.is_about_capture and not item.is_nothing]

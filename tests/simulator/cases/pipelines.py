@@ -26,7 +26,7 @@ PIPELINES: tuple[Case, ...] = (
     nobody("healthy, experts in stages", "", cubes.experts_in_stages, noise=unlike_hosts(203)),
     nobody("a light stage throttled", "pipeline_bubble pipeline_stages", pipelines.light_first, Fault("throttle", 0, (0,), None, 1.8),
             others=(0,), noise=unlike_hosts(325)),
-    nobody("tensor x pipeline x data, even", "pipeline_bubble pipeline_stages", cubes.cube),
+    nobody("tensor x pipeline x data, even", "pipeline_bubble pipeline_stages exposed_communication", cubes.cube),
     nobody("pipelines side by side, even", "pipeline_bubble pipeline_stages", replicated_pipelines.pp_dp),
     nobody("the last stage has the vocabulary", "pipeline_stages", pipelines.with_loss),
     nobody("tensor in pipeline, a heavy stage", "pipeline_stages", cubes.tensor_in_pipeline,

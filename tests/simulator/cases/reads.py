@@ -7,8 +7,8 @@ from tests.simulator.jobs import gpus, reads
 from tests.simulator.noise import unlike_hosts
 
 READS: tuple[Case, ...] = (
-    nobody("all wait between short kernels, and load", "blocking_calls", reads.between_short_kernels,
-            Fault("read", 0, (0, 1)), is_gained=True),
+    nobody("all wait between short kernels, and load", "blocking_calls per_tensor_work",
+           reads.between_short_kernels, Fault("read", 0, (0, 1))),
     case_of("one rank reads the size of its masks", reads.masking, Fault("nonzero", 3 * MS, (2,)), "aten::nonzero",
             cause="host"),
     case_of("one rank's launches wait for their kernels", gpus.watched, Fault("blocking", 0, (2,)),

@@ -51,7 +51,7 @@ STACKS: tuple[Case, ...] = (
     nobody("healthy, generated apart", "", reinforced.apart, noise=like_hosts(611)),
     # That ranks 0 and 4 have more tables gains as much, and comes first; the host is said behind it.
     case_of("sharded tables, a process on a host's cores", recommenders.sharded_tables, Fault("pace", 0, (4,), None, 9.0),
-            "split_embedding", says_ranks=(0, 4), cause="compute", has_gain=False, noise=like_hosts(643)),
+            "", cause="host", others=(0,), noise=like_hosts(643)),
     case_of("batch norms of all ranks, one step recorded, a loader", other_models.normalised, Fault("data", 6 * MS, (2,)),
             LOADER, first=3, steps=4, has_gain=False, noise=like_hosts(645)),
     case_of("kept through backward, a hot GPU, another's garbage once", hybrid.kept, Fault("throttle", 0, (5,), None, 1.5),

@@ -73,12 +73,13 @@ TRANSFORMERS: tuple[Case, ...] = (
                     "same kernels", steps=7, noise=unlike_hosts(505), how=_APART), spoil=_both(autograd(8), without_shapes(*_EIGHT))),
     # Each hides the other in one step: together they gain 4.55 ms, alone 2.18 and 1.63.
     Case("clipped, products always, garbage of another once", lambda own: jobs.clipped(faults=own, noise=unlike_hosts(506)),
-         (Fault("compute", 3 * MS, (6,)), Fault("gc", 10 * MS, (1,), (2,))), Truth((1, 6), "host and compute", "mm")),
+         (Fault("compute", 3 * MS, (6,)), Fault("gc", 10 * MS, (1,), (2,))), Truth((6,), "compute", "mm", others=(1,)),
+         left=(Fault("gc", 10 * MS, (1,), (2,)),)),
     case_of("clipped, one rank compiles again", jobs.clipped, Fault("compile", 60 * MS, (0,), (3,)), "compile", cause="host", noise=unlike_hosts(507)),
     Case("clipped, all compile again, not all as long", lambda own: jobs.clipped(faults=own, noise=unlike_hosts(508)),
          tuple(Fault("compile", (57 + rank % 4) * MS, (rank,), (3,)) for rank in range(8)), Truth(kinds="", others=(3, 7))),
     case_of("clipped, copied out beside its kernels", jobs.clipped, Fault("snapshot", 0, (0,), (2, 3)), "", cause="compute", is_small=True,
-            noise=unlike_hosts(510)),
+            is_behind=True, noise=unlike_hosts(510)),
     replace(case_of("clipped, a loader, ranges alone", jobs.clipped, Fault("data", 7 * MS, (2,)), "", noise=unlike_hosts(511),
                     how=Capture(has_payloads=True)), by="nsys"),
     # Networks.

@@ -78,7 +78,7 @@ UNSEEN: tuple[Case, ...] = (
     nobody("healthy, stepped on hosts", "", side_streams.stepped_on_host, noise=like_hosts(1037)),
     case_of("stepped on hosts, a slow bus", side_streams.stepped_on_host, Fault("bus", 12 * MS, (2,)), "", cause="copies",
             noise=like_hosts(1038)),
-    case_of("stepped on hosts, one takes longer", side_streams.stepped_on_host, Fault("cpu", 6 * MS, (1,)), "adamw",
+    case_of("stepped on hosts, one takes longer", side_streams.stepped_on_host, Fault("cpu", 6 * MS, (1,)), "CPUAdam",
             cause="host", noise=like_hosts(1039)),
     nobody("rank 0 computes metrics while the others go on", "", side_streams.gathered_by_one,
            Fault("metrics", 3 * MS, (0,)), noise=like_hosts(1040)),
