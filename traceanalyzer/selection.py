@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from traceanalyzer.model.tables import (
     array_of,
     columns_as_they_are,
     rows_named,
+    rows_named_so,
     rows_where,
     table_of,
     with_columns,
@@ -44,32 +45,23 @@ def profiler_numbers(ranges: pd.DataFrame) -> list[int | None]:
 
 
 def of_one_profiler(marked: pd.DataFrame) -> np.ndarray:
-    """Mask of the ranges of the profiler that marks most steps, and of those before its first and after its last.
+    """Mask of the ranges of the profiler that marks most steps.
 
     Where two profilers mark each step, one after the other, each one's range begins before the other's ends.
     """
     starts, ends = array_of(marked, "start_ns"), array_of(marked, "end_ns")
-    kept = np.ones(len(marked), dtype=bool)
-    own = [number for number in profiler_numbers(marked) if number is not None]
-    if len(own) == len(marked) and ((starts[1:] < ends[:-1]) & (ends[1:] > ends[:-1])).any():
-        most = max(_by_profiler(own, starts.tolist(), ends.tolist()), key=len)
-        begin, end = starts[most[0]], ends[most].max()
-        kept = (ends <= begin) | (starts >= end)
-        kept[most] = True
-    return kept
+    if None in profiler_numbers(marked) or not ((starts[1:] < ends[:-1]) & (ends[1:] > ends[:-1])).any():
+        return np.ones(len(marked), dtype=bool)
+    return max((_in_turn(starts, ends, first) for first in (0, 1)), key=np.count_nonzero)
 
 
-def _by_profiler(own: list[int], starts: list[int], ends: list[int]) -> list[list[int]]:
-    """Rows whose numbers follow each other and whose times do not overlap, of each in order of time."""
-    runs: list[list[int]] = []
-    for row, number in enumerate(own):
-        before = [run for run in runs if own[run[-1]] == number - 1]
-        next_of = [run for run in before if ends[run[-1]] - _ROUNDED_NS <= starts[row]]
-        if next_of:
-            max(next_of, key=lambda run: ends[run[-1]]).append(row)
-        else:
-            runs.append([row])
-    return runs
+def _in_turn(starts: np.ndarray, ends: np.ndarray, first: int) -> np.ndarray:
+    """Mask of the ranges from this one on that each begin when the one before has ended."""
+    held, reach = np.zeros(len(starts), dtype=bool), starts[first]
+    for row, start in enumerate(starts[first:].tolist(), first):
+        if start >= reach:
+            held[row], reach = True, ends[row] - _ROUNDED_NS
+    return held
 
 
 # Which ranges of a rank are its steps: named ones, iterations of inference, else one that launches all the work.
@@ -97,8 +89,6 @@ ITERATIONS = (
 
 _PARTS_OF_ITERATION = re.compile(r"^gpu_model_runner: (\w+)")
 """vLLM's parts of an iteration, where it marks no whole ones."""
-
-_STEP_RANGES_NEVER = np.iinfo(np.int64).min
 
 LEAST_TIMES = 3
 
@@ -136,7 +126,7 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> StepRanges:
         UsageError: the pattern names no range.
     """
     names = trace.ranges["name"].cat.categories
-    guesses = ([name for name in names if guess.search(name)] for guess in GUESSES)
+    guesses = ([name for name in names if guess.search(name)] for guess in (*GUESSES, *ITERATIONS))
     for matching in (fnmatch.filter(names, pattern),) if pattern else guesses:
         if matching:
             marked = rows_where(trace.ranges, rows_named(trace.ranges, "name", *matching))
@@ -150,8 +140,9 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> StepRanges:
             return StepRanges(steps, notes)
     if pattern:
         raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {some(list(names))}")
-    iterations = _iterations(trace.ranges)
-    return StepRanges(iterations if len(iterations) else _repeated(trace))
+    parts = [name for name in names if _PARTS_OF_ITERATION.match(name)]
+    found = _from_parts(trace.ranges[trace.ranges["name"].isin(parts)]) if parts else _repeated(trace)
+    return StepRanges(found)
 
 
 def is_iteration(name: str) -> bool:
@@ -167,17 +158,13 @@ def some(names: list[str], most: int = 8) -> str:
     return f"it has {', '.join(names[:most])}{more}"
 
 
-def _outermost(ranges: pd.DataFrame) -> pd.DataFrame:
-    return _cut(ranges[_is_step(ranges)])
-
-
 def _is_step(ranges: pd.DataFrame) -> np.ndarray:
     """Mask of the ranges that begin when the last step has ended, the first one being a step: steps do not nest.
 
     One that begins earlier and ends after it is a step where it is of the last one's thread: the last ends there.
     """
     is_step = np.zeros(len(ranges), dtype=bool)
-    reach, last = _STEP_RANGES_NEVER, None
+    reach, last = _NEVER, None
     columns = (array_of(ranges, name).tolist() for name in ("start_ns", "end_ns", "thread"))
     for row, (start, end, thread) in enumerate(zip(*columns, strict=True)):
         if start >= reach or (end > reach and thread == last):
@@ -209,30 +196,17 @@ def _of_others(marked: pd.DataFrame, is_step: np.ndarray) -> tuple[str, ...]:
     """Says so where ranges that mark steps are none, and are more than a few parts of those that are."""
     if is_step.all():
         return ()
-    others = marked[~is_step]
-    around = np.cumsum(is_step)[~is_step] - 1
-    steps = marked[is_step].iloc[around]
-    is_beyond = array_of(others, "end_ns") > array_of(steps, "end_ns")
-    if len(others) <= is_step.sum() and not is_beyond.any():
+    others, steps = marked[~is_step], marked[is_step]
+    around = steps.iloc[np.cumsum(is_step)[~is_step] - 1]
+    is_beyond = array_of(others, "end_ns") > array_of(around, "end_ns")
+    if len(others) <= len(steps) and not is_beyond.any():
         return ()
     first = int(is_beyond.argmax())
-    how = "on another thread, before the end of" if is_beyond[first] else "within"
-    example = f"{others['name'].iloc[first]} begins {how} {steps['name'].iloc[first]}"
     said = (
-        f"{len(others):,} of {len(marked):,} ranges that mark steps are not steps, as others hold when they "
-        f"begin: {example}. --step-range names other ranges."
+        f"{len(others):,} of {len(marked):,} ranges that mark steps begin within other steps and are left out, such as "
+        f"{others['name'].iloc[first]} in {around['name'].iloc[first]}. --step-range names other ranges."
     )
     return (said,)
-
-
-def _iterations(ranges: pd.DataFrame) -> pd.DataFrame:
-    names = ranges["name"].cat.categories
-    for kind in ITERATIONS:
-        matching = [name for name in names if kind.search(name)]
-        if matching:
-            return _outermost(ranges[ranges["name"].isin(matching)])
-    parts = {name: match[1] for name in names if (match := _PARTS_OF_ITERATION.match(name))}
-    return _from_parts(ranges[ranges["name"].isin(list(parts))]) if parts else ranges.iloc[:0]
 
 
 def _from_parts(parts: pd.DataFrame) -> pd.DataFrame:
@@ -241,7 +215,8 @@ def _from_parts(parts: pd.DataFrame) -> pd.DataFrame:
     groups = parts.groupby(row, sort=True)
     spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
     name = pd.Categorical(["gpu_model_runner"] * len(spans))
-    return _outermost(spans.assign(name=name, domain=None, is_open=False).reset_index(drop=True))
+    spans = spans.assign(name=name, domain=None, is_open=False).reset_index(drop=True)
+    return _cut(spans[_is_step(spans)])
 
 
 _INSTEAD = "Steps are runs of {}: the ranges that mark steps ({}, …) end before other threads launch their work."
@@ -404,7 +379,7 @@ def clock_ahead_ns(trace: RankTrace) -> int:
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
 _LAUNCH = re.compile(r"Launch(?!HostFunc)")
-_NEVER = np.iinfo(np.int64).min
+_NEVER, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 _BEGIN_CAPTURE, _END_CAPTURE = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 
@@ -472,32 +447,15 @@ def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
     one while its thread captures a CUDA graph: that is recorded, not run.
     """
     is_unanswered = ~array_of(api_calls, "has_gpu_op") & (array_of(api_calls, "correlation") > 0)
-    is_lost: np.ndarray = _named(api_calls, _LAUNCH) & is_unanswered
+    is_lost: np.ndarray = rows_named_so(api_calls, _LAUNCH.search) & is_unanswered
     return is_lost & ~_in_graph_capture(api_calls) if is_lost.any() else is_lost
-
-
-def _named(api_calls: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
-    names: Any = api_calls["name"].array
-    is_named = [pattern.search(name) is not None for name in names.categories.tolist()]
-    mask: np.ndarray = np.array([*is_named, False])[names.codes]
-    return mask
 
 
 def _in_graph_capture(api_calls: pd.DataFrame) -> np.ndarray:
     """API calls between a begin of graph capture on their thread and the next end; an end beyond the trace counts."""
-    inside = np.zeros(len(api_calls), dtype=bool)
-    begins, ends = _named(api_calls, _BEGIN_CAPTURE), _named(api_calls, _END_CAPTURE)
-    starts, threads = array_of(api_calls, "start_ns"), array_of(api_calls, "thread")
-    for thread in np.unique(threads[begins]):
-        own = threads == thread
-        last_begin = np.append(-1, np.flatnonzero(begins & own))
-        last_end = np.append(-1, np.flatnonzero(ends & own))
-        rows = np.flatnonzero(own)
-        # Calls are sorted by start: a row is inside when the last begin before it has no end since.
-        begun = last_begin[np.searchsorted(starts[last_begin[1:]], starts[rows], side="left")]
-        ended = last_end[np.searchsorted(starts[last_end[1:]], starts[rows], side="left")]
-        inside[rows] = begun > ended
-    return inside
+    begins, ends = (rows_named_so(api_calls, each.search) for each in (_BEGIN_CAPTURE, _END_CAPTURE))
+    latest = pd.Series(np.select([begins, ends], [1.0, 0.0], np.nan)).groupby(array_of(api_calls, "thread")).ffill()
+    return latest.to_numpy() == 1
 
 
 def _step_of_launch(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
@@ -574,12 +532,12 @@ def _windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> tupl
 
 def _launched_before_capture(gpu_ops: pd.DataFrame) -> np.ndarray:
     """Mask of the operations without a launch that come before the first one with a launch on their stream."""
-    has_launch = array_of(gpu_ops, "launch") != NONE
-    codes, streams = pd.factorize(array_of(gpu_ops, "stream"))
-    starts, first = array_of(gpu_ops, "start_ns"), np.full(len(streams), np.iinfo(np.int64).max)
-    np.minimum.at(first, codes[has_launch], starts[has_launch])
-    is_before: np.ndarray = ~has_launch & (starts < first[codes]) & np.isin(codes, codes[has_launch])
-    return is_before
+    has_launch, starts = array_of(gpu_ops, "launch") != NONE, array_of(gpu_ops, "start_ns")
+    if has_launch.all():
+        return ~has_launch
+    launched = pd.Series(pd.arrays.IntegerArray(starts, ~has_launch))
+    is_before = starts < launched.groupby(array_of(gpu_ops, "stream")).transform("min")
+    return ~has_launch & is_before.to_numpy(dtype=bool, na_value=False)
 
 
 def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
@@ -624,11 +582,9 @@ def _stretches(chosen: pd.DataFrame) -> tuple[tuple[int, int], ...]:
 
 def _beyond(steps: pd.DataFrame, wanted: str) -> tuple[str, ...]:
     """Says so when numbers are asked for that the capture does not have, beside those that it has."""
-    there = sorted(array_of(steps, "step")[steps["start_ns"].notna().to_numpy()].tolist())
-    asked = [int(number) for number in re.findall(r"\d+", wanted)]
-    is_range = ":" in wanted
-    is_there = [there[0] <= number <= there[-1] if is_range else number in there for number in asked] if there else []
-    if all(is_there):
+    there = sorted(steps.loc[steps["start_ns"].notna(), "step"].tolist())
+    held = range(there[0], there[-1] + 1) if there and ":" in wanted else there
+    if not there or all(int(number) in held for number in re.findall(r"\d+", wanted)):
         return ()
     return (f"--steps {wanted} asks for more than the capture has ({steps_text(there)}): what it has of it is used.",)
 
@@ -643,14 +599,11 @@ def steps_text(numbers: Sequence[int]) -> str:
 
 def chosen_steps(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:
     """Rows of the steps that `wanted` names, as in `Selection.steps` but for `all`; steps without a window are none."""
-    with_window = steps[steps["start_ns"].notna()]
-    complete = with_window[~with_window["is_partial"]]
+    held = steps[steps["start_ns"].notna()]
     if wanted in ("last", "complete"):
+        complete = held[~held["is_partial"]]
         return complete.tail(1) if wanted == "last" else complete
-    if "," in wanted:
-        return with_window[with_window["step"].isin([int(number) for number in wanted.split(",")])]
-    first, colon, last = wanted.partition(":")
-    low = int(first) if first else 0
-    high = (int(last) if last else None) if colon else low
-    numbers = with_window["step"]
-    return with_window[(numbers >= low) & ((numbers <= high) if high is not None else True)]
+    if ":" in wanted:
+        first, last = (int(number or end) for number, end in zip(wanted.split(":"), (0, _LATEST), strict=True))
+        return held[held["step"].between(first, last)]
+    return held[held["step"].isin([*map(int, wanted.split(","))])]

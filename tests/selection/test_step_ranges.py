@@ -67,16 +67,16 @@ def test_names_of_steps(ranges, expected):
     assert steps(ranges)["name"].tolist() == expected
 
 
-OTHERS = "{} of {} ranges that mark steps are not steps, as others hold when they begin: {}. --step-range "
+OTHERS = "{} of {} ranges that mark steps begin within other steps and are left out, such as {}. --step-range "
 
 
 @pytest.mark.parametrize(
     ("ranges", "said"),
     [
         ([("ProfilerStep#0", 0, 300), ("ProfilerStep#1", 0, 90), ("ProfilerStep#2", 100, 190)],
-         OTHERS.format(2, 3, "ProfilerStep#1 begins within ProfilerStep#0")),
+         OTHERS.format(2, 3, "ProfilerStep#1 in ProfilerStep#0")),
         ([("step 1", 0, 100, 1), ("step 7", 50, 150, 2), ("step 2", 110, 200, 1)],
-         OTHERS.format(1, 3, "step 7 begins on another thread, before the end of step 1")),
+         OTHERS.format(1, 3, "step 7 in step 1")),
         # a part here and there, the same steps marked twice
         ([("step 1", 0, 100), ("step 1.1", 50, 60), ("step 2", 110, 200)], ""),
         ([("ProfilerStep#1", 0, 100), ("ProfilerStep#1", 1, 99, 2)], ""),
