@@ -237,7 +237,8 @@ def time_parts_across(
     table = divided(table, _of_ranks(idle, chosen), IDLE, IDLE_PARTS, ["rank"])
     window, count = table["window_ns"], table["steps"].fillna(1)
     means = {name: ratio(table[name], count) for name in ("window_ns", *(part.column for part in EVERY))}
-    means["gpu_needs_ns"] = sum(means[part.column] for part in (COMPUTE, TRANSFER, COPY)).where(table["steps"].notna())
+    gpu_ns = means[COMPUTE.column] + means[TRANSFER.column] + means[COPY.column]
+    means["gpu_needs_ns"] = gpu_ns.where(table["steps"].notna())
     means["host_needs_ns"] = table["rank"].map(_hosts(step_needs, chosen)).astype("Float64")
     shares = {part.share: percent(table[part.column], window) for part in EVERY}
     shares["not_computing_pct"] = percent(table[[IDLE.column, COMM.column, COPY.column]].sum(axis=1), window)

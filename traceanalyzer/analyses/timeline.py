@@ -171,23 +171,22 @@ def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) 
     is_whole = lengths >= trace.window.length_ns * WHOLE_PCT / 100
     is_whole[:first_frame] = False
     roles = _threads(trace, threads, lengths)
-    rows, thread, depth, event, recorded = [], [], [], [], 0
+    parts, recorded = [], 0
     for place, (number, _) in enumerate(roles):
         own = np.flatnonzero((threads == number) & ~is_whole)
         # How deep each lies in others counts frames for frames, for others the others.
         for part in np.split(own, [np.searchsorted(own, first_frame)]):
             at = outer_first(starts[part], ends[part])
             kept = _longest(lengths[part[at]], most_host_events)
-            rows.append(part[at[kept]])
-            depth.append(kept - np.searchsorted(np.sort(ends[part]), starts[rows[-1]], side="right"))
-            event.append(recorded + kept)
-            thread.append(np.full(len(kept), place))
+            rows = part[at[kept]]
+            depth = kept - np.searchsorted(np.sort(ends[part]), starts[rows], side="right")
+            parts.append((rows, np.full(len(kept), place), depth, recorded + kept))
             recorded += len(part)
     if not recorded:
         return pd.DataFrame()
-    held, thread, depth, event = (np.concatenate(each) for each in (rows, thread, depth, event))
-    longest = _longest(lengths[held], most_host_events)
-    held, thread = held[longest], thread[longest]
+    columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    longest = _longest(lengths[columns[0]], most_host_events)
+    held, thread, depth, event = (values[longest] for values in columns)
     what = np.searchsorted(np.cumsum([len(table) for table in tables]), held, side="right")
     names = union_categoricals([table["name"].array for table in tables])
     known = sorted({role for _, role in roles})
@@ -198,10 +197,10 @@ def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) 
             "end_ns": ends[held],
             "name": names[held],
             "what": pd.Categorical.from_codes(what, dtype=_WHAT_NAMES),
-            "depth": depth[longest],
+            "depth": depth,
             "thread": np.array([number for number, _ in roles], dtype=np.int64)[thread],
             "role": pd.Categorical.from_codes(role_of[thread], categories=known),
-            "event": event[longest],
+            "event": event,
             "recorded": recorded,
         }
     )

@@ -102,7 +102,8 @@ class Call(Struct, frozen=True):
     @property
     def tensors(self) -> list[tuple[Shape, str]]:
         """Shape and element type of each argument that is one tensor; an unknown type is empty."""
-        return [pair for pair in zip_longest(self.shapes, self.dtypes, fillvalue="") if is_shape(pair[0])]
+        pairs: Any = zip_longest(self.shapes, self.dtypes, fillvalue="")
+        return [pair for pair in pairs if is_shape(pair[0])]
 
     @property
     def sizes(self) -> list[Shape]:

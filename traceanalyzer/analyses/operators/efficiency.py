@@ -129,7 +129,7 @@ def efficiency_per_rank(trace: RankTrace, tree: OperatorTree, work: OperatorWork
         "calls": groups.counts(),
         "on_tensor_cores": uses,
         "element_type": text_array(kinds),
-        "peak_tflops_per_s": pd.array([gpu.tflops.get(kind) if gpu else None for kind in kinds], dtype="Float64"),
+        "peak_tflops_per_s": pd.array([gpu.tflops.get(kind or "") if gpu else None for kind in kinds], dtype="Float64"),
         "peak_gbytes_per_s": pd.array([gpu and gpu.gbytes_per_s] * len(kinds), dtype="Float64"),
     }
     return sorted_by(table_of(made), "gpu_ns")

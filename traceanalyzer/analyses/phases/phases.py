@@ -348,10 +348,10 @@ def phases_per_rank(
     assert (sum(columns[part].sum(axis=1) for part in PARTS) == window_ns).all(), "phases must add up to the window"
     table = {name: own.ravel() for name, own in columns.items()}
     rows = np.flatnonzero(np.any([*table.values()], axis=0))
-    window, phase = np.divmod(rows, len(NAMES))
-    number = np.append(NONE, numbers)[window]
+    at, phase = np.divmod(rows, len(NAMES))
+    number = np.append(NONE, numbers)[at]
     table = {name: own[rows] for name, own in table.items()}
-    table |= {"phase": np.array(NAMES, dtype=object)[phase], "window_ns": window_ns[window]}
+    table |= {"phase": np.array(NAMES, dtype=object)[phase], "window_ns": window_ns[at]}
     return table_of({"step": pd.arrays.IntegerArray(number, number == NONE), **table})
 
 
