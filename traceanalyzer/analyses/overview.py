@@ -511,43 +511,21 @@ def unlike_ranks_across(
     """Ranks more than so many median deviations, and percentage points, from a part's median share."""
     if len(time_parts) < _FEWEST:
         return UnlikeRanks.without_rows()
-    rows = _far(time_parts.table.set_index("rank"), unlike_points, unlike_deviations)
-    table = pd.DataFrame(rows, columns=["rank", "part", "time_ns", "median_ns"])
-    table = table.assign(away_ns=(table["time_ns"] - table["median_ns"]).abs())
-    table = table.sort_values("away_ns", ascending=False, kind="stable", ignore_index=True)
-    return UnlikeRanks(_with_sets(table).astype(_UNLIKE_RANKS_DTYPES))
-
-
-_UNLIKE_RANKS_DTYPES = {
-    "rank": "int64", "part": "str", "alike_ranks": "str",
-    **dict.fromkeys(("time_ns", "median_ns", "away_ns", "alike_ns", "alike_away_ns"), "float64"),
-}  # fmt: skip
-
-
-def _far(table: pd.DataFrame, points: float, deviations: float) -> list[tuple[int, str, float, float]]:
-    found = []
-    for part in leaves(table):
-        share, times = table[part.share].astype("float64"), table[part.column].astype("float64")
-        away = (share - share.median()).abs()
-        limit = max(points, deviations * float(away.median()))
-        middle = float(times.median())
-        found += [(int(rank), part.column, float(times[rank]), middle) for rank in share.index[away > limit]]
-    return found
-
-
-def _with_sets(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows in order of distance: each begins a set, or is of the last one of its part that differs the same way."""
-    last: dict[tuple[str, bool], tuple[int, float]] = {}
-    sets = []
-    for place, (part, time, median, away) in enumerate(
-        table[["part", "time_ns", "median_ns", "away_ns"]].itertuples(index=False)
-    ):
-        key = (part, time > median)
-        number, before = last.get(key, (place, away))
-        last[key] = (number if away >= (1 - _ALIKE) * before else place, away)
-        sets.append(last[key][0])
-    groups = table.groupby(np.array(sets, dtype="int64"))  # of a list of one thing pandas makes other keys
-    ranks = {number: ",".join(map(str, sorted(own["rank"]))) for number, own in groups}
-    alike_ns = groups["time_ns"].transform("median")
-    away = (alike_ns - table["median_ns"]).abs()
-    return table.assign(alike_ranks=[ranks[number] for number in sets], alike_ns=alike_ns, alike_away_ns=away)
+    table, parts = time_parts.table.set_index("rank"), leaves(time_parts.table)
+    shares = table[[part.share for part in parts]].astype("float64")
+    times = table[[part.column for part in parts]].astype("float64")
+    away = (shares - shares.median()).abs()
+    is_far = away > np.maximum(unlike_points, unlike_deviations * away.median())
+    far = times.where(is_far.to_numpy()).melt(ignore_index=False, var_name="part", value_name="time_ns")
+    far = far.dropna().reset_index()
+    far["median_ns"] = far["part"].map(times.median())
+    far["away_ns"] = (far["time_ns"] - far["median_ns"]).abs()
+    far = far.sort_values("away_ns", ascending=False, kind="stable", ignore_index=True)
+    # In order of distance: each begins a set, or is of the last one of its part that differs the same way.
+    ways = [far["part"], far["time_ns"] > far["median_ns"]]
+    begins = far["away_ns"] < (1 - _ALIKE) * far.groupby(ways)["away_ns"].shift()
+    sets = far.groupby([*ways, begins.groupby(ways).cumsum()])
+    far["alike_ranks"] = sets["rank"].transform(lambda own: ",".join(map(str, sorted(own))))
+    far["alike_ns"] = sets["time_ns"].transform("median")
+    far["alike_away_ns"] = (far["alike_ns"] - far["median_ns"]).abs()
+    return UnlikeRanks(far.astype({"alike_ranks": "str", "part": "str"}))

@@ -44,7 +44,7 @@ class Work(Struct, frozen=True):
         model_flops: the part that MFU counts: without what flash attention computes again in its backward pass.
         masked_flops: the part of `flops` that a causal mask makes unnecessary.
         list_elements: elements of lists of tensors read and written; their type stands in the kernel's name only.
-        factors: shapes of a product's two factors.
+        product: shapes of its two factors: `[8192, 1024] × [1024, 4096]`.
         family: gemm, attention, convolution, norm, softmax, embedding, element-wise, optimizer or fused.
         dtype: element type that it computes in, as recorded.
     """
@@ -54,7 +54,7 @@ class Work(Struct, frozen=True):
     model_flops: int = 0
     masked_flops: int = 0
     list_elements: int | None = None
-    factors: tuple[Shape, Shape] | None = None
+    product: str | None = None
     family: str = "fused"
     dtype: str | None = None
 
@@ -68,7 +68,7 @@ def moved(call: Call, *outputs: Shape) -> int | None:
 def _product(call: Call, a: Shape, b: Shape) -> Work:
     """2·batch·m·n·k."""
     flops = 2 * prod(a) * b[-1]
-    return Work(flops, moved(call, (*a[:-1], b[-1])), flops, factors=(a, b))
+    return Work(flops, moved(call, (*a[:-1], b[-1])), flops, product=f"{list(a)} × {list(b)}")
 
 
 def product(call: Call, left: int, right: int, arguments: int) -> Work:
@@ -86,7 +86,7 @@ def grouped(call: Call) -> Work:
     """Products of experts: rows of a 2-dimensional argument are shared out among the groups of the other."""
     a, b = call.shape(0), call.shape(1)
     flops = 2 * prod(a[-2:] if len(b) == 2 else a) * b[-1]
-    return Work(flops, None, flops, factors=(a, b))
+    return Work(flops, None, flops, product=f"{list(a)} × {list(b)}")
 
 
 def convolution(call: Call, first: int) -> Work:
@@ -260,7 +260,8 @@ def work(operator: str, call: Call) -> Work | None:
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
 _QUANTITIES = ("flops", "model_flops", "masked_flops", "bytes", "list_elements")
-_COLUMNS = ("family", "dtype", *_QUANTITIES)
+_TEXTS = ("family", "dtype", "product")
+_COLUMNS = (*_TEXTS, *_QUANTITIES)
 _MOST = 1 << 56
 """No call does or moves as much: shapes that ask for it are damage, and sums of it would not be exact."""
 
@@ -271,7 +272,8 @@ class OperatorWork(Struct, frozen=True):
     Attributes:
         calls: a row for each operator that counts: `row` in `host_ops`, `family`, `flops`, `model_flops`,
             `masked_flops`, `bytes` (as in `Work`; of lists of tensors by the types that the kernel's name has),
-            `dtype`, `gpu_ops`, `gpu_ns` and `on_tensor_cores` (whether its kernels use them; NA when no name says).
+            `dtype`, `product`, `gpu_ops`, `gpu_ns` and `on_tensor_cores` (whether its kernels use them; NA when no name
+            says).
         of_op: for each GPU operation the row in `calls` that it works for, -1 for none.
     """
 
@@ -286,7 +288,7 @@ class OperatorWork(Struct, frozen=True):
         columns: Any = (
             dict(zip(_COLUMNS, zip(*told, strict=True), strict=True)) if told else dict.fromkeys(_COLUMNS, ())
         )
-        texts = {name: pd.Categorical(pd.array(columns.pop(name), dtype="str")) for name in ("family", "dtype")}
+        texts = {name: pd.Categorical(pd.array(columns.pop(name), dtype="str")) for name in _TEXTS}
         found = table_of(texts | {name: pd.array(own, dtype="Int64") for name, own in columns.items()})
         is_known = ~(found["flops"].array.isna() & found["bytes"].array.isna())[groups.of_row]
         is_model = rows_named(found, "family", *MATRIX_CATEGORIES)[groups.of_row]
@@ -305,7 +307,8 @@ def _told(name: str, *texts: str | None) -> tuple[Any, ...]:
     if found is None:
         return (None,) * len(_COLUMNS)
     numbers = [getattr(found, quantity) for quantity in _QUANTITIES]
-    return (found.family, found.dtype, *(own if own is None or 0 <= own < _MOST else None for own in numbers))
+    texts = (getattr(found, text) for text in _TEXTS)
+    return (*texts, *(own if own is None or 0 <= own < _MOST else None for own in numbers))
 
 
 def _calls_of_ops(tree: OperatorTree, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,10 +10,8 @@ from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import held_up
 from traceanalyzer.analyses.operators.flops import OperatorWork
-from traceanalyzer.analyses.operators.flops import work as work_of_call
 from traceanalyzer.analyses.phases.phases import BACKWARD, NAMES, OP_PHASES_UNKNOWN, op_phases
 from traceanalyzer.analyses.time.intervals import Intervals, busy, unions
-from traceanalyzer.kinds.operators import Call
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES
@@ -24,7 +22,6 @@ from traceanalyzer.model.tables import (
     rows_named_so,
     sorted_by,
     table_of,
-    texts_of,
     whole_of,
 )
 from traceanalyzer.selection import step_at
@@ -320,30 +317,14 @@ def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: 
     calls = Groups.of_numbers(work.of_op[rows])
     gpu_ns = calls.sums(ends - starts)
     is_beside = 2 * calls.sums(unions(trace)["comm"].covered_ns(starts, ends)) >= gpu_ns
-    named = _products(trace.host_ops, array_of(work.calls, "row")[work.of_op[rows][calls.first]])
-    phase = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
-    groups = Groups.of({"phase": phase, **named}, ["phase", "product", "dtype"], with_absent=True)
+    keys = {name: work.calls[name].array[work.of_op[rows][calls.first]] for name in ("product", "dtype")}
+    keys["phase"] = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
+    groups = Groups.of(keys, ["phase", "product", "dtype"], with_absent=True)
     beside = {
         "calls_beside_comm": groups.sums(is_beside.astype(np.int64)),
         "gpu_beside_comm_ns": groups.sums(np.where(is_beside, gpu_ns, 0)),
     }
     return sorted_by(groups.table(calls=groups.counts(), gpu_ns=groups.sums(gpu_ns), **beside), "gpu_ns")
-
-
-def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Text and element type of the product of the operators in these rows; read once for each distinct call."""
-    keys = ["name", "shapes", "dtypes"]
-    groups = Groups.of({name: ops[name].array[rows] for name in keys}, keys, with_absent=True)
-    told = [*map(_product, *(texts_of(names).tolist() for names in groups.keys.values()))]
-    found = {"product": [text for text, _ in told], "dtype": [dtype for _, dtype in told]}
-    return {name: np.array(texts, dtype=object)[groups.of_row] for name, texts in found.items()}
-
-
-def _product(name: str, shapes: str | None, dtypes: str | None) -> tuple[str, str | None]:
-    found = work_of_call(name, Call.parse(shapes, dtypes))
-    if found is None or found.factors is None:
-        return name, None
-    return " × ".join(str(list(shape)) for shape in found.factors), found.dtype
 
 
 # Gradient reductions that follow the backward pass, and belong to it.
