@@ -36,9 +36,9 @@ NVIDIA's architecture white papers and "CUDA GPU Compute Capability", AMD's CDNA
 # (without), tf32, bf16 and fp16, fp8, int8 | memory GB/s | PCI Express x16 GB/s each way | NVLinks x GB/s each way
 # (PCIe cards reach others by a bridge or not at all, which the name does not say) | document. The first match wins.
 #
-# Pages of others give GB200 the rates of HGX B200, and B300 the INT8 rate of B200. NVIDIA's Blackwell data sheet has them
-# apart, with sparsity: FP8 10 and 9 PFLOPS, FP16 5 and 4.5, TF32 2.5 and 2.2, memory 8 and 7.7 TB/s. Blackwell Ultra has
-# B200's FP8, FP16 and TF32, but a thirtieth of its INT8 and FP64: 0.3 POPS with sparsity, 1.25 TFLOPS.
+# Pages of others give GB200 the rates of HGX B200, and B300 the INT8 rate of B200. NVIDIA's Blackwell data sheet has
+# them apart, with sparsity: FP8 10 and 9 PFLOPS, FP16 5 and 4.5, TF32 2.5 and 2.2, memory 8 and 7.7 TB/s. Blackwell
+# Ultra has B200's FP8, FP16 and TF32, but a thirtieth of its INT8 and FP64.
 _GPUS = r"""
 MIG                   |                     |           |       |       |       |        |        |        |        |      |       |
 GB300                 | GB300               | Blackwell |  1.39 |    80 |  1250 |   2500 |   5000 |    165 |   8000 |      | 18x50 | NVIDIA GB300 NVL72 data sheet, one GPU of 72
