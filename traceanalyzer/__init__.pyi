@@ -42,7 +42,6 @@ from traceanalyzer.analyses.host.launches import Launches as _Launches
 from traceanalyzer.analyses.host.launches import QueueDepth as _QueueDepth
 from traceanalyzer.analyses.integrity.integrity import Integrity as _Integrity
 from traceanalyzer.analyses.kernels.kernels import Fusions as _Fusions
-from traceanalyzer.analyses.kernels.kernels import Graphs as _Graphs
 from traceanalyzer.analyses.kernels.kernels import Kernels as _Kernels
 from traceanalyzer.analyses.kernels.kernels import KernelsOverRanks as _KernelsOverRanks
 from traceanalyzer.analyses.memory.memory import Memory as _Memory
@@ -182,7 +181,6 @@ _ResultName: TypeAlias = Literal[
     "mfu",
     "modules",
     "fusions",
-    "graphs",
     "operators",
     "operators_over_ranks",
     "operator_shapes",
@@ -504,7 +502,6 @@ def mfu(
 ) -> _Mfu: ...
 def modules(traces: TraceSet) -> _Modules: ...
 def fusions(traces: TraceSet) -> _Fusions: ...
-def graphs(traces: TraceSet) -> _Graphs: ...
 def operators(traces: TraceSet) -> _Operators: ...
 def operators_over_ranks(traces: TraceSet) -> _OperatorsOverRanks: ...
 def operator_shapes(traces: TraceSet) -> _OperatorShapes: ...

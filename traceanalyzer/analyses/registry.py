@@ -138,7 +138,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "mfu": Analysis(efficiency.mfu_across, efficiency.mfu_per_rank, _GPU),
         "modules": Analysis(modules.Modules.of_ranks, modules.per_rank, _GPU, sees_all=_ON_THE_GPU),
         "fusions": Analysis(kernels.Fusions.of_ranks, kernels.fusions_per_rank, _GPU),
-        "graphs": Analysis(kernels.Graphs.of_ranks, kernels.graphs_per_rank, _GPU),
         "operators": Analysis(operators.Operators.of_ranks, operators.operators_per_rank, _OPERATORS),
         "operators_over_ranks": Analysis(overview.operators_over_ranks_across),
         "operator_shapes": Analysis(operators.OperatorShapes.of_ranks, operators.operator_shapes_per_rank, _OPERATORS),

@@ -22,7 +22,7 @@ from traceanalyzer.analyses.host.host_silences import Compilations, HostSilences
 from traceanalyzer.analyses.host.idle import GapTable, Idle
 from traceanalyzer.analyses.host.launches import Launches, QueueDepth
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.kernels.kernels import Fusions, Graphs, Kernels, KernelsOverRanks
+from traceanalyzer.analyses.kernels.kernels import Fusions, Kernels, KernelsOverRanks
 from traceanalyzer.analyses.memory.memory import Memory, MemoryCalls, MemoryPeaks, MemorySteps
 from traceanalyzer.analyses.memory.memory_categories import MemoryCategories, MemoryLevels, MemorySources
 from traceanalyzer.analyses.memory.memory_fit import MemoryFit
@@ -176,8 +176,6 @@ class Results(dict[str, Result]):
     def __getitem__(self, name: Literal["modules"]) -> Modules: ...
     @overload
     def __getitem__(self, name: Literal["fusions"]) -> Fusions: ...
-    @overload
-    def __getitem__(self, name: Literal["graphs"]) -> Graphs: ...
     @overload
     def __getitem__(self, name: Literal["operators"]) -> Operators: ...
     @overload
@@ -383,8 +381,6 @@ class Results(dict[str, Result]):
     def get(self, name: Literal["modules"]) -> Modules | None: ...
     @overload
     def get(self, name: Literal["fusions"]) -> Fusions | None: ...
-    @overload
-    def get(self, name: Literal["graphs"]) -> Graphs | None: ...
     @overload
     def get(self, name: Literal["operators"]) -> Operators | None: ...
     @overload

@@ -42,11 +42,11 @@ def test_their_time_is_a_part_of_its_own():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["breakdown", "headline", "overlap", "exposed_comm", "graphs"])
+@pytest.mark.parametrize("name", ["breakdown", "headline", "overlap", "exposed_comm"])
 def test_what_they_may_hold_is_not_available(name):
     (row,) = run([with_graphs(OPS)], [name])[name].rows()[:1]
     assert {row.get(figure) for figure in ("compute_ns", "comm_ns", "exposed_comm_ns", "overlap_pct")} == {None}
-    assert row.get("window_ns", 100) == 100 or name == "graphs"
+    assert row.get("window_ns", 100) == 100
 
 
 def test_all_analyses_and_kinds_of_findings_take_them():

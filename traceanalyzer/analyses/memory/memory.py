@@ -15,7 +15,9 @@ from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, Written, unit_of
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, lengths_of, rows_where, table_of, under_each_other
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, lengths_of, rows_named_so, table_of, under_each_other
+from traceanalyzer.selection import step_at
 
 # How much GPU memory each rank's allocator held while it was recorded, and the most that it did.
 
@@ -128,12 +130,8 @@ def moments(trace: RankTrace, name: str = ALLOCATED) -> pd.DataFrame:
 
 def step_of(trace: RankTrace, times: np.ndarray) -> np.ndarray:
     """Row in `trace.steps` of the step that the host was in, -1 for none: from its start to the next one's."""
-    starts = trace.steps["host_start_ns"].to_numpy(np.int64)
-    if not len(starts):
-        return np.full(len(times), -1, dtype=np.int64)
-    row = np.searchsorted(starts, times, side="right") - 1
-    last_end = int(trace.steps["host_end_ns"].iloc[-1])
-    return np.where((row == len(starts) - 1) & (times >= last_end), -1, row)
+    starts = array_of(trace.steps, "host_start_ns")
+    return step_at(starts, np.append(starts[1:], array_of(trace.steps, "host_end_ns")[-1:]), times)
 
 
 # How much memory each step needs at most, and whether it leaves more than it found.
@@ -173,22 +171,20 @@ def memory_steps_per_rank(trace: RankTrace) -> pd.DataFrame:
     row = step_of(trace, array_of(held, "time_ns"))
     if held.empty or (row < 0).all():
         return pd.DataFrame()
-    inside = held[row >= 0].assign(row=row[row >= 0])
-    grouped = inside.groupby("row")["level_bytes"]
-    table = table_of({"events": grouped.size(), "peak_allocated_bytes": grouped.max(), "end_bytes": grouped.last()})
-    before = np.searchsorted(array_of(held, "time_ns"), array_of(trace.steps, "host_start_ns")[table.index]) - 1
-    start = pd.array(array_of(held, "level_bytes")[before], dtype="Int64")
-    start[before < 0] = pd.NA
-    taken = moments(trace, RESERVED)
-    of_step = step_of(trace, array_of(taken, "time_ns"))
-    reserved = taken["level_bytes"].groupby(of_step).max().reindex(table.index)
+    levels = held["level_bytes"][row >= 0].groupby(row[row >= 0])
+    table = levels.agg(events="size", peak_allocated_bytes="max", end_bytes="last")
+    steps, taken = trace.steps.iloc[table.index], moments(trace, RESERVED)
+    before = np.searchsorted(array_of(held, "time_ns"), array_of(steps, "host_start_ns")) - 1
+    start = array_of(held, "level_bytes")[before]
+    reserved = taken["level_bytes"].groupby(step_of(trace, array_of(taken, "time_ns"))).max().reindex(table.index)
+    peak = np.maximum(array_of(table, "peak_allocated_bytes"), np.where(before < 0, 0, start))
     table = table.assign(
-        start_bytes=start, peak_reserved_bytes=reserved, step=array_of(trace.steps, "step")[table.index]
-    ).reset_index(drop=True)
-    table["peak_allocated_bytes"] = table["peak_allocated_bytes"].where(
-        table["start_bytes"].isna() | (table["peak_allocated_bytes"] > table["start_bytes"]), table["start_bytes"]
+        step=array_of(steps, "step"),
+        start_bytes=pd.arrays.IntegerArray(start, before < 0),
+        peak_allocated_bytes=peak,
+        peak_reserved_bytes=reserved,
     )
-    return table.astype({"step": "Int64", **dict.fromkeys(_SIZES, "Int64")})
+    return table.reset_index(drop=True).astype(dict.fromkeys(("step", *_SIZES), "Int64"))
 
 
 # When each rank's tensors held most, and what the host was doing then.
@@ -264,11 +260,8 @@ class MemoryCalls(Result):
 
 def memory_calls_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     """Group the calls of the whole capture, or of the chosen steps, by step and name."""
-    names = trace.api_calls["name"]
-    known = [name for name in names.cat.categories if host_names.is_memory_call(name)]
-    calls = rows_where(trace.api_calls, names.isin(known))
-    row = step_of(trace, array_of(calls, "start_ns"))
-    numbers = np.append(array_of(trace.steps, "step"), -1)[row]
+    calls = trace.api_calls[rows_named_so(trace.api_calls, host_names.is_memory_call)]
+    numbers = np.append(array_of(trace.steps, "step"), NONE)[step_of(trace, array_of(calls, "start_ns"))]
     if trace.window.steps is not None:
         held = np.isin(numbers, trace.window.steps)
         calls, numbers = calls[held], numbers[held]
@@ -276,10 +269,8 @@ def memory_calls_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame
         return pd.DataFrame()
     complete = set(complete_steps(steps)["step"]) if len(steps) else set()
     starts, ends = looked_at(trace, array_of(calls, "start_ns"), array_of(calls, "end_ns"))
-    called = calls["name"].astype("str").to_numpy()
-    new = new_ns(starts, ends, numbers)
-    table = table_of({"step": numbers, "name": called, "new": new, "length": lengths_of(calls)})
-    by_name = table.groupby(["step", "name"])
+    columns = {"step": numbers, "name": calls["name"].astype("str").to_numpy(), "length": lengths_of(calls)}
+    by_name = table_of(columns | {"new": new_ns(starts, ends, numbers)}).groupby(["step", "name"])
     grouped = by_name.agg(calls=("new", "size"), host_ns=("new", "sum"), longest_ns=("length", "max")).reset_index()
     is_complete, step = grouped["step"].isin(complete), grouped["step"].where(grouped["step"] >= 0).astype("Int64")
     return grouped.assign(step=step, is_complete=is_complete)

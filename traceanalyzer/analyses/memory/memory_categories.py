@@ -235,7 +235,6 @@ class MemorySources(Result):
             "allocated − freed. Over all rows of a rank: the level after the last event less that after the first.",
             adds=Adds.DERIVED,
         ),
-        "highest_bytes": Column.size("The highest level of the GPU after one of its events.", adds=Adds.EXTREME),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -257,9 +256,6 @@ def memory_sources_per_rank(trace: RankTrace) -> pd.DataFrame:
             "events": 1,
             "allocated_bytes": np.maximum(change, 0),
             "freed_bytes": np.maximum(-change, 0),
-            "highest_bytes": array_of(held, "level_bytes"),
         }
     )
-    sums = dict.fromkeys(("events", "allocated_bytes", "freed_bytes"), "sum")
-    made = table.groupby(["phase", "operator"], as_index=False).agg({**sums, "highest_bytes": "max"})
-    return sorted_by(made, "allocated_bytes")
+    return sorted_by(table.groupby(["phase", "operator"], as_index=False).sum(), "allocated_bytes")

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.memory.memory import Memory, MemorySteps
+from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices, needs
 from traceanalyzer.meaning.columns import Adds, Column
@@ -18,7 +18,7 @@ YES, TIGHT, NO, OPEN = "yes", "tight", "no", "state does, activations are not kn
 
 _SIZES = (
     "parameter_bytes", "gradient_bytes", "optimizer_bytes", "state_bytes", "buffer_bytes", "activation_bytes",
-    "total_bytes", "device_bytes", "headroom_bytes", "measured_peak_bytes", "measured_state_bytes",
+    "total_bytes", "device_bytes", "headroom_bytes", "measured_peak_bytes",
 )  # fmt: skip
 
 
@@ -70,11 +70,6 @@ class MemoryFit(Result):
             "Largest peak of the ranks' allocated memory, as run.json has it, else the trace; of the run's own row.",
             adds=Adds.NONE,
         ),
-        "measured_state_bytes": Column.size(
-            "The least that the ranks' tensors held between two steps: parameters and optimizer, gradients where they "
-            "are kept, and whatever else lives on; of the run's own row.",
-            adds=Adds.NONE,
-        ),
         "assumptions": Column.text("What the estimate supposes.", is_secondary=True),
     }
 
@@ -82,7 +77,6 @@ class MemoryFit(Result):
 def across(
     ranks: Ranks,
     memory: Memory,
-    memory_steps: MemorySteps,
     trained_model: Model | None = None,
     run_memory: Mapping[int, Mapping[str, int]] | None = None,
 ) -> MemoryFit:
@@ -92,12 +86,10 @@ def across(
     """
     if trained_model is None:
         return MemoryFit.without_rows()
-    return estimate(trained_model, _smallest(ranks), _world(ranks), _peak(memory, run_memory), _state(memory_steps))
+    return estimate(trained_model, _smallest(ranks), _world(ranks), _peak(memory, run_memory))
 
 
-def estimate(
-    own: Model, device_bytes: int | None, world: int | None, peak_bytes: int | None, state_bytes: int | None = None
-) -> MemoryFit:
+def estimate(own: Model, device_bytes: int | None, world: int | None, peak_bytes: int | None) -> MemoryFit:
     """The needs of a job's model under every strategy.
 
     Args:
@@ -105,7 +97,6 @@ def estimate(
         device_bytes: memory of the smallest GPU, where the model does not tell it.
         world: ranks of the job, where the model does not tell how many share its state.
         peak_bytes: largest peak of the ranks' allocated memory, measured.
-        state_bytes: the least that tensors held between two steps, measured.
     """
     model = placed(own, device_bytes, world)
     rows = [_row(one, needed, own) for one, needed in choices(model)]
@@ -116,7 +107,6 @@ def estimate(
     table = pd.DataFrame(rows).astype({"micro_batch": "Int64", **dict.fromkeys(_SIZES, "Int64")})
     is_own = table["is_own"]
     table.loc[is_own, "measured_peak_bytes"] = peak_bytes
-    table.loc[is_own, "measured_state_bytes"] = state_bytes
     fits = table["fits"] == YES
     first = fits & ~fits.groupby(table["micro_batch"], dropna=False).cumsum().gt(1)
     return MemoryFit(table.assign(is_enough=first, assumptions=assumptions(model)))
@@ -156,7 +146,6 @@ def _row(one: Model, needed: Needs, own: Model) -> dict[str, object]:
         "headroom_bytes": None if total is None or one.gpu is None else one.gpu - total,
         "fits": _fits(needed, one.gpu),
         "measured_peak_bytes": None,
-        "measured_state_bytes": None,
     }
 
 
@@ -188,8 +177,3 @@ def _peak(memory: Memory, run_memory: Mapping[int, Mapping[str, int]] | None) ->
     recorded = [own["peak_allocated_bytes"] for own in (run_memory or {}).values() if "peak_allocated_bytes" in own]
     told = memory.table["peak_allocated_bytes"].dropna() if len(memory) else list[int]()
     return max(recorded) if recorded else int(max(told)) if len(told) else None
-
-
-def _state(memory_steps: MemorySteps) -> int | None:
-    held = memory_steps.table["end_bytes"].dropna() if len(memory_steps) else list[int]()
-    return int(max(held)) if len(held) else None

@@ -114,6 +114,7 @@ class Balance(Result):
 
     title = "Balance across ranks"
     keys = ("figure",)
+    stored = ("std",)
     columns = {
         "figure": Column.text(
             "What is compared: a column of the headline, or the most memory that PyTorch's allocator had given "
@@ -126,32 +127,19 @@ class Balance(Result):
         ),
         "ranks": Column.count("Number of ranks.", is_compared=False),
         "mean_ns": Column.time("Mean over ranks; absent for memory.", adds=Adds.DERIVED),
-        "std_ns": Column.time(
-            "Standard deviation over ranks (population, ddof = 0); absent for memory.",
-            adds=Adds.DERIVED,
-            is_secondary=True,
-        ),
         "mean_bytes": Column.size("Mean over ranks; absent for times.", adds=Adds.DERIVED),
-        "std_bytes": Column.size(
-            "Standard deviation over ranks (population, ddof = 0); absent for times.",
-            adds=Adds.DERIVED,
-            is_secondary=True,
-        ),
         "cv": Column.number(
             "Coefficient of variation: standard deviation / mean; absent when the mean is 0.", label="std / mean"
         ),
         "max_ns": Column.time("Largest; absent for memory.", adds=Adds.EXTREME),
         "max_bytes": Column.size("Largest; absent for times.", adds=Adds.EXTREME),
         "max_rank": Column.ident("Rank that has it (the lowest of several)."),
-        "min_ns": Column.time("Smallest; absent for memory.", adds=Adds.EXTREME),
-        "min_bytes": Column.size("Smallest; absent for times.", adds=Adds.EXTREME),
-        "min_rank": Column.ident("Rank that has it (the lowest of several)."),
         "max_over_mean": Column.number("Largest / mean.", label="max / mean"),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        mean, std, most = (table[f"{what}_ns"].fillna(table[f"{what}_bytes"]) for what in ("mean", "std", "max"))
-        return table.assign(cv=ratio(std, mean), max_over_mean=ratio(most, mean))
+        mean, most = (table[f"{what}_ns"].fillna(table[f"{what}_bytes"]) for what in ("mean", "max"))
+        return table.assign(cv=ratio(table["std"], mean), max_over_mean=ratio(most, mean))
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -189,9 +177,8 @@ def balance_across(
 
 
 _DTYPES = {
-    "figure": "str", "basis": "str", "ranks": "int64", "max_rank": "int64", "min_rank": "int64",
-    **{f"{what}_{unit}": "Float64" for what in ("mean", "std") for unit in ("ns", "bytes")},
-    **{f"{what}_{unit}": "Int64" for what in ("max", "min") for unit in ("ns", "bytes")},
+    "figure": "str", "basis": "str", "ranks": "int64", "max_rank": "int64", "std": "Float64", "mean_ns": "Float64",
+    "mean_bytes": "Float64", "max_ns": "Int64", "max_bytes": "Int64",
 }  # fmt: skip
 
 
@@ -201,10 +188,8 @@ def _row(figure: str, basis: str, values: pd.Series, unit: str) -> dict[str, obj
         "figure": figure,
         "basis": basis,
         "ranks": len(values),
+        "std": float(values.std(ddof=0)),
         f"mean_{unit}": float(values.mean()),
-        f"std_{unit}": float(values.std(ddof=0)),
         f"max_{unit}": int(values.max()),
         "max_rank": int(values.idxmax()),
-        f"min_{unit}": int(values.min()),
-        "min_rank": int(values.idxmin()),
     }

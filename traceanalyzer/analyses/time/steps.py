@@ -8,7 +8,6 @@ import pandas as pd
 from traceanalyzer.analyses.base import RANK, Result, all_known, is_true
 from traceanalyzer.analyses.grouping import memoized_by_tables
 from traceanalyzer.analyses.time import breakdown
-from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -45,7 +44,6 @@ class Steps(Result):
             better=Better.LESS,
         ),
         "operations": Column.count("GPU operations that the host launched in the step."),
-        "operations_ns": Column.time("Time in which at least one of them runs, wherever it lies.", is_secondary=True),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -76,20 +74,23 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """
     if trace.steps.empty:
         return pd.DataFrame()
-    owned = _owned(trace)
+    counts = np.bincount(trace.op_step + 1, minlength=len(trace.steps) + 1)  # of no step first
+    operations = pd.arrays.IntegerArray(counts, np.full(len(counts), trace.gpu_ops.empty))
     is_chosen = np.ones(len(trace.steps), dtype=bool)
     if trace.window.steps is not None:
         is_chosen = trace.steps["step"].isin(trace.window.steps).to_numpy()
     rows = np.flatnonzero(is_chosen)
     chosen = picked(trace.steps, rows)
-    columns = columns_of(chosen) | _windows(trace, chosen) | {name: own[rows + 1] for name, own in owned.items()}
+    columns = columns_of(chosen) | _windows(trace, chosen)
     columns["is_complete"] = is_complete(chosen)
     columns["name"] = columns["name"].astype("str")
     columns |= {name: all_known(columns[name]) for name in ("step", "host_start_ns", "host_end_ns")}
     for name in ("is_complete", "is_partial"):
         columns[name] = pd.arrays.BooleanArray(columns[name], np.zeros(len(rows), dtype=bool))
-    is_whole = trace.window.steps is None and len(trace.gpu_ops) > 0
-    return table_of(_with_no_step(columns, owned) if is_whole else columns)
+    if trace.window.steps is None and len(trace.gpu_ops):  # a row for the operations of no step
+        columns = {name: own.take([*rows, NONE], allow_fill=True) for name, own in columns.items()}
+        columns["name"][-1], rows = "(no step)", np.append(rows, NONE)
+    return table_of(columns | {"operations": operations[rows + 1]})
 
 
 def is_complete(steps: pd.DataFrame) -> np.ndarray:
@@ -104,29 +105,3 @@ def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
     row[has_window] = np.arange(len(starts))
     parts = breakdown.split(trace, starts, ends)
     return {name: pd.arrays.IntegerArray(np.append(times, 1)[row], row == NONE) for name, times in parts.items()}
-
-
-def _owned(trace: RankTrace) -> dict[str, Any]:
-    """For no step, and then for each row of `steps`, how many operations it owns and the time that they cover."""
-    if trace.gpu_ops.empty:
-        return {
-            name: pd.array([pd.NA] * (len(trace.steps) + 1), dtype="Int64") for name in ("operations", "operations_ns")
-        }
-    starts, ends = array_of(trace.gpu_ops, "start_ns"), array_of(trace.gpu_ops, "end_ns")
-    row = trace.op_step + 1
-    # Each step's operations are moved into a stretch of their own, so that one union serves all steps.
-    stretch = int(ends.max() - starts.min()) + 1
-    shift = row * stretch - starts.min()
-    union = Intervals.of(starts + shift, ends + shift)
-    covered = np.zeros(len(trace.steps) + 1, dtype=np.int64)
-    np.add.at(covered, union.starts // stretch, union.ends - union.starts)
-    counts = np.bincount(row, minlength=len(covered))
-    return {"operations": counts, "operations_ns": covered}
-
-
-def _with_no_step(columns: dict[str, Any], owned: dict[str, Any]) -> dict[str, Any]:
-    """The columns with a row for the operations of no step, of which the rest is absent."""
-    rows = np.append(np.arange(len(columns["step"])), NONE)
-    made = {name: own.take(rows, allow_fill=True) for name, own in columns.items() if name not in owned}
-    made["name"][-1] = "(no step)"
-    return made | {name: np.append(columns[name], own[0]) for name, own in owned.items()}
