@@ -327,14 +327,6 @@ def lacking(expected: range | Collection[int], here: Collection[int]) -> str:
     return named([piece for run in runs for piece in _pieces(run)])
 
 
-def part_of(count: int, total: int, noun: str, plural: str | None = None) -> str:
-    """How a sentence about some of them begins: `3 of 17 calls`, `All 1,310 calls`, `The only call`."""
-    if total == 1:
-        return f"The only {noun}"
-    of_them = f"{total:,} {plural or noun + 's'}"
-    return f"All {of_them}" if count == total else f"{count:,} of {of_them}"
-
-
 def named(names: Sequence[str], most: int = MOST_PIECES) -> str:
     """`b00`, `b00 and b03`, `b00, b03 and b07`; of many the first, and how many more there are; `none`."""
     more = len(names) - most

@@ -33,7 +33,6 @@ def test_the_peak_names_step_phase_operator_and_module(tmp_path):
 def test_a_recorded_run_adds_up():
     found = ta.load(RUNNERS / "pytorch_ddp_memory")
     levels = ta.memory(found).to_frame().set_index("rank")
-    sources = ta.memory_sources(found).to_frame()
     assert ta.memory_peaks(found).to_frame()["peak_allocated_bytes"].tolist() == levels["peak_allocated_bytes"].tolist()
     assert (
         ta.memory_steps(found)
