@@ -126,11 +126,12 @@ def _most(run: Run, times: pd.Series, operator_launches: OperatorLaunches, rank:
 
 
 def _is_between(run: Run, iterations: Iterations, rank: int, idle_ns: float) -> bool:
-    """Whether a rank's GPU is idle mostly while its CPU is in no iteration of an engine."""
+    """Whether a rank's GPU is idle mostly while its CPU is between an engine's iterations."""
     if not run.terms.is_serving or not len(iterations.table):
         return False
     own = run.within(iterations.table)
-    return bool(own.loc[own["rank"] == rank, "between_ns"].sum() >= SHARE * idle_ns * run.count)
+    between = own.loc[own["rank"] == rank, "between_ns"].iloc[1:]
+    return bool(between.sum() >= SHARE * idle_ns * run.count)
 
 
 def _fix(run: Run, launches: Launches, kernels: Kernels, ranks: Ranks) -> str:

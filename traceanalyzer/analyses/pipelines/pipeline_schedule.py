@@ -94,8 +94,24 @@ def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     is_step = np.isin(phase, [FORWARD, BACKWARD]) & rows_named(ops, "kind", "compute")
     absent = pd.array([pd.NA] * int(is_step.sum()), dtype="Int64")
     cut = np.cumsum(array_of(ops, "is_transfer"))[is_step]
-    return rows_where(ops, is_step).assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent,
-                               is_beside=False)  # fmt: skip
+    marked = rows_where(ops, is_step).assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent,
+                                 is_beside=False)  # fmt: skip
+    return _whole_passes(marked)
+
+
+def _whole_passes(marked: pd.DataFrame) -> pd.DataFrame:
+    """The last backward pass of a step with its end, where that comes after the last send: gradients are reduced.
+
+    Of backward stretches there is then one more than of forward ones.
+    """
+    stretches = marked[["step_row", "phase", "cut"]].drop_duplicates()
+    for step_row, own in stretches.groupby("step_row"):
+        last, end = own.iloc[-2:]["cut"] if len(own) > 1 else (0, 0)
+        is_back = own["phase"] == BACKWARD
+        if is_back.iloc[-2:].all() and 2 * is_back.sum() == len(own) + 1:
+            is_end = (marked["step_row"] == step_row) & (marked["phase"] == BACKWARD) & (marked["cut"] == end)
+            marked.loc[is_end, "cut"] = last
+    return marked
 
 
 def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
@@ -335,9 +351,8 @@ def _ordered(
 
 def _name(passes: Mapping[int, list[list[str]]], order: list[int], per_rank: int, microbatches: int) -> str | None:
     steps = [step for of_rank in passes.values() for step in of_rank]
-    # More backward passes than there are: gradients of weights are computed apart, to fill bubbles. One more is the end
-    # of the last pass: gradients are reduced after its send.
-    if any(WEIGHTS in step or len(step) - step.count(FORWARD) > per_rank * microbatches + 1 for step in steps):
+    # More backward passes than there are: gradients of weights are computed apart, to fill bubbles.
+    if any(WEIGHTS in step or len(step) - step.count(FORWARD) > per_rank * microbatches for step in steps):
         return ZERO_BUBBLE
     if microbatches == 1 and per_rank == 1:
         return ONE
