@@ -17,6 +17,7 @@ from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN
 from traceanalyzer.analyses.host.cpu_time import STEP, UNRECORDED, times_to_compare
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.overview import OverRanks, StepsOverRanks, StepTimeParts, TimeParts
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.run import count_of_steps
@@ -28,6 +29,7 @@ from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import (
     GRAVE,
     HIGH,
+    HOST,
     WAIT,
     Part,
     numbered,
@@ -453,13 +455,7 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
         return "Straggler", f"ranks wait for {numbered('rank', first.ranks)}"
     known = report.results.get("bottleneck")
     if known is None or known.bound is None:
-        is_cold = any(
-            item.kind == "stalls" and item.is_about_capture and item.severity in GRAVE for item in report.findings
-        )
-        return (
-            "First-call work" if is_cold else "Bottleneck unknown",
-            f"GPUs are idle {over.of('idle_pct')['mean_pct']:.0f}% of the time",
-        )
+        return _without_path(report, over)
     shares, most = known.shares, known.bound
     bounds = ["Input-bound", most] if first is not None and first.kind == "data_loading" else [most]
     bounds = list(dict.fromkeys(bounds))
@@ -469,6 +465,18 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
         return "Bottleneck unknown", of_path.replace("exposed communication", "communication, or waiting for ranks,")
     rest = "".join(f", {_BOUND[bound]} {shares[bound]:.0f}%" for bound in bounds[1:])
     return ", then ".join(bounds), f"{of_path}{rest}"
+
+
+def _without_path(report: Report, over: OverRanks) -> tuple[str, str]:
+    """The same by the time of GPUs, where no path says what bounds the step."""
+    launching_pct = over.of(f"{HOST.key}_pct")["mean_pct"]
+    if launching_pct is not None and launching_pct > 100 * SHARE:
+        return "CPU-bound", f"GPUs wait for kernel launches {launching_pct:.0f}% of the time"
+    is_cold = any(
+        item.kind == "stalls" and item.is_about_capture and item.severity in GRAVE for item in report.findings
+    )
+    bound = "First-call work" if is_cold else "Bottleneck unknown"
+    return bound, f"GPUs are idle {over.of('idle_pct')['mean_pct']:.0f}% of the time"
 
 
 def headline_of(report: Report, split: Split | None) -> str:
