@@ -42,6 +42,7 @@ class Saves:
         is_unprofiled: of a step without the profiler; else of the profiled one.
         limit: what makes the interval as wide as it is; empty where it is narrow.
         remedy: what recording would narrow it.
+        each: `/step`, or nothing of a whole trace.
     """
 
     before_ns: int
@@ -51,6 +52,7 @@ class Saves:
     is_unprofiled: bool
     limit: str = ""
     remedy: str = ""
+    each: str = "/step"
 
     @property
     def percent(self) -> float:
@@ -82,7 +84,7 @@ class Saves:
         after = of.text(self.before_ns - self.likely_ns)
         profiled = "without the profiler" if self.is_unprofiled else "as profiled"
         change = f"{of.text(self.before_ns)} → {after} {of.symbol}, {_whole_percent(self.percent)}"
-        return f"about {_time(self.likely_ns, of)}/step {profiled} ({change})"
+        return f"about {_time(self.likely_ns, of)}{self.each} {profiled} ({change})"
 
     @property
     def confidence(self) -> str:
@@ -202,7 +204,8 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
         high_ns,
     )
     low_ns = 0 if question.is_once else min(low_ns, likely_ns)
-    return Saves(before_ns, likely_ns, low_ns, high_ns, costs != ((),), limit, remedy)
+    each = "/step" if engine.windows.steps else ""
+    return Saves(before_ns, likely_ns, low_ns, high_ns, costs != ((),), limit, remedy, each)
 
 
 def _gains(
