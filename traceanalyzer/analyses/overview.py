@@ -324,8 +324,6 @@ def divided(
 
 Figure = str
 
-_OF_ALL = "of_all_pct"
-
 
 class OverRanks(Result):
     """One row for each figure: a mean step's length and its spread, and what share of it each part takes.
@@ -347,9 +345,6 @@ class OverRanks(Result):
         "most_pct": Column.share("Largest; absent for times.", adds=Adds.EXTREME),
         "least_rank": Column.ident("Rank that has least (the first of several)."),
         "most_rank": Column.ident("Rank that has most (the first of several)."),
-        _OF_ALL: Column.share(
-            "Of parts that cannot be divided further: 100 · time of all ranks / all their windows.", is_secondary=True
-        ),
     }
 
     def of(self, figure: Figure) -> Mapping[str, Any]:
@@ -371,11 +366,7 @@ def over_ranks_across(
     shares |= {"fused_pct": heads["fused_pct"], "overlap_pct": heads["overlap_pct"], "mfu_pct": mfu.by_rank()}
     rows = [_row(name, values, "ns") for name, values in times.items()]
     rows += [_row(name, values, "pct") for name, values in shares.items()]
-    window = float(parts["window_ns"].sum())
-    opaque = 100.0 * float(parts[OPAQUE.column].sum()) / window if window else None
-    table = pd.DataFrame(rows, columns=[*OverRanks.columns]).astype(_OVER_RANKS_DTYPES)
-    table.loc[table["figure"] == OPAQUE.share, _OF_ALL] = opaque
-    return OverRanks(table)
+    return OverRanks(pd.DataFrame(rows, columns=[*OverRanks.columns]).astype(_OVER_RANKS_DTYPES))
 
 
 _OVER_RANKS_DTYPES = dict.fromkeys(OverRanks.columns, "Float64") | {

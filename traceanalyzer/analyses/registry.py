@@ -68,9 +68,7 @@ _ON_THE_GPU = "what runs on the GPU at a time may be of an earlier step"
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     {
         "integrity": Analysis(integrity.across, integrity.per_rank, sees_all="damage lies anywhere in a capture"),
-        "ranks": Analysis(
-            trace.ranks_across, trace.ranks_per_rank, sees_all="the span of all recorded events is theirs"
-        ),
+        "ranks": Analysis(trace.ranks_across, trace.ranks_per_rank, sees_all="its counts are of the whole capture"),
         "headline": Analysis(headline.headline_across),
         "breakdown": Analysis(breakdown.Breakdown.of_ranks, breakdown.breakdown_per_rank, _GPU),
         "time_parts": Analysis(overview.time_parts_across),

@@ -154,11 +154,6 @@ class Ranks(Result):
         ),
         "window_ns": Column.time("Length of that window.", better=Better.LESS),
         "capture_ns": Column.time("Length of the profiler's recording.", adds=Adds.DERIVED),
-        "events_ns": Column.time(
-            "From the first of the rank's events, on CPU or GPU, to the end of the last.",
-            is_compared=False,
-            is_secondary=True,
-        ),
         "operations": Column.count("GPU operations."),
         "operations_without_launch": Column.count(
             "GPU operations whose host call the capture does not have.", is_compared=False
@@ -207,7 +202,6 @@ def ranks_per_rank(trace: RankTrace) -> pd.DataFrame:
         "window_end_ns": trace.window.end_ns if len(trace.gpu_ops) else None,
         "window_ns": trace.window.length_ns if len(trace.gpu_ops) else None,
         "capture_ns": meta.capture_end_ns - meta.capture_start_ns if known else None,  # type: ignore[operator]
-        "events_ns": _span_ns(trace.gpu_ops, trace.api_calls, trace.host_ops, trace.ranges),
         "operations": len(trace.gpu_ops),
         "operations_without_launch": int(np.count_nonzero(array_of(trace.gpu_ops, "launch") == NONE)),
         "api_calls": len(trace.api_calls),
@@ -219,15 +213,6 @@ def ranks_per_rank(trace: RankTrace) -> pd.DataFrame:
     }
     texts = [name for name, column in Ranks.columns.items() if column.unit in (Unit.TEXT, Unit.FLAG)]
     return table_of({name: (single if name in texts else single_integer)(value) for name, value in row.items()})
-
-
-def _span_ns(*tables: pd.DataFrame) -> int | None:
-    held = [table for table in tables if len(table)]
-    if not held:
-        return None
-    return int(
-        max(array_of(own, "end_ns").max() for own in held) - min(array_of(own, "start_ns").min() for own in held)
-    )
 
 
 def ranks_across(
