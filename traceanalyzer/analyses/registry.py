@@ -46,7 +46,7 @@ class Analysis:
 
     across: Callable[..., Result]
     per_rank: Callable[..., pd.DataFrame] | None = None
-    of: tuple[str, ...] = ()
+    of: tuple[str, ...] = ("gpu_ops",)
     """Event tables: a rank without rows in each of them has none here, and `per_rank` is not asked."""
     sees_all: str = ""
     """Why `per_rank` reads operations outside the chosen steps too; all others count those of `trace.counted`."""
@@ -58,7 +58,7 @@ class Analysis:
         return of_ranks or inspect.signature(self.across).return_annotation
 
 
-_GPU, _COUNTERS, _CALLS = ("gpu_ops",), ("counters",), ("api_calls",)
+_NONE, _COUNTERS, _CALLS = (), ("counters",), ("api_calls",)
 _OPERATORS, _HOST = ("gpu_ops", "host_ops"), ("ranges", "host_ops")
 
 _MATCHED = "calls are matched between ranks over the whole capture"
@@ -67,26 +67,30 @@ _ON_THE_GPU = "what runs on the GPU at a time may be of an earlier step"
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     {
-        "integrity": Analysis(integrity.across, integrity.per_rank, sees_all="damage lies anywhere in a capture"),
-        "ranks": Analysis(trace.ranks_across, trace.ranks_per_rank, sees_all="its counts are of the whole capture"),
+        "integrity": Analysis(
+            integrity.across, integrity.per_rank, _NONE, sees_all="damage lies anywhere in a capture"
+        ),
+        "ranks": Analysis(
+            trace.ranks_across, trace.ranks_per_rank, _NONE, sees_all="its counts are of the whole capture"
+        ),
         "headline": Analysis(headline.headline_across),
-        "breakdown": Analysis(breakdown.Breakdown.of_ranks, breakdown.breakdown_per_rank, _GPU),
+        "breakdown": Analysis(breakdown.Breakdown.of_ranks, breakdown.breakdown_per_rank),
         "time_parts": Analysis(overview.time_parts_across),
         "step_time_parts": Analysis(overview.of_steps),
         "over_ranks": Analysis(overview.over_ranks_across),
         "unlike_ranks": Analysis(overview.unlike_ranks_across),
         "steps_over_ranks": Analysis(overview.steps_over_ranks_across),
-        "overlap": Analysis(breakdown.Overlap.of_ranks, breakdown.overlap_per_rank, _GPU),
+        "overlap": Analysis(breakdown.Overlap.of_ranks, breakdown.overlap_per_rank),
         "steps": Analysis(steps.Steps.of_ranks, steps.per_rank, ("gpu_ops", "ranges")),
-        "iterations": Analysis(micro_steps.Iterations.of_ranks, micro_steps.iterations_per_rank, _GPU),
-        "phases": Analysis(phases.phases_across, phases.phases_per_rank, _GPU),
+        "iterations": Analysis(micro_steps.Iterations.of_ranks, micro_steps.iterations_per_rank),
+        "phases": Analysis(phases.phases_across, phases.phases_per_rank),
         "balance": Analysis(headline.balance_across, headline.per_rank, _COUNTERS),
-        "micro_steps": Analysis(micro_steps.MicroSteps.of_ranks, micro_steps.micro_steps_per_rank),
-        "nccl": Analysis(collectives.nccl_across, collectives.per_rank, _GPU),
+        "micro_steps": Analysis(micro_steps.MicroSteps.of_ranks, micro_steps.micro_steps_per_rank, _NONE),
+        "nccl": Analysis(collectives.nccl_across, collectives.per_rank),
         "by_collective": Analysis(comm_phases.by_collective_across),
-        "groups": Analysis(groups.across, groups.per_rank, _GPU),
+        "groups": Analysis(groups.across, groups.per_rank),
         "comm_phases": Analysis(comm_phases.comm_phases_across),
-        "idle": Analysis(idle.Idle.of_ranks, idle.idle_per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "idle": Analysis(idle.Idle.of_ranks, idle.idle_per_rank, sees_all=_ON_THE_GPU),
         "host_silences": Analysis(
             host_silences.HostSilences.of_ranks, host_silences.host_silences_per_rank, _HOST, sees_all=_ON_THE_GPU
         ),
@@ -97,16 +101,16 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "host_work_over_ranks": Analysis(overview.host_work_over_ranks_across),
         "cpu_steps": Analysis(cpu_time.cpu_steps_across),
         "cpu_step_parts": Analysis(cpu_time.of_parts),
-        "launches": Analysis(launches.Launches.of_ranks, launches.launches_per_rank, _GPU),
+        "launches": Analysis(launches.Launches.of_ranks, launches.launches_per_rank),
         "first_calls": Analysis(api_calls.FirstCalls.of_ranks, api_calls.first_calls_per_rank, _CALLS),
         "sync_calls": Analysis(
             api_calls.SyncCalls.of_ranks, api_calls.sync_calls_per_rank, _CALLS, sees_all=_ON_THE_GPU
         ),
-        "kernels": Analysis(kernels.Kernels.of_ranks, kernels.kernels_per_rank, _GPU),
+        "kernels": Analysis(kernels.Kernels.of_ranks, kernels.kernels_per_rank),
         "kernels_over_ranks": Analysis(kernels.kernels_over_ranks_across),
-        "streams": Analysis(streams.Streams.of_ranks, streams.streams_per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "stream_pairs": Analysis(streams.StreamPairs.of_ranks, streams.stream_pairs_per_rank, _GPU),
-        "copies": Analysis(copies.Copies.of_ranks, copies.copies_per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "streams": Analysis(streams.Streams.of_ranks, streams.streams_per_rank, sees_all=_ON_THE_GPU),
+        "stream_pairs": Analysis(streams.StreamPairs.of_ranks, streams.stream_pairs_per_rank),
+        "copies": Analysis(copies.Copies.of_ranks, copies.copies_per_rank, sees_all=_ON_THE_GPU),
         "block_bounds": Analysis(blocks.block_bounds_across),
         "pipelines": Analysis(pipeline.pipelines_across),
         "pipeline": Analysis(pipeline.pipeline_across),
@@ -124,55 +128,51 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         ),
         "memory_calls": Analysis(memory.MemoryCalls.of_ranks, memory.memory_calls_per_rank, _CALLS),
         "memory_fit": Analysis(memory_fit.across),
-        "memory_ops": Analysis(copies.MemoryOps.of_ranks, copies.memory_ops_per_rank, _GPU),
-        "sync_copies": Analysis(copies.SyncCopies.of_ranks, copies.sync_copies_per_rank, _GPU),
+        "memory_ops": Analysis(copies.MemoryOps.of_ranks, copies.memory_ops_per_rank),
+        "sync_copies": Analysis(copies.SyncCopies.of_ranks, copies.sync_copies_per_rank),
         "cuda_api": Analysis(api_calls.CudaApi.of_ranks, api_calls.cuda_api_per_rank, _CALLS),
-        "nvtx_projection": Analysis(api_calls.NvtxProjection.of_ranks, api_calls.nvtx_projection_per_rank, _GPU),
-        "gpu_utilization": Analysis(
-            gpu_utilization.GpuUtilization.of_ranks, gpu_utilization.gpu_utilization_per_rank, _GPU
-        ),
+        "nvtx_projection": Analysis(api_calls.NvtxProjection.of_ranks, api_calls.nvtx_projection_per_rank),
+        "gpu_utilization": Analysis(gpu_utilization.GpuUtilization.of_ranks, gpu_utilization.gpu_utilization_per_rank),
         "gpu_metrics": Analysis(trace.GpuMetrics.of_ranks, trace.gpu_metrics_per_rank, _COUNTERS),
-        "categories": Analysis(operators.Categories.of_ranks, operators.categories_per_rank, _GPU),
-        "mfu": Analysis(efficiency.mfu_across, efficiency.mfu_per_rank, _GPU),
-        "modules": Analysis(modules.Modules.of_ranks, modules.per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "fusions": Analysis(kernels.Fusions.of_ranks, kernels.fusions_per_rank, _GPU),
+        "categories": Analysis(operators.Categories.of_ranks, operators.categories_per_rank),
+        "mfu": Analysis(efficiency.mfu_across, efficiency.mfu_per_rank),
+        "modules": Analysis(modules.Modules.of_ranks, modules.per_rank, sees_all=_ON_THE_GPU),
+        "fusions": Analysis(kernels.Fusions.of_ranks, kernels.fusions_per_rank),
         "operators": Analysis(operators.Operators.of_ranks, operators.operators_per_rank, _OPERATORS),
         "operators_over_ranks": Analysis(overview.operators_over_ranks_across),
         "operator_shapes": Analysis(operators.OperatorShapes.of_ranks, operators.operator_shapes_per_rank, _OPERATORS),
-        "operator_kernels": Analysis(operators.OperatorKernels.of_ranks, operators.operator_kernels_per_rank, _GPU),
-        "operator_launches": Analysis(operators.OperatorLaunches.of_ranks, operators.operator_launches_per_rank, _GPU),
-        "launch_loops": Analysis(launch_loops.LaunchLoops.of_ranks, launch_loops.per_rank, _GPU),
-        "matrix_products": Analysis(micro_steps.MatrixProducts.of_ranks, micro_steps.matrix_products_per_rank, _GPU),
-        "efficiency": Analysis(efficiency.Efficiency.of_ranks, efficiency.efficiency_per_rank, _GPU),
+        "operator_kernels": Analysis(operators.OperatorKernels.of_ranks, operators.operator_kernels_per_rank),
+        "operator_launches": Analysis(operators.OperatorLaunches.of_ranks, operators.operator_launches_per_rank),
+        "launch_loops": Analysis(launch_loops.LaunchLoops.of_ranks, launch_loops.per_rank),
+        "matrix_products": Analysis(micro_steps.MatrixProducts.of_ranks, micro_steps.matrix_products_per_rank),
+        "efficiency": Analysis(efficiency.Efficiency.of_ranks, efficiency.efficiency_per_rank),
         "efficiency_over_ranks": Analysis(overview.efficiency_over_ranks_across),
-        "calls": Analysis(calls.across, calls.per_rank, _GPU),
-        "call_phases": Analysis(comm_phases.CallPhases.of_ranks, comm_phases.per_rank, _GPU),
-        "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank, _GPU),
-        "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "queue_depth": Analysis(launches.QueueDepth.of_ranks, launches.queue_depth_per_rank, _GPU),
-        "blocks": Analysis(blocks.Blocks.of_ranks, blocks.per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "calls": Analysis(calls.across, calls.per_rank),
+        "call_phases": Analysis(comm_phases.CallPhases.of_ranks, comm_phases.per_rank),
+        "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank),
+        "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank, sees_all=_ON_THE_GPU),
+        "queue_depth": Analysis(launches.QueueDepth.of_ranks, launches.queue_depth_per_rank),
+        "blocks": Analysis(blocks.Blocks.of_ranks, blocks.per_rank, sees_all=_ON_THE_GPU),
         "expert_layers": Analysis(experts.expert_layers_across),
         "exchange_receivers": Analysis(experts.exchange_receivers_across),
         "dispatch_loads": Analysis(experts.dispatch_loads_across),
-        "exchange_sends": Analysis(experts.exchange_sends_across, experts.exchange_sends_per_rank, _GPU),
-        "exchanges": Analysis(experts.exchanges_across, experts.exchanges_per_rank, _GPU),
-        "pipeline_messages": Analysis(shape.across, shape.per_rank, _GPU),
-        "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank, _GPU),
-        "gpu_ranges": Analysis(trace.GpuRanges.of_ranks, trace.gpu_ranges_per_rank, _GPU),
-        "timeline": Analysis(timeline.timeline_across, timeline.timeline_per_rank, _GPU),
-        "host_events": Analysis(timeline.HostEvents.of_ranks, timeline.host_events_per_rank, _GPU),
+        "exchange_sends": Analysis(experts.exchange_sends_across, experts.exchange_sends_per_rank),
+        "exchanges": Analysis(experts.exchanges_across, experts.exchanges_per_rank),
+        "pipeline_messages": Analysis(shape.across, shape.per_rank),
+        "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
+        "gpu_ranges": Analysis(trace.GpuRanges.of_ranks, trace.gpu_ranges_per_rank),
+        "timeline": Analysis(timeline.timeline_across, timeline.timeline_per_rank),
+        "host_events": Analysis(timeline.HostEvents.of_ranks, timeline.host_events_per_rank),
         "counter_series": Analysis(timeline.CounterSeries.of_ranks, timeline.counter_series_per_rank, _COUNTERS),
-        "exposed_comm": Analysis(waits.exposed_comm_across, waits.exposed_comm_per_rank, _GPU, sees_all=_MATCHED),
+        "exposed_comm": Analysis(waits.exposed_comm_across, waits.exposed_comm_per_rank, sees_all=_MATCHED),
         "places": Analysis(rank_sets.across),
         "episodes": Analysis(episodes.across),
-        "what_ran": Analysis(step_budget.what_ran_across, step_budget.what_ran_per_rank, _GPU),
-        "step_needs": Analysis(
-            step_budget.step_needs_across, step_budget.step_needs_per_rank, _GPU, sees_all=_ON_THE_GPU
-        ),
-        "stragglers": Analysis(stragglers.across, stragglers.per_rank, _GPU, sees_all=_MATCHED),
+        "what_ran": Analysis(step_budget.what_ran_across, step_budget.what_ran_per_rank),
+        "step_needs": Analysis(step_budget.step_needs_across, step_budget.step_needs_per_rank, sees_all=_ON_THE_GPU),
+        "stragglers": Analysis(stragglers.across, stragglers.per_rank, sees_all=_MATCHED),
         "collectives": Analysis(collectives.collectives_across),
         "collective_waits": Analysis(collectives.collective_waits_across),
-        "replay": Analysis(replay.across, replay.per_rank, _GPU, sees_all=_REPLAYED),
+        "replay": Analysis(replay.across, replay.per_rank, sees_all=_REPLAYED),
         "critical_path": Analysis(critical_path.across),
         "bottleneck": Analysis(critical_path.bottleneck),
         "path_over_ranks": Analysis(overview.path_over_ranks_across),
@@ -180,10 +180,10 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "matches": Analysis(waits.matches_across),
         "clocks": Analysis(clocks.across),
         "instances": Analysis(collectives.instances_across),
-        "members": Analysis(waits.members_across, waits.members_per_rank, _GPU, sees_all=_MATCHED),
+        "members": Analysis(waits.members_across, waits.members_per_rank, sees_all=_MATCHED),
         "call_waits": Analysis(waits.call_waits_across),
         "slower_calls": Analysis(slow_transfers.across),
-        "waits": Analysis(waits.waits_across, waits.waits_per_rank, _GPU, sees_all=_MATCHED),
+        "waits": Analysis(waits.waits_across, waits.waits_per_rank, sees_all=_MATCHED),
     }
 )
 """In the order in which reports show them."""
