@@ -148,14 +148,6 @@ class Groups(Struct, frozen=True):
         """A row for each group: its keys and these columns."""
         return table_of({**self.keys, **columns})
 
-    def totals(self, table: pd.DataFrame | Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
-        """A row for each group: its keys, and the sums of these columns of integers as far as they are known.
-
-        A sum of absent values alone is absent.
-        """
-        columns = columns_of(table) if isinstance(table, pd.DataFrame) else table
-        return self.table(**{name: self.total(columns[name]) for name in names})
-
     def total(self, values: Any) -> Any:
         """For each group the sum of its rows' integers as far as they are known; absent where none is."""
         if not isinstance(values, pd.arrays.IntegerArray):

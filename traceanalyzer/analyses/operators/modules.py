@@ -46,14 +46,13 @@ class Scopes(Struct, frozen=True):
         calls: a row for each: `start_ns`, `end_ns`, `thread`, `name`, `is_module`, and `path`, the names from the
             outermost scope down, parted by `/`.
         nesting: of `calls`.
-        of_operator: for each host operator the row of its scope: the innermost around it, for a backward operator
-            without one that of the forward operator which created its autograd node; -1 for none.
-        of_op: the same for each GPU operation, by its operator, else by the scope around its launch.
+        of_op: for each GPU operation the row of its scope: the innermost around its operator or, for a backward
+            operator without one, around the forward one that created its autograd node; else around its launch; -1
+            for none.
     """
 
     calls: pd.DataFrame
     nesting: Nesting
-    of_operator: np.ndarray
     of_op: np.ndarray
 
     @classmethod
@@ -62,9 +61,10 @@ class Scopes(Struct, frozen=True):
         calls = _calls(trace)
         nesting = Nesting.of(calls)
         calls = with_columns(calls, path=_paths(calls["name"].array, nesting))
-        ops = trace.host_ops
-        of_operator = tree.inherited(nesting.innermost_at(array_of(ops, "start_ns"), array_of(ops, "thread")))
-        return cls(calls, nesting, of_operator, _of_ops(trace, tree, nesting, of_operator))
+        of_op = np.append(tree.inherited(nesting), [NONE, NONE])[tree.owner]
+        rest = np.flatnonzero(tree.owner == NONE - 1)
+        of_op[rest] = nesting.innermost_at(*launch_moments(trace, rest))
+        return cls(calls, nesting, of_op)
 
 
 def is_backward(tree: OperatorTree) -> np.ndarray:
@@ -103,13 +103,6 @@ def _joined(parent: str, name: str) -> str:
     """The path of a scope; where it is longer than a name may be, that of the scope around it."""
     path = f"{parent}/{name}" if parent else name
     return path if len(path) <= LONGEST_NAME or not parent else parent
-
-
-def _of_ops(trace: RankTrace, tree: OperatorTree, nesting: Nesting, of_operator: np.ndarray) -> np.ndarray:
-    found = np.append(of_operator, [NONE, NONE])[tree.owner]
-    rest = np.flatnonzero(tree.owner == NONE - 1)
-    found[rest] = nesting.innermost_at(*launch_moments(trace, rest))
-    return found
 
 
 # How each module and range of the program spends GPU time: a tree with compute, communication, copies and idle.

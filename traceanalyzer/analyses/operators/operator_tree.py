@@ -27,13 +27,15 @@ class Nesting:
     Attributes:
         parent: row of the innermost other event that holds the event, -1 for none; 32 bits, as all rows here.
         depth: number of events that hold it.
+        starts: of the events, ns; `ends` likewise.
+        threads: that they are on.
     """
 
     parent: np.ndarray
     depth: np.ndarray
-    _starts: np.ndarray
-    _ends: np.ndarray
-    _threads: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    threads: np.ndarray
 
     @classmethod
     def of(cls, events: pd.DataFrame) -> "Nesting":
@@ -56,10 +58,10 @@ class Nesting:
         """Row of the innermost event that is running on a thread at each moment; -1 where none is."""
         found = np.full(len(times), NONE, dtype=np.int64)
         for thread in np.unique(threads):
-            own, asked = np.flatnonzero(self._threads == thread), np.flatnonzero(threads == thread)
-            own = own[outer_first(self._starts[own], self._ends[own])]
-            found[asked] = np.append(own, NONE)[np.searchsorted(self._starts[own], times[asked], side="right") - 1]
-        return climbed(found, self.parent, lambda asked, row: self._ends[row] > times[asked])
+            own, asked = np.flatnonzero(self.threads == thread), np.flatnonzero(threads == thread)
+            own = own[outer_first(self.starts[own], self.ends[own])]
+            found[asked] = np.append(own, NONE)[np.searchsorted(self.starts[own], times[asked], side="right") - 1]
+        return climbed(found, self.parent, lambda asked, row: self.ends[row] > times[asked])
 
     def summed_up(self, own: np.ndarray) -> np.ndarray:
         """Integers of each event, its own and those of all events inside it."""
@@ -89,7 +91,7 @@ class Nesting:
     def children_ns(self) -> np.ndarray:
         """Time of each event that its direct children take."""
         total = np.zeros(len(self.parent) + 1, dtype=np.int64)
-        np.add.at(total, self.parent, self._ends - self._starts)
+        np.add.at(total, self.parent, self.ends - self.starts)
         return total[:-1]
 
 
@@ -157,7 +159,6 @@ class OperatorTree(Struct, frozen=True):
         nesting: of `host_ops`.
         owner: for each GPU operation the row in `host_ops` of the innermost operator around its launch; -1
             without a launch, -2 with a launch outside any operator.
-        node: for each operator the row of the innermost autograd node that holds it (or that it is), -1 for none.
         autograd: for each operator its code in `PASSES`; -1 for what autograd neither records nor runs.
         names: of each operator; of the dispatch of tensor subclasses (DTensor) that of the operator that it wraps.
         forward: for each operator that is an autograd node the row of the operator that created it, else -1.
@@ -167,7 +168,6 @@ class OperatorTree(Struct, frozen=True):
     nesting: Nesting
     owner: np.ndarray
     names: pd.Categorical
-    node: np.ndarray
     autograd: np.ndarray
     forward: np.ndarray
     is_counted: np.ndarray
@@ -197,17 +197,17 @@ class OperatorTree(Struct, frozen=True):
             nesting=nesting,
             owner=_owners(trace, nesting),
             names=_names(ops, nesting, is_node),
-            node=node,
             autograd=np.where(node == NONE, outside, inside).astype(np.int8),
             forward=_forward_rows(ops, is_node, records),
             is_counted=_is_counted(trace),
         )
 
-    def inherited(self, rows: np.ndarray) -> np.ndarray:
-        """`rows` of another table, one an operator; where it is -1, that of the operator that created the node around.
+    def inherited(self, others: Nesting) -> np.ndarray:
+        """For each operator the row of the innermost of other events around it, or around what created its node.
 
         So a backward operator belongs where its forward operator does, and one that recomputes where the first did.
         """
+        rows = others.innermost_at(self.nesting.starts, self.nesting.threads)
         maker = np.append(self.forward, NONE)[self.nesting.handed_down(self.forward != NONE)]
         above = climbed(np.where(rows == NONE, maker, NONE), maker, lambda _, at: rows[at] != NONE)
         return np.where(rows == NONE, np.append(rows, NONE)[above], rows)

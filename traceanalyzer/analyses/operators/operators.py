@@ -130,7 +130,9 @@ def operator_shapes_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFra
 
 def _totals(table: pd.DataFrame | Mapping[str, Any], keys: Sequence[str]) -> pd.DataFrame:
     """Rows added up by fewer keys; a column stays absent where it is absent in all of a row's parts."""
-    return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, list(COSTS))
+    groups = Groups.of(table, keys, by_appearance=True, with_absent=True)
+    columns = columns_of(table) if isinstance(table, pd.DataFrame) else table
+    return groups.table(**{name: groups.total(columns[name]) for name in COSTS})
 
 
 def _is_replayed(trace: RankTrace) -> np.ndarray:
@@ -205,13 +207,11 @@ def source_lines(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     A frame's line is the one where its function begins, as the profiler records it. A backward operator has the
     line of the forward operator that created its autograd node. Absent without stacks.
     """
-    frames, ops = trace.frames, trace.host_ops
-    own = picked(frames, mask_of(frames["name"].array, _is_own))
+    own = picked(trace.frames, mask_of(trace.frames["name"].array, _is_own))
     names = own["name"].array
     if not len(own):
-        return pd.Categorical.from_codes(np.full(len(ops), NONE), dtype=names.dtype)
-    around = Nesting.of(own).innermost_at(array_of(ops, "start_ns"), array_of(ops, "thread"))
-    return pd.Categorical.from_codes(np.append(names.codes, NONE)[tree.inherited(around)], dtype=names.dtype)
+        return taken(names, np.full(len(trace.host_ops), NONE))
+    return taken(names, tree.inherited(Nesting.of(own)))
 
 
 def _is_own(frame: str) -> bool:
