@@ -300,6 +300,21 @@ def test_memory_events_become_counters(tmp_path):
     }  # fmt: skip
 
 
+def test_a_peer_is_a_place_in_its_group(tmp_path):
+    args = {"Collective name": "send", "Dst Rank": 3, "Process Group Ranks": "[1, 3]", "In msg nelems": 4}
+    event = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "record_param_comms",
+        "pid": 0,
+        "tid": 7,
+        "ts": 0,
+        "dur": 1,
+        "args": args,
+    }
+    assert only(write(tmp_path / "a.json", document([event]))).comm_args["peer"].tolist() == [1]
+
+
 def test_peer_copies_name_the_other_gpu(tmp_path):
     args = {"fromDevice": 0, "toDevice": 1, "inDevice": 0, "stream": 7, "bytes": 8}
     event = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy PtoP (Device -> Device)", "pid": 0, "tid": 7, "ts": 0, "dur": 1,

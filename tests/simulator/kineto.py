@@ -181,5 +181,5 @@ def _arguments(captured: Captured, recorded: Recorded, op: GpuOp, comm: Comm) ->
         shared["Seq"] = recorded.sequences[op.number]
     if comm.collective != "send_recv":
         return [{"Collective name": _NAMES[comm.collective], **shared}]
-    sends = [{"Collective name": "send", "Dst Rank": ranks.index(peer), **shared} for peer in comm.sends]
-    return sends + [{"Collective name": "recv", "Src Rank": ranks.index(peer), **shared} for peer in comm.receives]
+    sends = [{"Collective name": "send", "Dst Rank": peer, **shared} for peer in comm.sends]
+    return sends + [{"Collective name": "recv", "Src Rank": peer, **shared} for peer in comm.receives]

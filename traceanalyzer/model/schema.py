@@ -115,7 +115,7 @@ COMM_ARGS: Mapping[str, str] = MappingProxyType(
         "sequence": _MAYBE_INT,  # NCCL's number of the call within its group
         "reduction": _CATEGORY,  # sum, product, max, min, avg; of a collective that reduces, where the trace says it
         "root": _MAYBE_INT,  # of a rooted collective
-        "peer": _MAYBE_INT,  # of send and recv
+        "peer": _MAYBE_INT,  # of send and recv: its position in the group
         "size_bytes": _MAYBE_INT,  # where the trace says bytes instead of elements (nsys payloads)
         "has_inferred_size": "bool",  # by who calls the communicator, as the capture does not hold its making
     }
