@@ -131,7 +131,7 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     _add_places(table, events, args)
     table.integers("correlation", [arg.correlation for arg in args])
     table.integers("bytes", [arg.size_bytes for arg in args])
-    table.integers("peer_device", [_place_of_peer(arg) for arg in args])
+    table.integers("peer_device", [_peer(arg) for arg in args])
     table.integers("graph_node", [arg.graph_node or None for arg in args])
     table.joined_texts(("grid", "block"), [SEPARATOR.join((arg.grid, arg.block)) for arg in args], extent)
     _add_notes(builder, args)
@@ -258,7 +258,7 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
     for name in ("group_ranks", "in_split", "out_split"):
         table.texts(name, [as_list(getattr(arg, name)) for arg in args])
     table.integers("root", [_root(arg, name) for arg, name in zip(args, collectives, strict=True)])
-    table.integers("peer", [_peer(arg) for arg in args])
+    table.integers("peer", [_place_of_peer(arg) for arg in args])
 
 
 def _rows_of(names: list[str], wanted: set[str]) -> list[int]:
