@@ -11,9 +11,9 @@ import pandas as pd
 from traceanalyzer.analyses.base import RANK, Result, is_true, joined, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, largest_before, memoized_by_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN, NOTHING, OTHER, innermost, thread_roles
+from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN, NOTHING, OTHER, Around, thread_roles
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.analyses.time.intervals import busy, new_ns
+from traceanalyzer.analyses.time.intervals import Intervals, busy, new_ns
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
@@ -23,6 +23,7 @@ from traceanalyzer.model.tables import (
     is_name,
     mask_of,
     picked,
+    rows_named_so,
     rows_where,
     sorted_by,
     table_of,
@@ -79,13 +80,13 @@ def times_of(
 
     Of stretches of one group that overlap, on several threads, the common time counts once.
     """
-    starts = ends - new_ns(starts, ends, groups.of_row)
-    idle_ns, seen_ns = (groups.sums(times) for times in idle_inside(trace, starts, ends))
-    without_gpu = np.full(len(groups), trace.gpu_ops.empty)
+    starts, working = ends - new_ns(starts, ends, groups.of_row), busy(trace)
+    seen_ns = Intervals(working.starts[:1], working.ends[-1:]).covered_ns(starts, ends)
+    idle_ns, without_gpu = seen_ns - working.covered_ns(starts, ends), np.full(len(groups), trace.gpu_ops.empty)
     return {
         "host_ns": groups.sums(ends - starts),
-        "idle_ns": pd.arrays.IntegerArray(idle_ns, without_gpu),
-        "seen_ns": pd.arrays.IntegerArray(seen_ns, without_gpu.copy()),
+        "idle_ns": pd.arrays.IntegerArray(groups.sums(idle_ns), without_gpu),
+        "seen_ns": pd.arrays.IntegerArray(groups.sums(seen_ns), without_gpu.copy()),
         "steps": pd.arrays.IntegerArray(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
     }
 
@@ -130,18 +131,6 @@ def looked_at(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[n
         return starts, ends
     first, last = min(first for first, _ in spans), max(last for _, last in spans)
     return np.clip(starts, first, last), np.clip(ends, first, last)
-
-
-def idle_inside(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Time of each event in which nothing ran on the GPU, and all of it, between the GPU's first and last operation."""
-    ops = trace.gpu_ops
-    if ops.empty:
-        return np.zeros(len(starts), dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
-    first, last = int(array_of(ops, "start_ns").min()), int(array_of(ops, "end_ns").max())
-    begin = np.clip(starts, first, last)
-    end = np.clip(ends, first, last)
-    seen = end - begin
-    return seen - busy(trace).covered_ns(begin, end), seen
 
 
 def _whole(values: pd.Series) -> pd.Series:
@@ -417,30 +406,19 @@ def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) 
     """
     answer = np.full(len(starts), None, dtype=object)
     asked = np.flatnonzero(ends - starts >= LEAST_NS)
-    frames = trace.frames
-    if not len(asked) or frames.empty:
+    if not len(asked) or trace.frames.empty:
         return answer
-    for other in np.setdiff1d(array_of(frames, "thread"), [thread]).tolist():
-        own = frames[array_of(frames, "thread") == other]
-        found = _covering(own, starts[asked], ends[asked])
-        held = found != NONE
-        names = own["name"].astype("object").to_numpy()
-        answer[asked[held]] = names[found[held]]
-    return answer
-
-
-def _covering(frames: pd.DataFrame, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Row of the innermost frame that covers most of each stretch, -1 where there is none or the thread waits."""
-    begins, until = (array_of(frames, name) for name in ("start_ns", "end_ns"))
-    names = frames["name"].array
-    is_of_threads = np.array([*(bool(_OF_THREADS.match(name)) for name in names.categories), True])[names.codes]
-    long = np.flatnonzero((until - begins >= _COVERED * LEAST_NS) & ~is_of_threads)
-    around = innermost(begins, until)
-    found = np.full(len(starts), NONE, dtype=np.int64)
-    for place, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+    frames = trace.frames[array_of(trace.frames, "thread") != thread].reset_index(drop=True)
+    begins, until, threads = (array_of(frames, name) for name in ("start_ns", "end_ns", "thread"))
+    runs = np.append(~rows_named_so(frames, _OF_THREADS.match), False)
+    long = np.flatnonzero((until - begins >= _COVERED * LEAST_NS) & runs[:-1])
+    around = {int(other): Around.of(frames, int(other)) for other in np.unique(threads)}
+    for place, start, end in zip(asked.tolist(), starts[asked].tolist(), ends[asked].tolist(), strict=True):
         shared = np.minimum(until[long], end) - np.maximum(begins[long], start)
         covers = long[shared >= _COVERED * (end - start)]
-        inner = around.at(np.linspace(start, end, _SAMPLES + 2)[1:-1])
-        if len(covers) and 2 * np.count_nonzero((inner != NONE) & ~np.append(is_of_threads, True)[inner]) > _SAMPLES:
-            found[place] = covers[np.argmin(until[covers] - begins[covers])]
-    return found
+        times = np.linspace(start, end, _SAMPLES + 2)[1:-1]
+        running = [other for other in {*threads[covers].tolist()} if 2 * runs[around[other].at(times)].sum() > _SAMPLES]
+        covers = covers[np.isin(threads[covers], running)]
+        if len(covers):
+            answer[place] = frames["name"].iloc[covers[np.argmin(until[covers] - begins[covers])]]
+    return answer

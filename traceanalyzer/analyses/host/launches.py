@@ -131,29 +131,26 @@ def launches_per_rank(trace: RankTrace) -> pd.DataFrame:
     called, returned = (np.append(array_of(trace.api_calls, name), 0)[launch] for name in ("start_ns", "end_ns"))
     delays = (starts - called)[has_launch]
     is_awaitable = is_kernel & has_launch & ~is_graph & (ends - starts > _LONG_NS)
-    queue = launch_queue(trace) if (array_of(trace.gpu_ops, "launch") != NONE).any() else None
-    depth = np.empty(0) if queue is None else queue.depth
+    has_queue = bool((array_of(trace.gpu_ops, "launch") != NONE).any() and trace.window.length_ns)
+    queue = launch_queue(trace) if has_queue else None
     row = {
         "operations": len(ops),
         "operations_without_launch": np.count_nonzero(~has_launch),
         "graph_operations": np.count_nonzero(is_graph),
-        "window_ns": trace.window.length_ns,
+        "delay_median_ns": round(float(np.median(delays))) if len(delays) else None,
+        "delay_max_ns": delays.max() if len(delays) else None,
         "awaitable_kernels": is_awaitable.sum(),
         "awaited_kernels": (returned >= ends)[is_awaitable].sum(),
+        "window_ns": trace.window.length_ns,
+        "waiting_ns": queue and queue.waiting_ns,
+        "queue_median": queue and queue.median(),
+        "queue_max": queue and queue.depth.max(),
+        "empty_queue_ns": queue and queue.empty_ns,
         "kernels": len(lengths),
         "kernels_under_10us": (lengths < _SHORT_NS).sum(),
-    }
-    maybe = {
-        "delay_median_ns": round(float(np.median(delays))) if len(delays) else None,
-        "delay_max_ns": int(delays.max()) if len(delays) else None,
-        "queue_median": queue.median() if queue and len(depth) else None,
-        "queue_max": int(depth.max()) if len(depth) else None,
-        "empty_queue_ns": queue.empty_ns if queue and len(depth) else None,
-        "waiting_ns": queue.waiting_ns if queue and len(depth) else None,
         "kernel_median_ns": round(float(np.median(lengths))) if len(lengths) else None,
     }
-    columns = {name: np.array([int(value)]) for name, value in row.items()}
-    return table_of(columns | {name: single_integer(value) for name, value in maybe.items()})
+    return table_of({name: single_integer(None if value is None else int(value)) for name, value in row.items()})
 
 
 # Launches that wait because the GPU has as many operations before it as its queue holds.
