@@ -159,7 +159,6 @@ class Ranks(Result):
             "GPU operations whose host call the capture does not have.", is_compared=False
         ),
         "api_calls": Column.count("CUDA API calls on the host.", is_compared=False, is_secondary=True),
-        "host_operators": Column.count("CPU operators.", is_compared=False, is_secondary=True),
         "truncated": Column.flag("The file is cut off."),
         "events_skipped": Column.count("Events that could not be read.", is_compared=False),
         "versions": Column.text("Software that the trace names.", written=Written.VERSIONS),
@@ -205,7 +204,6 @@ def ranks_per_rank(trace: RankTrace) -> pd.DataFrame:
         "operations": len(trace.gpu_ops),
         "operations_without_launch": int(np.count_nonzero(array_of(trace.gpu_ops, "launch") == NONE)),
         "api_calls": len(trace.api_calls),
-        "host_operators": len(trace.host_ops),
         "truncated": meta.is_truncated,
         "events_skipped": meta.events_skipped,
         "versions": ", ".join(f"{name} {version}" for name, version in meta.versions.items()) or None,

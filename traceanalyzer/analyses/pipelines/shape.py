@@ -14,7 +14,8 @@ from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, rows_named, rows_where, table_of, without_rows
+from traceanalyzer.model.tables import array_of, rows_named, rows_where, table_of
+from traceanalyzer.selection import step_at
 
 LEAST_SPOKES = 3
 """The middle of three stages has two neighbours that exchange with nobody else; no stage has three."""
@@ -84,11 +85,7 @@ def actions(trace: RankTrace) -> pd.DataFrame:
 
 def action_at(found: pd.DataFrame, times: np.ndarray) -> np.ndarray:
     """Row of the action at each time on whatever thread, -1 where there is none; actions follow each other."""
-    starts, ends = array_of(found, "start_ns"), array_of(found, "end_ns")
-    row = np.searchsorted(starts, times, side="right") - 1
-    is_inside = (row >= 0) & (times < np.append(ends, 0)[row])
-    at: np.ndarray = np.where(is_inside, row, -1)
-    return at
+    return step_at(array_of(found, "start_ns"), array_of(found, "end_ns"), times)
 
 
 def point_to_point(calls: pd.DataFrame) -> pd.DataFrame:
@@ -101,13 +98,6 @@ def point_to_point(calls: pd.DataFrame) -> pd.DataFrame:
     return rows_where(calls, calls["collective"].isin(POINT_TO_POINT).to_numpy() & calls["peers"].notna())
 
 
-def transfers(calls: pd.DataFrame) -> pd.DataFrame:
-    """One row for each send or receive: `rank`, `call`, `gpu_op`, `step`, times, `is_send`, `peer` (global rank)."""
-    columns = ["rank", "call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]
-    calls = point_to_point(calls)
-    return messages_of(calls)[[*columns]] if len(calls) else without_rows(columns)
-
-
 def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
     """The messages, and those of ranks without a trace as far as the ranks at their other ends tell.
 
@@ -118,13 +108,12 @@ def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
     if held.empty:
         return moves
     other = held.assign(rank=held["peer"], peer=held["rank"], is_send=~held["is_send"].astype(bool))
-    if "direction" in moves:
-        sent = held[held["is_send"].astype(bool)].groupby(["rank", "peer"])["direction"].agg(set)
-        back = {FORWARD: BACKWARD, BACKWARD: FORWARD}
-        one_way = sent.map(lambda ways: back.get(next(iter(ways))) if len(ways) == 1 else None)
-        pairs = pd.MultiIndex.from_frame(held[["rank", "peer"]])
-        told = pd.Series(one_way.reindex(pairs).to_numpy(), index=held.index, dtype="object")
-        other["direction"] = told.where(other["is_send"], None)
+    sent = held[held["is_send"].astype(bool)].groupby(["rank", "peer"])["direction"].agg(set)
+    back = {FORWARD: BACKWARD, BACKWARD: FORWARD}
+    one_way = sent.map(lambda ways: back.get(next(iter(ways))) if len(ways) == 1 else None)
+    pairs = pd.MultiIndex.from_frame(held[["rank", "peer"]])
+    told = pd.Series(one_way.reindex(pairs).to_numpy(), index=held.index, dtype="object")
+    other["direction"] = told.where(other["is_send"], None)
     return pd.concat([moves, other], ignore_index=True)
 
 
@@ -157,8 +146,7 @@ def begins_ns(moves: pd.DataFrame) -> pd.Series:
 
     Where hosts run ahead, a receive that is posted later can start before a send that waits for compute.
     """
-    starts = moves["start_ns"]
-    return moves["launch_ns"].fillna(starts) if "launch_ns" in moves else starts
+    return moves["launch_ns"].fillna(moves["start_ns"])
 
 
 def _along(moves: pd.DataFrame, members: list[int]) -> list[int] | None:
@@ -166,8 +154,6 @@ def _along(moves: pd.DataFrame, members: list[int]) -> list[int] | None:
 
     `None` where directions are not known, no single rank is the first, or the way does not reach every rank.
     """
-    if "direction" not in moves:
-        return None
     sends = moves[moves["is_send"].astype(bool) & (moves["direction"] == FORWARD) & moves["rank"].isin(members)]
     edges = sends.groupby(["rank", "peer"]).size()
     surplus = edges.groupby("rank").sum().sub(edges.groupby("peer").sum(), fill_value=0)
@@ -221,7 +207,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
     own = rows_where(own, ~own["call"].isin(in_ring(calls, groups))) if len(own) else own
     if own.empty:
         return pd.DataFrame()
-    moves = transfers(own.assign(rank=trace.rank)).drop(columns="rank")
+    moves = messages_of(own)[["call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]]
     rows = array_of(moves, "gpu_op")
     launched_last, is_mixed = _phases_before(trace, rows, phase_of_op)
     told = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None), is_mixed)
