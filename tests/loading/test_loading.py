@@ -14,8 +14,6 @@ from tests.builders import document, host, kernel, write
 from tests.samples import RUNS, SAMPLES, sample
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.cli import run
-from traceanalyzer.loading import notes_of
-from traceanalyzer.model import RankMeta
 
 
 def test_a_file_without_gpu_work_beside_others_is_named_as_left_out(tmp_path):
@@ -112,20 +110,6 @@ def test_numbers_by_file_order_are_said(tmp_path, names, ranks, is_after, is_gue
     assert any("order of files" in note for note in traces.notes) == is_guessed
     if is_after:
         assert {trace.meta.files[0]: trace.rank for trace in traces.ranks} == {"a.json": 1, "b.json": 0}
-
-
-@pytest.mark.parametrize(
-    ("start_s", "world_size", "is_apart"),
-    [(0, 2, False), (50, 2, False), (3600, 2, True), (50, None, True), (0, None, False)],
-)
-def test_captures_of_different_times_are_said_whatever_they_state(start_s, world_size, is_apart):
-    metas = {
-        rank: RankMeta(rank, "distributedInfo", ("x",), "kineto", world_size=world_size,
-                       capture_start_ns=start, capture_end_ns=start + 10**9)
-        for rank, start in [(0, 0), (1, start_s * 10**9)]
-    }  # fmt: skip
-    assert any("do not overlap in time" in note for note in notes_of(metas)) == is_apart
-    assert any("clocks differ" in note for note in notes_of(metas)) == (is_apart and world_size == len(metas))
 
 
 def test_a_damaged_file_leaves_the_others(tmp_path):

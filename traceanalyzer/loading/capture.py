@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -179,7 +179,7 @@ _MOST_NAMED = 16
 def notes_of(
     metas: Mapping[int, RankMeta], wanted: frozenset[int] | None = None, *, names_missing: bool = True
 ) -> tuple[str, ...]:
-    """What a reader must know of the files: missing ranks, guessed numbers, captures of different times.
+    """What a reader must know of the files: missing ranks, guessed numbers.
 
     Args:
         metas: the ranks that were read.
@@ -207,32 +207,7 @@ def notes_of(
             "Ranks are counted through the folders of nodes, in their order: names tell the rank within a node, and "
             "process groups hold ranks of several nodes."
         )
-    apart = _apart(metas)
-    if apart:
-        is_whole = {meta.world_size for meta in metas.values()} == {len(metas)}
-        why = (
-            "their hosts' clocks differ, or they are of several captures; whether their calls match is checked."
-            if is_whole
-            else "these may not be ranks of one job. Analyse each with --trace-file."
-        )
-        notes.append(f"The captures of ranks {apart[0]} and {apart[1]} do not overlap in time: {why}")
     return tuple(notes)
-
-
-def _apart(metas: Mapping[int, RankMeta]) -> tuple[int, int] | None:
-    """Two ranks whose captures do not overlap; if a world size is stated, by more than hosts' clocks may differ."""
-    timed = sorted(
-        (meta.capture_start_ns, meta.capture_end_ns, rank)
-        for rank, meta in metas.items()
-        if meta.capture_start_ns is not None and meta.capture_end_ns is not None
-    )
-
-    def tolerance_ns(*pair: int) -> int:
-        return 0 if all(metas[rank].world_size is None for rank in pair) else SAME_RUN_NS
-
-    return next(
-        ((one[2], two[2]) for one, two in pairwise(timed) if two[0] > one[1] + tolerance_ns(one[2], two[2])), None
-    )
 
 
 def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:

@@ -331,7 +331,8 @@ def cpu_steps_across(headline: Headline, steps: Steps) -> CpuSteps:
     lengths = _lengths(headline, steps)
     if lengths.empty:
         return CpuSteps.without_rows()
-    return CpuSteps(_over_ranks(lengths.groupby("step")["host_ns"]).reset_index())
+    by_step = lengths.groupby("step")["host_ns"]
+    return CpuSteps(by_step.agg(ranks="size", mean_ns="mean", least_ns="min", most_ns="max").reset_index())
 
 
 def of_parts(headline: Headline, steps: Steps, host_work: HostWork) -> CpuStepParts:
@@ -346,10 +347,9 @@ def of_parts(headline: Headline, steps: Steps, host_work: HostWork) -> CpuStepPa
         rows[UNRECORDED, None] = (step_ns - main.sum(axis=1)).clip(lower=0)
     if len(autograd.columns):
         rows[AUTOGRAD, None] = autograd.sum(axis=1)
-    of_rank = pd.concat([of.rename("host_ns").to_frame().assign(row=row) for row, of in enumerate(rows.values())])
-    table = _over_ranks(of_rank.groupby("row")["host_ns"])
-    table = table.assign(part=[part for part, _ in rows], name=[name for _, name in rows])
-    return CpuStepParts(table.reset_index(drop=True).astype({"part": "str", "name": "str"}))
+    columns = ("part", "name", "ranks", "mean_ns", "least_ns", "most_ns")
+    figures = [(*row, len(own), own.mean(), own.min(), own.max()) for row, own in rows.items()]
+    return CpuStepParts(pd.DataFrame(figures, columns=columns).astype({"part": "str", "name": "str"}))
 
 
 def _lengths(headline: Headline, steps: Steps) -> pd.DataFrame:
@@ -370,12 +370,6 @@ def _by_name(host_work: HostWork, role: str, ranks: pd.Index) -> pd.DataFrame:
     times = mine.pivot_table(values="host_per_step_ns", index="rank", columns="name", aggfunc="sum")
     times = times.reindex(ranks).fillna(0.0)
     return times[times.mean().sort_values(ascending=False, kind="stable").index]
-
-
-def _over_ranks(times: "pd.api.typing.SeriesGroupBy") -> pd.DataFrame:
-    return pd.DataFrame(
-        {"ranks": times.size(), "mean_ns": times.mean(), "least_ns": times.min(), "most_ns": times.max()}
-    )
 
 
 # What other threads of a process run in Python while one of them records nothing: one at a time runs Python.
