@@ -173,6 +173,8 @@ def operators_over_ranks_across(operators: Operators) -> OperatorsOverRanks:
 EVERY = (*PARTS, *COMM_PARTS, *IDLE_PARTS)
 """The parts that add up to a window, those of exposed communication, and those of idle time."""
 
+_EVERY = tuple(part.column for part in EVERY)
+
 _HIDDEN = (COMPUTE, COMM, COPY, *COMM_PARTS)
 """Parts that are not known of a window in which something unknown runs."""
 
@@ -235,14 +237,18 @@ def time_parts_across(
     chosen = steps_of(headline, steps)
     table = divided(table, _of_ranks(exposed_comm, chosen), COMM, COMM_PARTS, ["rank"])
     table = divided(table, _of_ranks(idle, chosen), IDLE, IDLE_PARTS, ["rank"])
-    window, count = table["window_ns"], table["steps"].fillna(1)
-    means = {name: ratio(table[name], count) for name in ("window_ns", *(part.column for part in EVERY))}
+    steps_in, times = floats(table["steps"]), {name: floats(table[name]) for name in ("window_ns", *_EVERY)}
+    count, window = np.nan_to_num(steps_in, nan=1.0), times["window_ns"]
+    lost = times[IDLE.column] + times[COMM.column] + times[COPY.column]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = {name: own / count for name, own in times.items()}
+        shares = {part.share: 100.0 * (times[part.column] / window) for part in EVERY}
+        shares["not_computing_pct"] = 100.0 * (lost / window)
     gpu_ns = means[COMPUTE.column] + means[TRANSFER.column] + means[COPY.column]
-    means["gpu_needs_ns"] = gpu_ns.where(table["steps"].notna())
-    means["host_needs_ns"] = table["rank"].map(_hosts(step_needs, chosen)).astype("Float64")
-    shares = {part.share: percent(table[part.column], window) for part in EVERY}
-    shares["not_computing_pct"] = percent(table[[IDLE.column, COMM.column, COPY.column]].sum(axis=1), window)
-    return TimeParts(table.assign(**means, **shares))
+    means["gpu_needs_ns"] = np.where(np.isnan(steps_in), np.nan, gpu_ns)
+    means["host_needs_ns"] = table["rank"].map(_hosts(step_needs, chosen)).to_numpy(dtype=np.float64)
+    known = {name: pd.arrays.FloatingArray(own, ~np.isfinite(own)) for name, own in (means | shares).items()}
+    return TimeParts(with_columns(table, **known))
 
 
 def leaves(table: pd.DataFrame) -> tuple[Part, ...]:

@@ -288,7 +288,7 @@ class OperatorWork(Struct, frozen=True):
         columns: Any = (
             dict(zip(_COLUMNS, zip(*told, strict=True), strict=True)) if told else dict.fromkeys(_COLUMNS, ())
         )
-        texts = {name: pd.Categorical(pd.array(columns.pop(name), dtype="str")) for name in _TEXTS}
+        texts = {name: _category(columns.pop(name)) for name in _TEXTS}
         found = table_of(texts | {name: pd.array(own, dtype="Int64") for name, own in columns.items()})
         is_known = ~(found["flops"].array.isna() & found["bytes"].array.isna())[groups.of_row]
         is_model = rows_named(found, "family", *MATRIX_CATEGORIES)[groups.of_row]
@@ -299,6 +299,11 @@ class OperatorWork(Struct, frozen=True):
         calls = with_columns(picked(found, groups.of_row[rows]), row=rows)
         calls = with_columns(_with_list_types(trace, calls, of_op), **_gpu_columns(trace, of_op, len(rows)))
         return cls(calls.drop(columns="list_elements"), of_op)
+
+
+def _category(texts: Any) -> pd.Categorical:
+    codes, names = pd.factorize(np.array(texts, dtype=object), sort=True)
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
 
 
 @lru_cache(MOST_CALLS)

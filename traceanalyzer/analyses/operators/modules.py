@@ -16,17 +16,15 @@ from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.schema import FRAMES, LONGEST_NAME, NONE
+from traceanalyzer.model.schema import LONGEST_NAME, NONE
 from traceanalyzer.model.tables import (
     array_of,
     lengths_of,
     outer_first,
-    picked,
     rows_named_so,
     table_of,
     text_array,
     texts_of,
-    under_each_other,
     with_columns,
 )
 
@@ -74,17 +72,21 @@ def is_backward(tree: OperatorTree) -> np.ndarray:
 
 def _calls(trace: RankTrace) -> pd.DataFrame:
     of_steps = set(trace.steps["name"].array.dropna())
-    modules = np.flatnonzero(rows_named_so(trace.frames, lambda name: name.startswith(MODULE)))
+    is_module = rows_named_so(trace.frames, lambda name: name.startswith(MODULE))
     is_own = rows_named_so(trace.ranges, lambda name: name.startswith(_OWN_RANGES) or name in of_steps)
-    parts = [picked(trace.frames, modules, [*FRAMES]), picked(trace.ranges, ~is_own, [*FRAMES])]
-    names = joined([part.pop("name").array for part in parts])
+    tables = ((trace.frames, is_module), (trace.ranges, ~is_own))
+    names = joined([table["name"].array[rows] for table, rows in tables])
     codes, texts = pd.factorize(np.array([name.removeprefix(MODULE) for name in names.categories], dtype=object))
-    calls = with_columns(
-        under_each_other(parts),
-        name=pd.Categorical.from_codes(np.append(codes, NONE)[names.codes], categories=pd.Index(texts, dtype="str")),
-        is_module=np.arange(len(names)) < len(modules),
+    calls: dict[str, Any] = {
+        name: np.concatenate([array_of(table, name)[rows] for table, rows in tables])
+        for name in ("start_ns", "end_ns", "thread")
+    }
+    calls["name"] = pd.Categorical.from_codes(
+        np.append(codes, NONE)[names.codes], categories=pd.Index(texts, dtype="str")
     )
-    return picked(calls, outer_first(array_of(calls, "start_ns"), array_of(calls, "end_ns")))
+    calls["is_module"] = np.arange(len(names)) < np.count_nonzero(is_module)
+    order = outer_first(calls["start_ns"], calls["end_ns"])
+    return table_of({name: values[order] for name, values in calls.items()})
 
 
 def _paths(names: pd.Categorical, nesting: Nesting) -> pd.Categorical:
