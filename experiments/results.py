@@ -50,6 +50,10 @@ TABLES: dict[str, Callable[[Sets], Any]] = {
     "d_pipeline": lambda sets: (pipeline(run) for run in sets["D"] if run.name == run.label),
     "d_splits": lambda sets: by_split(sets["D"]),
     "d_seeds": lambda sets: over_seeds(sets["D"]),
+    "h100_scaling": lambda sets: against_one_gpu(sets["B-H100"]),
+    "h100_breakdown": lambda sets: (breakdown(run) for run in (*sets["B-H100"], *sets["D-H100"]) if run.facts["model"]),
+    "h100_pipeline": lambda sets: (pipeline(run) for run in sets["D-H100"]),
+    "h100_broadcast": lambda sets: (row for run in sets["D-H100"] for row in broadcast(run)),
     "a_forecasts": lambda sets: forecast(sets["A"]),
     "b_forecasts": lambda sets: forecast(sets["B"]),
     "c_forecasts": lambda sets: forecast(sets["C"]),
@@ -71,7 +75,7 @@ def main() -> None:
     captures, reports = (kept, kept) if is_again else places[:2] or (Path("profile"), Path("reports"))
     readme = target / "README.md"
     text = readme.read_text() if readme.exists() else ""
-    sets: Sets = {name: [] for name in SETS}
+    sets: Sets = {name: [] for name in (*SETS, "B-H100", "D-H100")}
     for folder in sorted(path for path in captures.iterdir() if path.is_dir()):
         sets[folder.name] = list(runs_of(folder, reports))
     for name, make in TABLES.items():

@@ -139,7 +139,8 @@ def _loaded(experiment: Experiment, folder: Path, hardware: Hardware, options: a
         arguments += ["--device", "cpu"]
     if options.profiler:
         arguments += ["--profiler", options.profiler]
-    return Waiting.load(folder, [*arguments, *options.extra], experiment.ranks or hardware.gpus)
+    ranks = experiment.ranks or hardware.gpus
+    return Waiting.load(folder, [*arguments, *options.extra], ranks, dict(experiment.environment))
 
 
 def _analyse_all(traces: Path, reports: Path, deadline: float) -> None:

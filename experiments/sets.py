@@ -8,6 +8,7 @@ BY_HAND = ("simple_ddp", "simple_ddp_ga", "simple_ddp_hook", "simple_ddp_async",
 SHARDED = ("zero1", "zero2", "zero3", "pytorch_zero1", "pytorch_zero2", "pytorch_zero3")
 # Whose differences are small enough to be noise.
 OVER_SEEDS = {"simple_ddp", "pytorch_ddp", "pytorch_ddp_bf16", "zero2", "zero3", "pytorch_zero2", "pytorch_zero3"}
+P2P_OFF = (("NCCL_P2P_DISABLE", "1"),)
 PIPELINES = ("pp_naive", "pp_gpipe", "pp_1f1b")
 # Under the profiler the host needs about as long to launch a smaller micro-batch as a large GPU to compute it.
 GPU_BOUND_MICRO_BATCH = 16
@@ -52,6 +53,7 @@ class Experiment:
     seed: int = 0
     repeats: int = 1
     sweep: str | None = None
+    environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def folder(self) -> str:
@@ -93,24 +95,28 @@ def set_b(hardware: Hardware) -> list[Experiment]:
     sized = (*model, "--batch", str(batch))
     runs = [Experiment("single", "single", sized, ranks=1)]
     strategies = ("pytorch_ddp", "pytorch_ddp_bf16", "pytorch_zero2", "pytorch_zero3")
-    runs += [Experiment(name, name, sized) for name in strategies]
+    runs = [replace(run, repeats=3) for run in (*runs, *(Experiment(name, name, sized) for name in strategies))]
+    cut = (*model, "--batch", str(max(1, batch // 4)), "--accumulate", "4")
+    runs += [Experiment(f"{name}_ga", name, cut) for name in strategies if name != "pytorch_ddp_bf16"]
     if hardware.gpus > 2:
         timed = (*sized, "--profiler", "none")
         runs += [Experiment(f"{name}_2_gpus", name, timed, ranks=2) for name in strategies]
     sweep = (*model, "--profiler", "none", "--steps", "5", "--warmup", "2")
-    for name in ("pytorch_ddp", "pytorch_zero3"):
+    for name in ("single", "pytorch_ddp", "pytorch_zero3"):
         for size in BATCHES_OF_THE_SWEEP[: 2 if hardware.is_cpu else None]:
             if size != batch:
                 arguments = (*sweep, "--batch", str(size))
-                runs.append(Experiment(f"{name}_batch{size}", name, arguments, sweep=name))
+                ranks = 1 if name == "single" else None
+                runs.append(Experiment(f"{name}_batch{size}", name, arguments, ranks=ranks, sweep=name))
     return runs
 
 
 def set_c(hardware: Hardware) -> list[Experiment]:
-    """Offloaded zeroth-order training with every GPU uploading everything, and with its share only."""
+    """Offloaded zeroth-order training with every GPU uploading everything, and its share only; also without P2P."""
     model = (*_model("360m", hardware), "--batch", str(hardware.batch(16)))
     sliced = (*model, "--slice-params")
     runs = [Experiment("zo_offload_naive", "zo_offload", model), Experiment("zo_offload_sliced", "zo_offload", sliced)]
+    runs.append(replace(runs[1], label="zo_offload_sliced_p2p_off", environment=P2P_OFF))
     if hardware.gpus > 2:
         runs += [replace(run, label=f"{run.label}_2_gpus", ranks=2) for run in runs]
     return runs
@@ -119,7 +125,11 @@ def set_c(hardware: Hardware) -> list[Experiment]:
 def set_d(hardware: Hardware) -> list[Experiment]:
     """Broadcasts, pipelines by stages, chunks and split, and DDP against FSDP over seeds, with an encoder."""
     payload = ("--payload-mib", "16") if hardware.is_cpu else ()
-    runs = [Experiment(f"broadcast{way}", f"broadcast{way}", payload, ranks=1) for way in (1, 2, 3)]
+    runs = [
+        Experiment(f"broadcast{way}{name}", f"broadcast{way}", (*payload, *more), ranks=1)
+        for name, more in (("", ()), ("_pageable", ("--pageable",)))
+        for way in (1, 2, 3)
+    ]
     # 12 blocks divide evenly over 2, 3 and 4 stages.
     model = (*_model("tiny-bert" if hardware.is_cpu else "bert", hardware), "--layers", "12")
     batch = hardware.batch(64)
@@ -132,7 +142,8 @@ def set_d(hardware: Hardware) -> list[Experiment]:
         for stages in range(2, min(hardware.gpus, 4) + 1)
     ]
     runs += [
-        Experiment(f"pp_{chunks}_chunks", "pp_gpipe", (*piped, "--microbatches", str(chunks)), ranks=2)
+        Experiment(f"pp_{chunks}_chunks{name}", "pp_gpipe", (*piped, "--microbatches", str(chunks), *more), ranks=2)
+        for name, more in (("", ()), ("_uneven", ("--split", SPLITS[2]["uneven"])))
         for chunks in (1, 2, 4, 8, 16)
         if 4 * batch % chunks == 0
     ]
@@ -142,8 +153,13 @@ def set_d(hardware: Hardware) -> list[Experiment]:
         for name, split in SPLITS[stages].items()
     ]
     sized = (*model, "--batch", str(2 * batch))
-    return runs + [
-        Experiment(name, name, sized, repeats=3) for name in ("pytorch_ddp", "pytorch_ddp_bf16", "pytorch_zero3")
+    trained = ("pytorch_ddp", "pytorch_ddp_bf16", "pytorch_zero3")
+    exchanged = ("pytorch_ddp", "pytorch_ddp_fp16", "pytorch_ddp_powersgd")
+    return [
+        *runs,
+        *(Experiment(name, name, sized, repeats=3) for name in trained),
+        *(Experiment(name, name, sized) for name in exchanged[1:]),
+        *(Experiment(f"{name}_p2p_off", name, sized, environment=P2P_OFF) for name in exchanged),
     ]
 
 

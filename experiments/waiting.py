@@ -26,14 +26,15 @@ class Waiting:
     start_s: float = field(default=0.0)
 
     @classmethod
-    def load(cls, folder: Path, arguments: list[str], ranks: int) -> Waiting:
-        """Start the processes; their output goes to `folder`.log."""
+    def load(cls, folder: Path, arguments: list[str], ranks: int, variables: dict[str, str]) -> Waiting:
+        """Start the processes with these variables more; their output goes to `folder`.log."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         command = _command(arguments, ranks)
         with folder.with_suffix(".log").open("w") as log:
             print(" ".join(command[1:]), file=log, flush=True)
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
+            pipes = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
+            process = subprocess.Popen(command, **pipes, env={**os.environ, **variables}, start_new_session=True)
         return cls(folder, process, ranks)
 
     def begin(self) -> None:

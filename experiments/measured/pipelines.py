@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from typing import TYPE_CHECKING, Any
 
 from measured.cells import GIB, MS, rounded
@@ -18,6 +19,7 @@ def pipeline(run: Run) -> dict[str, Any]:
     parallel = run.facts["parallel"]
     if parallel["pp"] in {None, 1}:
         return {}
+    peaks = [rank["peak_allocated_bytes"] / GIB for rank in run.facts["memory"]]
     row = {
         "run": run.name,
         "stages": parallel["pp"],
@@ -25,7 +27,8 @@ def pipeline(run: Run) -> dict[str, Any]:
         "microbatches": parallel["microbatches"],
         "step ms": rounded(run.step_ms, 1),
         "samples/s": run.step_ms and rounded(run.facts["batch"]["global_batch"] / run.step_ms * 1e3, 0),
-        "peak GiB by stage": " ".join(f"{rank['peak_allocated_bytes'] / GIB:.1f}" for rank in run.facts["memory"]),
+        "peak GiB by stage": " ".join(f"{peak:.1f}" for peak in peaks),
+        "memory CV": rounded(statistics.pstdev(peaks) / statistics.fmean(peaks), 3),
     }
     stages, whole = run.table("pipeline"), run.table("pipelines")
     if stages.empty:

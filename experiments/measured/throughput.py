@@ -23,13 +23,15 @@ def against_one_gpu(runs: list[Run]) -> Iterator[dict[str, Any]]:
     if base is None or base.step_ms is None:
         return
     strategies = ("pytorch_ddp", "pytorch_ddp_bf16", "pytorch_zero2", "pytorch_zero3")
-    names = [name for strategy in strategies for name in (f"{strategy}_2_gpus", strategy)]
+    names = [name for strategy in strategies for name in (f"{strategy}_2_gpus", strategy, f"{strategy}_ga")]
+    replicated = named.get("pytorch_ddp", base).peak_gib()
     for run in (base, *(named[name] for name in names if name in named)):
         if run.step_ms is None:
             continue
         speed_up = run.facts["tokens_per_s"] / base.facts["tokens_per_s"]
+        micro_steps = run.facts["batch"]["grad_accum"]
         yield {
-            "run": run.facts["strategy"],
+            "run": run.facts["strategy"] + (f", {micro_steps} micro-steps" if micro_steps > 1 else ""),
             "GPUs": run.facts["world_size"],
             "step ms": rounded(run.step_ms, 1),
             "step against one GPU %": rounded(100 * (run.step_ms / base.step_ms - 1), 1),
@@ -39,12 +41,13 @@ def against_one_gpu(runs: list[Run]) -> Iterator[dict[str, Any]]:
             "expected state GiB": rounded(sum(v for k, v in run.facts["expected"][0].items() if k != "rank") / GIB, 1),
             "peak allocated GiB": rounded(run.peak_gib(), 1),
             "peak reserved GiB": rounded(run.peak_gib("reserved"), 1),
+            "against DDP %": replicated and rounded(100 * (run.peak_gib() / replicated - 1), 1),
         }
 
 
 def batch_sweep(runs: list[Run]) -> Iterator[dict[str, Any]]:
     """Throughput and memory by batch, up to the first that does not fit."""
-    for name in ("pytorch_ddp", "pytorch_zero3"):
+    for name in ("single", "pytorch_ddp", "pytorch_zero3"):
         own = [run for run in runs if re.fullmatch(rf"{name}(_batch\d+)?", run.name)]
         for run in sorted(own, key=lambda run: int(run.facts["batch"]["micro_batch"])):
             yield {

@@ -28,6 +28,8 @@ def test_broadcast(name, uploaded_bytes, peer_bytes):
     assert len(strategy.buffers) == 2
     for buffer in strategy.buffers:
         assert torch.equal(buffer, strategy.payload)
+    pageable = parse(["--strategy", name, "--device", "cpu", "--payload-mib", "24", "--pageable"])
+    assert strategy_named(name)(Job(pageable, World(0, 1, torch.device("cpu")))).payload.is_pinned() is False
     transfer = strategy.transfer()
     assert (transfer["uploaded_bytes_per_step"], transfer["peer_bytes_per_step"]) == (
         uploaded_bytes,

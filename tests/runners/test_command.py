@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners import command, nsys
+from traceanalyzer.runners import command, nsys, world
 from traceanalyzer.runners.options import parse
 from traceanalyzer.runners.run_json import RunRecord
 from traceanalyzer.runners.strategies import strategy_named
@@ -125,6 +125,42 @@ def test_a_job_that_does_not_fit_is_refused(arguments, ranks, message):
 def test_run_json_tells_autocast_from_bf16_parameters(strategy, dtype):
     record = planned(parse(["--strategy", strategy, *CPU, "--dtype", "bf16"]), world_size=2)
     assert (record.dtype, record.param_dtype) == ("bf16", dtype)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "batch"),
+    [("--strategy pytorch_ddp --ranks 4 --accumulate 2", 8), ("--strategy single", 64), ("--strategy tp --ranks 4", 64)],
+)
+def test_a_global_batch_is_shared_by_ranks_and_micro_steps(arguments, batch):
+    config = parse([*arguments.split(), *CPU, "--global-batch", "64"])
+    assert config.batch == batch
+    record = planned(config, config.ranks or 1)
+    assert record.batch["global_batch"] == 64
+
+
+@pytest.mark.parametrize("more", ["--global-batch 6 --ranks 4", "--global-batch 8 --batch 2"])
+def test_a_global_batch_that_does_not_fit_is_refused(more):
+    with pytest.raises(UsageError, match="--global-batch"):
+        parse(["--strategy", "pytorch_ddp", *CPU, *more.split()])
+
+
+def test_run_json_has_what_was_set_for_nccl_and_cuda(monkeypatch):
+    monkeypatch.setattr("os.environ", {"NCCL_P2P_DISABLE": "1", "NCCL_DEBUG": "INFO", "HOME": "x", "CUDA_HOME": "/a/b",
+                                       "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})  # fmt: skip
+    record = planned(parse(["--strategy", "single", *CPU]), world_size=1)
+    assert record.environment == {"NCCL_P2P_DISABLE": "1", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+
+
+def test_nccls_own_words_become_the_links_used(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.environ", {"RANK": "1"})
+    world.log_nccl(tmp_path)
+    assert world.transports() is None
+    (tmp_path / "nccl.1.log").write_text(
+        "h:1:2 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via P2P/CUMEM\n"
+        "h:1:2 [1] NCCL INFO Channel 01/0 : 1[1] -> 0[0] via P2P/CUMEM\n"
+    )
+    assert world.transports() == ["P2P/CUMEM"]
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_text_that_is_too_short_is_refused(tmp_path, capsys):

@@ -45,12 +45,21 @@ IN_BF16 = {
     )
 }
 BF16_TOLERANCE = 1e-3
+COMPRESSED = {
+    "pytorch_ddp_fp16": (f"{BASE} pytorch_ddp_fp16 --batch 4 --accumulate 2", 1e-3),
+    "pytorch_ddp_powersgd": (f"{BASE} pytorch_ddp_powersgd --batch 4 --accumulate 2", 3e-2),
+}
+SIZED = f"{BASE} pytorch_ddp --accumulate 2 --global-batch 16"
 EXAMPLE = f"{BASE} flat_ddp --batch 4 --accumulate 2"
 ENCODER = f"{BASE} pytorch_ddp --batch 6 --model tiny-bert --seed 3"
 OWN_TESTS = {"single", "zo_offload", "broadcast1", "broadcast2", "broadcast3"}
 
 
-RUNS = {1: SINGLE, 2: [*ON_TWO_RANKS.values(), ENCODER, EXAMPLE, *IN_BF16.values()], 4: [*ON_FOUR_RANKS.values()]}
+RUNS = {
+    1: SINGLE,
+    2: [*ON_TWO_RANKS.values(), ENCODER, EXAMPLE, SIZED, *IN_BF16.values(), *(line for line, _ in COMPRESSED.values())],
+    4: [*ON_FOUR_RANKS.values()],
+}
 
 
 @pytest.fixture
@@ -59,7 +68,7 @@ def single(measured):
 
 
 def test_every_strategy_is_verified():
-    assert set(STRATEGIES) == OWN_TESTS | {name for name in ON_TWO_RANKS if "," not in name}
+    assert set(STRATEGIES) == OWN_TESTS | set(COMPRESSED) | {name for name in ON_TWO_RANKS if "," not in name}
 
 
 def test_single_learns(single):
@@ -68,9 +77,17 @@ def test_single_learns(single):
     assert decoder[-1] < decoder[0] - 0.05
 
 
-@pytest.mark.parametrize("line", [*ON_TWO_RANKS.values(), EXAMPLE], ids=[*ON_TWO_RANKS, "the example of extending"])
+@pytest.mark.parametrize("line", [*ON_TWO_RANKS.values(), EXAMPLE, SIZED], ids=[*ON_TWO_RANKS, "the example of extending", "by its global batch"])
 def test_two_ranks_have_the_losses_of_one(single, measured, line):
     assert measured(line, 2)["losses"] == pytest.approx(single[0], abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+def test_compressed_gradients_stay_near_whole_ones(single, measured, name):
+    line, tolerance = COMPRESSED[name]
+    losses = measured(line, 2)["losses"]
+    assert losses == pytest.approx(single[0], abs=tolerance)
+    assert losses != pytest.approx(single[0], abs=1e-7)
 
 
 @pytest.mark.parametrize("name", ON_FOUR_RANKS)

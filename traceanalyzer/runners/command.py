@@ -16,7 +16,7 @@ from traceanalyzer.runners.shutdown import unwinding_on_signals
 from traceanalyzer.runners.strategies import strategy_named
 from traceanalyzer.runners.timing import peak_memory
 from traceanalyzer.runners.train import planned, train
-from traceanalyzer.runners.world import choose_device, is_under_torchrun, joined, require_devices, world_size
+from traceanalyzer.runners.world import choose_device, is_under_torchrun, joined, log_nccl, require_devices, world_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +55,8 @@ def _run(config: RunConfig) -> int:
     if int(os.environ.get("RANK", "0")) == 0:
         # From here on a run.json is this run's.
         (config.out / "run.json").unlink(missing_ok=True)
+    if device.type == "cuda":
+        log_nccl(config.out)
     try:
         with unwinding_on_signals(), joined(device, config.timeout_s) as world:
             with snapshots(config.out, world, is_asked=config.memory_snapshot):

@@ -37,5 +37,5 @@ class Lane:
 
 
 def pinned_empty(elements: int, device: torch.device) -> torch.Tensor:
-    """Host memory that copies to the device without a staging buffer, so that they can overlap."""
+    """CPU memory that copies to the device without a staging buffer, so that they can overlap."""
     return torch.empty(elements, pin_memory=device.type == "cuda")

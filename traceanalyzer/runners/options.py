@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -92,6 +93,7 @@ class RunConfig:
     shard_size: int = 2
     slice_params: bool = False
     payload_mib: int = 1024
+    pageable: bool = False
     seed: int = 0
     # With the usual 1e-8 a step hardly depends on the gradients' scale; tests raise it to see a wrong mean.
     adam_eps: float = 1e-8
@@ -121,7 +123,10 @@ def parse(arguments: Sequence[str]) -> RunConfig:
     is_cpu = options.device == "cpu" or not torch.cuda.is_available()
     strategy = strategy_named(options.strategy)
     preset = options.model or ("tiny" if is_cpu else "360m")
+    accumulate = options.accumulate or strategy.default_accumulate
     batch = options.batch or DEFAULT_BATCH[preset] * strategy.default_microbatches
+    if options.global_batch:
+        batch = _share_of(options, accumulate * (_ranks(options) if strategy.is_data_parallel else 1))
     microbatches = options.microbatches or min(strategy.default_microbatches, batch)
     # Options whose value goes into RunConfig as it is.
     plain = {field.name: getattr(options, field.name) for field in fields(RunConfig) if hasattr(options, field.name)}
@@ -130,12 +135,26 @@ def parse(arguments: Sequence[str]) -> RunConfig:
         "out": options.out or Path("profile") / options.strategy,
         "model": _model(preset, options),
         "batch": batch,
-        "accumulate": options.accumulate or strategy.default_accumulate,
+        "accumulate": accumulate,
         "learning_rate": options.lr or strategy.default_learning_rate,
         "dtype": options.dtype or ("fp32" if is_cpu else "bf16"),
         "profile": _profile(options),
         "microbatches": microbatches,
     })  # fmt: skip
+
+
+def _ranks(options: argparse.Namespace) -> int:
+    """Ranks of the job: of the launcher, else those that will be started."""
+    return int(os.environ.get("WORLD_SIZE") or options.ranks or 1)
+
+
+def _share_of(options: argparse.Namespace, parts: int) -> int:
+    """Samples of one rank and micro-step."""
+    if options.batch:
+        raise UsageError("--batch and --global-batch both size a step: give one of them")
+    if options.global_batch % parts:
+        raise UsageError(f"--global-batch {options.global_batch} is no multiple of {parts} (ranks × micro-steps)")
+    return int(options.global_batch // parts)
 
 
 def _model(preset: str, options: argparse.Namespace) -> ModelConfig:
@@ -182,6 +201,7 @@ def _add_model_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--heads", type=_positive)
     group.add_argument("--seq", dest="seq_len", metavar="SEQ", type=_positive, help="tokens a sample")
     group.add_argument("--batch", type=_positive, help="samples a data-parallel rank and micro-step")
+    group.add_argument("--global-batch", type=_positive, help="samples a step of the job, instead of --batch")
     group.add_argument("--data", type=Path, help="a text whose bytes are the tokens (default synthetic)")
 
 
@@ -202,6 +222,7 @@ def _add_strategy_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--shard-size", type=_positive, default=2, help="fsdp_hybrid: ranks a shard group")
     group.add_argument("--slice-params", action="store_true", help="zo_offload: each rank uploads 1/n and gathers")
     group.add_argument("--payload-mib", type=_positive, default=1024, help="broadcast*: size (default 1024)")
+    group.add_argument("--pageable", action="store_true", help="broadcast*: from pageable CPU memory")
 
 
 def _add_profiler_options(group: argparse._ArgumentGroup) -> None:

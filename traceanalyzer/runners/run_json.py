@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 # A web address stays whole: it is documentation, and none of its parts is a folder of this _
 _FOLDERS = re.compile(r"(?P<web>https?://\S+)|[\w.~-]*/(?:[^\s/\[\]:]+/)+")
+_VARIABLE = re.compile(r"NCCL_|CUDA_|PYTORCH_(?:CUDA_)?ALLOC_CONF")
 _ADDRESS = re.compile(r"\[?\d+\.\d+\.\d+\.\d+\]?(?::\d+)?")
 
 
@@ -54,6 +55,13 @@ def _hosts() -> list[str] | None:
     sizes = [os.environ.get(name, "") for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")]
     world, local = (int(size) if size.isdigit() else 0 for size in sizes)
     return [f"node {rank // local}" for rank in range(world)] if 0 < local < world else None
+
+
+def _environment() -> dict[str, str]:
+    """What is set for NCCL, CUDA and the allocator, without paths, versions and what this package sets itself."""
+    own = {"NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS", "NCCL_VERSION", "CUDA_VERSION"}
+    known = {name: value for name, value in os.environ.items() if _VARIABLE.match(name) and name not in own}
+    return {name: value for name, value in sorted(known.items()) if "/" not in value}
 
 
 def _nvidia_smi(*arguments: str) -> str | None:
@@ -96,6 +104,8 @@ class RunRecord:
     versions: dict[str, str | None] = field(default_factory=_versions)
     topology: str | None = field(default_factory=_topology)
     hosts: list[str] | None = field(default_factory=_hosts)
+    environment: dict[str, str] = field(default_factory=_environment)
+    transports: list[str] | None = None
 
     def timed(self, step_times_ns: list[int], tokens_per_step: int | None) -> RunRecord:
         """With the un-profiled step time (mean, sample standard deviation) and what follows from it."""

@@ -19,6 +19,7 @@ from traceanalyzer.runners.shutdown import expect_progress
 from traceanalyzer.runners.strategies import strategy_named
 from traceanalyzer.runners.strategies.base import Job, Strategy
 from traceanalyzer.runners.timing import StepTimer, peak_memory, slowest
+from traceanalyzer.runners.world import transports
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,6 +62,7 @@ def train(config: RunConfig, world: World) -> RunRecord:
         "memory": memory,
         "expected": {"rank": world.rank, **strategy.expected()},
         "transfer": strategy.transfer(),
+        "transports": transports(),
     }
     return _summarised(planned(config, world.size), strategy, _from_all_ranks(mine, world), config)
 
@@ -157,6 +159,7 @@ def _summarised(record: RunRecord, strategy: Strategy, ranks: list[dict[str, Any
         parallel=parallel,
         expected=[rank["expected"] for rank in ranks],
         transfer=transfers or None,
+        transports=sorted({one for r in ranks for one in r["transports"] or ()}) or None,
     )
     tokens = record.batch["tokens_per_step"] if record.batch else None
     return summarised.timed(slowest([rank["step_times_ns"] for rank in ranks]), tokens)

@@ -7,12 +7,14 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # public, but not in the stub's __all__
 
+from traceanalyzer.doctor.nccl_log import holds_log, read_logs
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.shutdown import abort_process_groups
 
@@ -88,6 +90,29 @@ def choose_device(requested: str | None) -> torch.device:
             "start fewer ranks (--nproc_per_node), or add --device cpu"
         )
     return torch.device("cuda", local_rank)
+
+
+def log_nccl(folder: Path) -> None:
+    """Have this rank's NCCL write down how it connects, for `transports`; not where the user has set NCCL_DEBUG."""
+    if "NCCL_DEBUG" not in os.environ:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"nccl.{os.environ.get('RANK', '0')}.log"
+        _own_logs.append(file)
+        os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT", "NCCL_DEBUG_FILE": str(file)}
+
+
+_own_logs: list[Path] = []
+"""Of this process; the user's own log is left alone."""
+
+
+def transports() -> list[str] | None:
+    """By which of NCCL's ways this rank sends (`P2P/CUMEM`, `SHM/direct`), each once; `None` where it is unknown."""
+    files = [file for file in _own_logs if file.is_file()]
+    texts = [(file.name, file.read_text(encoding="utf-8", errors="replace")) for file in files]
+    for file in files:
+        file.unlink()
+    logs = read_logs([text for text in texts if holds_log(text[1])])
+    return sorted({transport for log in logs for transport in log.transports()}) or None
 
 
 @contextmanager

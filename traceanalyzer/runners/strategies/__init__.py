@@ -17,6 +17,8 @@ STRATEGIES: dict[str, str] = {
     "bucket_ddp_async": "data_parallel.BucketDDPAsync",
     "pytorch_ddp": "pytorch.PyTorchDDP",
     "pytorch_ddp_bf16": "pytorch.PyTorchDDPBf16",
+    "pytorch_ddp_fp16": "pytorch.PyTorchDDPFp16",
+    "pytorch_ddp_powersgd": "pytorch.PyTorchDDPPowerSGD",
     "zero1": "zero.Zero1",
     "zero2": "zero.Zero2",
     "zero3": "zero.Zero3",

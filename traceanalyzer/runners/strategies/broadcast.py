@@ -36,7 +36,7 @@ class Broadcast(Strategy):
         self.config, self.world = job.config, job.world
         elements = job.config.payload_mib * MIB // 4
         self.devices = _devices(job.world)
-        self.payload = pinned_empty(elements, job.world.device)
+        self.payload = torch.empty(elements) if job.config.pageable else pinned_empty(elements, job.world.device)
         torch.arange(elements, out=self.payload)
         self.buffers = [torch.empty(elements, device=device) for device in self.devices]
         self.upload_lanes = [Lane(device) for device in self.devices]
