@@ -18,7 +18,7 @@ INFO = RunInfo(
     strategy="ddp", world_size=2, model={"layers": 2}, batch=Batch(tokens_per_step=64), dtype="bf16", compile=False,
     gpu={"name": "NVIDIA H200"}, versions={"torch": "2.11.0", "nccl": "2.28.9", "driver": "580.1"},
     parallel={"dp": 2, "tp": 1, "pp": 1}, profile={"profiler": "torch", "record_shapes": True},
-    topology=TOPOLOGY.format("NV18"),
+    topology=TOPOLOGY.format("NV18"), environment={}, transports=("P2P/CUMEM",),
 )  # fmt: skip
 
 
@@ -38,6 +38,10 @@ CASES = {
     "other links": (
         {"topology": TOPOLOGY.format("SYS")},
         "Different: links NV18 | SYS. A time difference may come from the environment, not the code."),
+    "P2P off": (
+        {"environment": {"NCCL_P2P_DISABLE": "1"}, "transports": ("SHM/direct/direct",)},
+        ("Different: links used peer to peer | host memory; environment variables none | NCCL_P2P_DISABLE=1. "
+        "A time difference may come from the environment, not the code.")),
     "another strategy": (
         {"strategy": "zero3"}, "Different: strategy ddp | zero3. A time difference may come from it."),
     "compiled, with other software": (

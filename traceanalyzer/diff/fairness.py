@@ -212,6 +212,8 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
         for name in surroundings.PACKAGES
     ),
     ("links", NOTE, "collectives and copies run at another speed.", surroundings.links),
+    ("links used", NOTE, "collectives run at another speed.", surroundings.links_used),
+    ("environment variables", NOTE, "they choose links, algorithms and streams.", surroundings.variables),
     ("profiler", NOTE, "profilers add different CPU overhead.", surroundings.profiler),
     ("profiler's options", NOTE, "extra recording adds CPU overhead.", surroundings.profiler_options),
     ("host", NOTE, "links and CPUs may differ.", _distinct("host")),
@@ -237,7 +239,7 @@ SURROUNDINGS, RECORDING, RANKS, SETTING = "surroundings", "recording", "ranks", 
 """What a run stands in, what it was recorded with and of whom, what was chosen for it, and what a step computes."""
 
 _KIND_OF = {
-    SURROUNDINGS: ("GPU", "links", "host", *surroundings.PACKAGES),
+    SURROUNDINGS: ("GPU", "links", "links used", "environment variables", "host", *surroundings.PACKAGES),
     RECORDING: ("profiler", "profiler's options", "Nsight Systems"),
     RANKS: (TRACED,),
     SETTING: ("strategy", "parallel sizes", "dtype of parameters", "compiled", "kernels made by a compiler",

@@ -110,7 +110,7 @@ class Metric:
     @property
     def unit(self) -> Unit:
         """What it is in: the name ends in it, a count's in none."""
-        return unit_of(self.name) or Unit.COUNT
+        return unit_of(self.name) or (Unit.NUMBER if self.name.endswith("_cv") else Unit.COUNT)
 
 
 COLUMNS = {
@@ -292,6 +292,49 @@ def _peak_memory(column: str) -> Callable[[Capture], pd.Series | None]:
     return read
 
 
+def _stage(column: str) -> Callable[[Capture], pd.Series | None]:
+    """A column of the pipelines, their mean."""
+    _require("pipelines", column)
+
+    def read(capture: Capture) -> pd.Series | None:
+        frame = capture.table("pipelines")
+        return None if frame is None else pd.Series({WHOLE_RUN: frame[column].mean()})
+
+    return read
+
+
+def _memory_cv(capture: Capture) -> pd.Series | None:
+    peaks = _peak_memory("peak_allocated_bytes")(capture)
+    if peaks is None or len(peaks) < 2 or capture.table("pipelines") is None:
+        return None
+    return pd.Series({WHOLE_RUN: peaks.std(ddof=0) / peaks.mean()})
+
+
+def _block(column: str) -> Callable[[Capture], pd.Series | None]:
+    """A part of the repeated blocks, of runs that copy their blocks from the CPU or back."""
+    read = _column("block_bounds", column)
+
+    def told(capture: Capture) -> pd.Series | None:
+        copied = [_column("block_bounds", name)(capture) for name in ("upload_ns", "download_ns")]
+        return read(capture) if any(times is not None and times.fillna(0).any() for times in copied) else None
+
+    return told
+
+
+def _hidden(traffic: str) -> Callable[[Capture], pd.Series | None]:
+    """Per cent of the time of this traffic in which compute runs, too."""
+
+    def read(capture: Capture) -> pd.Series | None:
+        frame = capture.table("stream_pairs")
+        if frame is None:
+            return None
+        own = frame[(frame["of"] == "class") & (frame["first"] == "compute") & (frame["second"] == traffic)]
+        own = own.set_index("rank")
+        return 100 * own["both_ns"] / own["second_ns"] if len(own) else None
+
+    return read
+
+
 def _time(name: str, **more: Any) -> Metric:
     """A time of the headline, for a step."""
     definition = ANALYSES["headline"].result.columns[name].definition
@@ -317,6 +360,10 @@ def _share(name: str) -> Metric:
 
 def _peak(name: str, definition: str) -> Metric:
     return Metric(name, definition, _peak_memory(name), per_step=False, source="memory")
+
+
+def _of_pipeline(name: str, definition: str, read: Callable[[Capture], pd.Series | None]) -> Metric:
+    return Metric(name, definition, read, per_step=False, source="pipelines")
 
 
 METRICS: tuple[Metric, ...] = (
@@ -357,6 +404,19 @@ METRICS: tuple[Metric, ...] = (
     ),
     _peak("peak_allocated_bytes", "Peak of allocated memory."),
     _peak("peak_reserved_bytes", "Peak of reserved memory."),
+    _of_pipeline("bubble_pct", "Pipeline bubble: share of the stages' time.", _stage("bubble_pct")),
+    _of_pipeline("expected_bubble_pct", "Expected of the schedule, not measured.", _stage("expected_bubble_pct")),
+    _of_pipeline("stage_cv", "Stages' compute: standard deviation / mean.", _stage("compute_cv")),
+    _of_pipeline("memory_cv", "Ranks' peak allocated memory: standard deviation / mean.", _memory_cv),
+    *(
+        Metric(f"block_{part}_ns", f"Median {part} of a repeated block.", _block(f"{part}_ns"), per_step=False)
+        for part in ("pitch", "compute", "upload", "download")
+    ),
+    *(
+        Metric(f"{way}_hidden_pct", f"Share of the {way} time in which compute runs, too.", _hidden(way),
+               per_step=False, better=1, source="stream_pairs")
+        for way in ("upload", "download", "exchange")
+    ),
 )
 """In the order in which they are shown."""
 

@@ -60,6 +60,19 @@ def links(capture: Capture) -> str | None:
     return ", ".join(sorted(set(cells), key=lambda kind: (-cells.count(kind), kind))) or None
 
 
+def links_used(capture: Capture) -> str | None:
+    """How NCCL's ranks reach each other, by run.json: `peer to peer`, `host memory`, `network`."""
+    ways = {"P2P": "peer to peer", "SHM": "host memory", "NET": "network"}
+    kinds = {name.partition("/")[0] for name in capture.known.transports or ()}
+    return " and ".join(ways.get(kind, kind) for kind in sorted(kinds)) or None
+
+
+def variables(capture: Capture) -> str | None:
+    """What was set for NCCL, CUDA and the allocator, by run.json; `none` for nothing."""
+    stated = capture.known.environment
+    return None if stated is None else ", ".join(f"{name}={value}" for name, value in stated.items()) or "none"
+
+
 def profiler(capture: Capture) -> str | None:
     """`PyTorch's profiler` or `Nsight Systems`, by the traces, else by run.json."""
     frame = capture.table("ranks")

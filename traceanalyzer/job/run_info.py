@@ -81,6 +81,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     profile: dict[str, Any] | None = None
     topology: str | None = None
     hosts: tuple[str | None, ...] | None = None
+    environment: dict[str, str] | None = None
+    transports: tuple[str, ...] | None = None
 
     @property
     def tokens_per_step(self) -> int | None:
