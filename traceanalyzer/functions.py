@@ -13,6 +13,7 @@ from traceanalyzer.analyses.replay.changes import Change, read_change
 from traceanalyzer.analyses.replay.what_if import Answer, answer, needed
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import TraceSet
+from traceanalyzer.model.tables import pandas_set_up
 
 
 def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
@@ -61,6 +62,7 @@ def loaded(traces: TraceSet) -> TraceSet:
     return traces
 
 
+@pandas_set_up()
 def what_if(traces: TraceSet, *changes: Change | str) -> Answer:
     """How long a step takes in the job replayed with the changes, made together.
 

@@ -18,6 +18,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     columns_as_they_are,
     columns_of,
+    pandas_set_up,
     table_of,
     under_each_other,
     with_columns,
@@ -105,7 +106,8 @@ class Result:
     def to_frame(self) -> pd.DataFrame:
         """The table with derived columns, in the order of `columns`; absent values are NA."""
         if not self._shown:
-            held = columns_as_they_are(self._derived(self.table))
+            with pandas_set_up():
+                held = columns_as_they_are(self._derived(self.table))
             self._shown.append(table_of({name: held[name] for name in self.columns}))
         return self._shown[0].copy(deep=False)
 

@@ -23,7 +23,7 @@ from traceanalyzer.given import shown
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.model.spilled import spilled, spilled_arrays
-from traceanalyzer.model.tables import texts_in_python
+from traceanalyzer.model.tables import pandas_set_up
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -260,7 +260,7 @@ def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: 
         raise UsageError(_unknown(unknown[0], wanted, known))
     kinds = kinds_of_thresholds(wanted)
     options = {name: given.threshold(name, value, kinds[name]) for name, value in options.items()}
-    with texts_in_python():
+    with pandas_set_up():
         parts = {trace.rank: reduce_rank(trace, wanted, **options) for trace in ranks}
         return combine(parts, wanted, **options)
 

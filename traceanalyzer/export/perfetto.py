@@ -29,6 +29,7 @@ from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import DATA, HOST, MARK_VIEWER
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import pandas_set_up
 
 # Rows that the analysis adds above a rank's streams: steps, ranges, the critical path and idle time by cause.
 
@@ -831,6 +832,7 @@ def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
 # Traces in memory as one file for Perfetto.
 
 
+@pandas_set_up()
 def export(traces: TraceSet, path: str | PathLike[str]) -> Path:
     """Write all ranks as one file for ui.perfetto.dev, as `analyze-traces export` does; returns its path.
 

@@ -16,6 +16,7 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.savings import Question, savings_of
 from traceanalyzer.findings.usable import believable
 from traceanalyzer.meaning.vocabulary import INFO, SEVERITIES
+from traceanalyzer.model.tables import pandas_set_up
 
 Kind = Callable[..., Iterable[Finding]]
 
@@ -34,6 +35,7 @@ NEEDED = (
 """Results that every run of the kinds reads."""
 
 
+@pandas_set_up()
 def find(results: Results, failures: list[Failure] | None = None) -> tuple[Finding, ...]:
     """All findings in reading order.
 

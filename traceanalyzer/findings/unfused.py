@@ -108,7 +108,7 @@ def _chains(efficiency: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
     table = pd.concat([part[[*keys, "gpu_ns"]].astype({"autograd": "object"}) for part in (own, lists)])
     table = table.assign(gpu_ns=table["gpu_ns"].astype("float64")).groupby(keys, dropna=False, as_index=False).sum()
     kind_of = {shape: _kind(shape, {*part["operator"]}, table, products) for shape, part in table.groupby("shape")}
-    table["kind"] = table["shape"].map(kind_of)
+    table["kind"] = [kind_of[shape] for shape in table["shape"]]
     longest = table.groupby(keys[:3], dropna=False)["gpu_ns"].transform("idxmax") == table.index
     return table.assign(spared_ns=table["gpu_ns"].where(~longest | (table["kind"] == ATTENTION), 0.0))
 

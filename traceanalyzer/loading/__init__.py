@@ -22,7 +22,7 @@ from traceanalyzer.loading.capture import (
     with_gpu_work,
 )
 from traceanalyzer.model import RankTrace, TraceSet
-from traceanalyzer.model.tables import texts_in_python
+from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.selection import Selection
 
 __all__ = [
@@ -81,7 +81,7 @@ def load(
     run = found.runs[-1]
     traces: dict[int, RankTrace] = {}
     skipped = list(found.skipped)
-    with texts_in_python():
+    with pandas_set_up():
         read = [(capture, trace) for capture in run.captures for trace in read_capture(capture, options, skipped)]
     for capture, trace in with_gpu_work(read, lambda pair: pair[1].meta, skipped):
         rank = claimed_rank(trace.meta, {own: one.meta for own, one in traces.items()}, capture, skipped)

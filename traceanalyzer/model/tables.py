@@ -1,5 +1,6 @@
 """Tables from whole columns and back to arrays."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -197,31 +198,44 @@ def outer_first(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return np.lexsort((-ends, starts)) if is_inner_first.any() else order
 
 
-# How pandas keeps texts while the library works: a setting of the process, which its user has back afterwards.
+# How pandas keeps texts while the library works: settings of the process, which its user has back afterwards.
 
 
-_NAME, _OURS = "mode.string_storage", "python"
+_OURS: dict[str, Any] = {"mode.string_storage": "python"}
+"""Of Arrow's texts each look-up and each row costs ten times as much; of no effect on any figure."""
+
+if pd.__version__.startswith("2."):  # texts with NaN, and no column changed by another one: as pandas 3 always does
+    _OURS |= {"future.infer_string": True, "future.no_silent_downcasting": True, "mode.copy_on_write": True}
+    for _said in ("The behavior of DataFrame concatenation", "Dtype inference on a pandas object"):
+        warnings.filterwarnings("ignore", _said, FutureWarning, module="traceanalyzer")
 
 _lock = Lock()
 
-_found: list[str] = []
-"""The setting as each of those that work now found it: several threads may, and each may begin within itself again."""
+_found: list[dict[str, Any]] = []
+"""The settings as each of those that work now found them: several threads may, and one within itself again."""
+
+
+def set_up_pandas() -> None:
+    """Suit pandas to this package for the rest of the process."""
+    for name, ours in _OURS.items():
+        pd.set_option(name, ours)
 
 
 @contextmanager
-def texts_in_python() -> Iterator[None]:
-    """Meanwhile texts are made as Python has them: of Arrow's each look-up and each row costs ten times as much.
+def pandas_set_up() -> Iterator[None]:
+    """Suit pandas meanwhile.
 
-    It has no effect on any figure. The last one that ends puts back what the first one found, unless the setting was
-    changed from outside in the meantime.
+    The last one that ends puts back what the first one found, unless a setting was changed from outside meanwhile.
     """
     with _lock:
-        _found.append(pd.get_option(_NAME))
-        pd.set_option(_NAME, _OURS)
+        _found.append({name: pd.get_option(name) for name in _OURS})
+        set_up_pandas()
     try:
         yield
     finally:
         with _lock:
             before = _found.pop()
-            if not _found and pd.get_option(_NAME) == _OURS:
-                pd.set_option(_NAME, before)
+            if not _found:
+                for name, value in before.items():
+                    if pd.get_option(name) == _OURS[name]:
+                        pd.set_option(name, value)

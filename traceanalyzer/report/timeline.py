@@ -255,7 +255,9 @@ def host_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[di
     lanes, columns = [], []
     for (rank, thread, is_frame), own in held.groupby(["rank", "thread", "is_frame"], sort=False):
         entry, made = _lane(own.sort_values(["start_ns", "depth"], kind="stable"), clock, rank)
-        lanes.append({"rank": rank, "thread": thread, "role": own["role"].iloc[0], "frames": is_frame, **entry})
+        lanes.append(
+            {"rank": int(rank), "thread": int(thread), "role": own["role"].iloc[0], "frames": bool(is_frame), **entry}
+        )
         columns += made
     meta = {"names": names, "lanes": lanes, "unit": UNIT_NS,
             "note": note(len(held), recorded, held["ns"].min(), ranks, len(order))}  # fmt: skip

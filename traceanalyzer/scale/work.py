@@ -37,6 +37,7 @@ from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.model.schema import TABLES, printable
+from traceanalyzer.model.tables import set_up_pandas
 from traceanalyzer.scale.dask_cluster import Cluster, Thinning
 
 # Which process does the work of each file: this one, others of this machine, or workers of a cluster.
@@ -126,8 +127,7 @@ def set_up_process() -> None:
     hold_memory()
     # Many small objects and no cycles: the collector at its usual pace takes a twentieth of the time.
     gc.set_threshold(300_000, 50, 50)
-    # Column names are texts too: each look-up of one in Arrow's storage converts it, a third of a small rank's time.
-    pd.set_option("mode.string_storage", "python")
+    set_up_pandas()  # column names are texts too: looked up in Arrow's storage they take a third of a small rank's time
 
 
 # One file reduced to its ranks' small tables, in the process that reads it.

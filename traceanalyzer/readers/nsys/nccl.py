@@ -324,7 +324,7 @@ def read_nccl(source: Source, ranges: pd.DataFrame) -> Nccl:
     numbers = fields["communicator"].astype("object")  # pandas 3.0 maps whole numbers as floats where some are absent
     fields["communicator"] = numbers.map(communicator_name, na_action="ignore").astype("object")
     told = introduced(ranges, own[["process", "thread", "start_ns"]].assign(communicator=fields["communicator"]))
-    members = pd.concat([_members(own, fields), told], ignore_index=True)
+    members = pd.concat([part for part in (_members(own, fields), told) if len(part)] or [told], ignore_index=True)
     fields["communicator"] = fields["communicator"].fillna(own["process"].map(_only_group(told)))
     names = own["name"].astype(str)
     operations = names.map({name: collective(name) for name in names.unique()})

@@ -176,6 +176,8 @@ def category(codes: np.ndarray, names: Sequence[str | None]) -> pd.Categorical:
 
 def labelled(values: Any, label: Callable[[Any], str | None]) -> pd.Categorical:
     """A label for each value, worked out once for a distinct one."""
+    if not len(values):
+        return category(np.empty(0, dtype=np.int64), [])
     codes, distinct = pd.factorize(values)
     return category(codes, [label(one) for one in distinct.tolist()])
 

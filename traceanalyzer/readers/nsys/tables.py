@@ -94,7 +94,7 @@ def _gpu_metrics(source: Source) -> pd.DataFrame:
     rows = source.frame(GPU_METRICS, {"timestamp": 0}, ints=("timestamp", *keys), floats=("value",))
     names = {(kind, one): name for kind, one, name in source.rows(_GPU_NAMES, ints=keys, texts=("metricName",))}
     label = labelled(pd.MultiIndex.from_frame(rows[[*keys]]), lambda key: names.get(key) or f"metric {key[1]}")
-    in_hertz = label.map(lambda name: "[MHz]" in name).astype(bool) & (rows["value"] > _HERTZ_ABOVE)
+    in_hertz = label.map(lambda name: "[MHz]" in name, na_action=None).astype(bool) & (rows["value"] > _HERTZ_ABOVE)
     return _samples(
         rows["timestamp"],
         label,

@@ -27,6 +27,7 @@ from traceanalyzer.given import formats_of, place_of
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.model import TraceSet
+from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.report import assets
 from traceanalyzer.report.comparison import (
     DIFF_WRITERS,
@@ -300,6 +301,7 @@ Run = str | PathLike[str] | TraceSet
 class NotebookComparison(Comparison):
     """Runs beside each other; `metrics` and `tables` are pandas tables."""
 
+    @pandas_set_up()
     def save(self, folder: str | PathLike[str], formats: Sequence[str] = ("html", "csv", "json", "md")) -> list[Path]:
         """Write it as `analyze-traces diff` does; returns the files.
 
@@ -329,6 +331,7 @@ class NotebookComparison(Comparison):
 _TAKES = "compare takes folders of traces, summaries, baseline:NAME or traces in memory"
 
 
+@pandas_set_up()
 def compare(base: Run | Sequence[Run], *others: Run | Sequence[Run], force: bool = False) -> NotebookComparison:
     """Runs beside each other, per optimizer step; the first is the base.
 

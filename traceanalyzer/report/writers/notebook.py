@@ -14,6 +14,7 @@ from traceanalyzer.findings import Findings, find
 from traceanalyzer.functions import analyse
 from traceanalyzer.given import formats_of
 from traceanalyzer.model import TraceSet
+from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page.charts import FIGURES, figure
@@ -46,13 +47,16 @@ class NotebookReport:
     @cached_property
     def page(self) -> str:
         """The page, as `summary.html` holds it."""
-        return html.page(self.report)
+        with pandas_set_up():
+            return html.page(self.report)
 
+    @pandas_set_up()
     def figures(self) -> "dict[str, go.Figure]":
         """Every figure of which the traces have data, by Result; where each rank's time goes comes first."""
         made = {name: figure(name, self.report.results[name]) for name in FIGURES if name in self.report.results}
         return {name: drawn for name, drawn in made.items() if drawn is not None}
 
+    @pandas_set_up()
     def save(self, folder: str | PathLike[str], formats: Sequence[str] = ("html", "csv", "json")) -> list[Path]:
         """Write it as `analyze-traces` does; returns the files.
 
@@ -80,6 +84,7 @@ class NotebookReport:
         )
 
 
+@pandas_set_up()
 def report(traces: TraceSet, **thresholds: Any) -> NotebookReport:
     """The whole report of traces in memory; `thresholds` are those of analyses, by parameter name.
 
