@@ -29,10 +29,6 @@ def upload(size, memory="pageable", total_ns=100_000):
             "total_ns": total_ns}  # fmt: skip
 
 
-def host_range(name, host_ns):
-    return {"role": "main", "what": "range", "name": name, "host_ns": host_ns}
-
-
 def product(shape, calls):
     return {"phase": "forward", "product": shape, "dtype": "c10::BFloat16", "calls": calls, "gpu_ns": 1000,
             "calls_beside_comm": 0, "gpu_beside_comm_ns": 0}  # fmt: skip
@@ -56,14 +52,6 @@ CASES = {
         "cuda_api", [call("cudaStreamSynchronize", (0, 24))], [call("cudaLaunchKernel", 900)],
         "blocking CPU calls per step 12 cudaStreamSynchronize on rank 1 | none"),
     "other launches": ("cuda_api", [call("cudaLaunchKernel", 900)], [call("cudaLaunchKernel", 90)], None),
-    "a range of the user's": (
-        "host_work", [host_range("tokenize", 800)], [], "CPU ranges per step tokenize 400 ns | none"),
-    "a shorter range": (
-        "host_work", [host_range("data", 800)], [host_range("data", 80)],
-        "CPU ranges per step data 400 ns | data 40 ns"),
-    "a range that is as long as noise": ("host_work", [host_range("data", 800)], [host_range("data", 790)], None),
-    "ranges of phases, parts and libraries": (
-        "host_work", [host_range(name, 900) for name in ("forward", "block_3", "FSDP::pre_forward")], [], None),
     "more of one product": (
         "matrix_products", MODEL, [*MODEL, product("[9, 9] × [9, 9]", (0, 80))],
         "matrix products a step none | 40 [9, 9] × [9, 9] bf16 on rank 1"),
@@ -82,7 +70,7 @@ def runs(analysis, base, other):
     made = []
     for rows in (base, other):
         own = plain(800, 100, 100)
-        table = frame(rows or [base[0] | {"size_bytes": 0, "total_ns": 0, "calls": 0, "host_ns": 0, "name": "nothing"}])
+        table = frame(rows or [base[0] | {"size_bytes": 0, "total_ns": 0, "calls": 0, "name": "nothing"}])
         made.append(dataclasses.replace(own, tables={**own.tables, analysis: table}))
     return [side("base", made[0]), side("other", made[1])]
 

@@ -1,4 +1,4 @@
-"""What only one run does in a step, or much more of: copies, waits of its host, its own ranges, matrix products."""
+"""What only one run does in a step, or much more of: copies, waits of its CPU, matrix products."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,13 +15,11 @@ COPIES = "copies a step"
 
 WAITS = "blocking CPU calls per step"
 
-RANGES = "CPU ranges per step"
-
 PRODUCTS = "matrix products a step"
 
 SHARES = "ranks' shares of the model FLOPs"
 
-NAMES = (COPIES, WAITS, RANGES, PRODUCTS, SHARES)
+NAMES = (COPIES, WAITS, PRODUCTS, SHARES)
 
 _WAYS: dict[str, tuple[str, str]] = {
     "HtoD": ("source_memory", "from {} memory to the GPU"),
@@ -32,12 +30,6 @@ _WAYS: dict[str, tuple[str, str]] = {
 _LEAST_COST = 0.01
 """Of a step: copies that take less in every run are not reported."""
 
-_LEAST_RANGE = 0.02
-"""Of the shortest step: CPU ranges whose times differ by less are not reported."""
-
-_RANGE_CHANGE = 0.2
-"""A range that both runs have is done otherwise where its time differs by as much of the longer one."""
-
 _MOST_TOLD = 3
 
 _MOST_PRODUCTS = 2
@@ -46,9 +38,6 @@ _MOST_PRODUCTS = 2
 _LEAST_EQUAL = 3
 
 _WAITING = re.compile(r"^(?:cuda|cu|hip)(?:Stream|Device|Event|Ctx)?Synchronize\b")
-
-_OF_OTHERS = re.compile(r"::|[#.\d]|forward|backward|optimizer", re.IGNORECASE)
-"""Ranges that PyTorch and its wrappers write, and those of phases and of numbered parts: their time is the outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +53,18 @@ class _Amount:
         return max(self.by_rank.values(), default=0.0)
 
     def told(self, name: str) -> str:
-        """`12 waits`, `40 products on rank 1`, `products 6 on rank 0, 16 on rank 1`, or a range; `data 3 ms`."""
+        """`12 waits`, `40 products on rank 1`, `products 6 on rank 0, 16 on rank 1`, or a range."""
         held = {rank: value for rank, value in self.by_rank.items() if value}
         values = held.values()
         if len(held) == len(self.by_rank) and max(values) - min(values) <= ALIKE * max(values):
-            return self._beside(name, text(sum(values) / len(held), self.unit))
+            return f"{text(sum(values) / len(held), self.unit)} {name}"
         if len(held) == 1:
             ((rank, value),) = held.items()
-            return f"{self._beside(name, text(value, self.unit))} on rank {rank}"
+            return f"{text(value, self.unit)} {name} on rank {rank}"
         if len(held) <= _MOST_TOLD:
             ranks = (f"{text(value, self.unit)} on rank {rank}" for rank, value in sorted(held.items()))
             return f"{name} {', '.join(ranks)}"
-        return self._beside(name, f"{text(min(self.by_rank.values()), self.unit)} to {text(self.most, self.unit)}")
-
-    def _beside(self, name: str, amount: str) -> str:
-        return f"{name} {amount}" if self.unit == Unit.NS else f"{amount} {name}"
+        return f"{text(min(self.by_rank.values()), self.unit)} to {text(self.most, self.unit)} {name}"
 
 
 _Amounts = Mapping[str, _Amount]
@@ -87,17 +73,16 @@ _Amounts = Mapping[str, _Amount]
 def of(captures: Sequence[Capture]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """For each of these kinds in which runs differ its name and what each run does of what they do not do alike.
 
-    Nothing of a kind that a capture does not tell, and nothing of hosts where profilers differ: they name calls and
-    ranges in other ways.
+    Nothing of a kind that a capture does not tell, and nothing of CPUs where profilers differ: they name calls in
+    other ways.
     """
     readers: dict[str, Callable[[Capture], _Amounts | None]] = {COPIES: _copies}
     if len({surroundings.profiler(capture) for capture in captures}) == 1:
-        readers |= {WAITS: _waits, RANGES: _ranges}
-    shortest = min((step for capture in captures if (step := _step_ns(capture))), default=0.0)
+        readers[WAITS] = _waits
     for name, read in readers.items():
         amounts = [read(capture) for capture in captures]
         known = [own for own in amounts if own is not None]
-        if len(known) == len(captures) and (differing := _differing(known, shortest)):
+        if len(known) == len(captures) and (differing := _differing(known)):
             yield name, tuple(_told(own, differing) for own in known)
     if is_same_but_for_products(captures):
         sorts = [_products(capture) or {} for capture in captures]
@@ -124,19 +109,11 @@ def _told(own: _Amounts, names: Sequence[str]) -> str:
     return ", ".join(held) + more or "none"
 
 
-def _differing(amounts: Sequence[_Amounts], step_ns: float) -> list[str]:
-    """Names of which the runs do not do as much, the dearest first; a time must differ by a part of the step."""
-    names = [name for name in _unequal(amounts) if _is_much([own.get(name) for own in amounts], step_ns)]
+def _differing(amounts: Sequence[_Amounts]) -> list[str]:
+    """Names of which the runs do not do as much, the dearest first."""
+    names = _unequal(amounts)
     cost = {name: max(own[name].cost_ns for own in amounts if name in own) for name in names}
     return sorted((name for name in names if cost[name] > 0), key=lambda name: (-cost[name], name))
-
-
-def _is_much(own: Sequence[_Amount | None], step_ns: float) -> bool:
-    if any(amount and amount.unit != Unit.NS for amount in own):
-        return True
-    values = [amount.most if amount else 0.0 for amount in own]
-    change = max(values) - min(values)
-    return change >= _LEAST_RANGE * step_ns and change >= _RANGE_CHANGE * max(values)
 
 
 def _unequal(amounts: Sequence[_Amounts]) -> list[str]:
@@ -176,20 +153,6 @@ def _waits(capture: Capture) -> _Amounts | None:
         str(name): _amount(capture, part, "calls", Unit.COUNT, float(part["calls"].sum()))
         for name, part in own.groupby("name", observed=True)
     }
-
-
-def _ranges(capture: Capture) -> _Amounts | None:
-    """The user's own ranges on the main thread, by the time in them and in no range inside."""
-    frame = capture.table("host_work")
-    if frame is None or not capture.is_exact or not capture.steps:
-        return None
-    own = frame[(frame["what"] == "range") & (frame["role"] == "main")]
-    own = own[~own["name"].astype("str").str.contains(_OF_OTHERS)]
-    made = {}
-    for name, part in own.groupby("name", observed=True):
-        amount = _amount(capture, part, "host_ns", Unit.NS)
-        made[str(name)] = _Amount(amount.by_rank, amount.unit, amount.most)
-    return made
 
 
 def _products(capture: Capture) -> _Amounts | None:

@@ -259,11 +259,7 @@ ASKED_FOR = ("PyTorch", "NCCL", "driver", "links", "parallel sizes", "tokens a s
 
 
 _FEW_RUNS = 3
-"""Of so many each is listed in its place; of more, what is not as in the first, with the names of the runs."""
-
-_MOST_VALUES = 4
-
-_MOST_NAMES = 3
+"""Of so many each is listed in its place; of more, how many kinds there are."""
 
 
 def line(
@@ -293,23 +289,9 @@ def line(
 
 
 def _listed(fact: Fact, runs: Sequence[str]) -> str:
-    """`driver 570 | 580`; of many runs `compiled False | True in a, b and 4 more`, or how many kinds there are."""
+    """`driver 570 | 580`; of many runs how many kinds there are."""
     told = [text or "not known" for text in fact.told]
-    by_value = {value: [run for run, own in zip(runs, told, strict=True) if own == value] for value in told}
-    if len(runs) <= _FEW_RUNS:
-        return f"{fact.name} {' | '.join(told)}"
-    if len(by_value) > _MOST_VALUES:
-        return f"{fact.name} ({len(by_value)} kinds)"
-    base, *others = by_value
-    return " | ".join([f"{fact.name} {base}", *(f"{value} in {_names(by_value[value])}" for value in others)])
-
-
-def _names(runs: Sequence[str]) -> str:
-    more = len(runs) - _MOST_NAMES
-    if more > 1:
-        return f"{', '.join(runs[:_MOST_NAMES])} and {more} more"
-    *first, last = runs
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"{fact.name} {' | '.join(told)}" if len(runs) <= _FEW_RUNS else f"{fact.name} ({len(set(told))} kinds)"
 
 
 def _conclusion(kinds: set[str], count: int, *, is_fair: bool, has_own_times: bool) -> str:

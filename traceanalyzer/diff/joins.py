@@ -1,8 +1,7 @@
-"""Tables of runs joined on their keys: new, removed, changed, renamed."""
+"""Tables of runs joined on their keys: new, removed, changed, the same."""
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -12,62 +11,9 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses import Result
-from traceanalyzer.diff import captures, surroundings
+from traceanalyzer.diff import surroundings
 from traceanalyzer.diff.captures import ALIKE, MOMENT, Capture, Scale, result_class
 from traceanalyzer.meaning.columns import Column, Unit, stem
-
-# Rows that are one thing under another heading: an operator that moved from the forward to the backward pass.
-
-
-HEADINGS = ("phase", "autograd")
-"""Keys that say where something happens, and not what it is."""
-
-WHY = "moved"
-"""Column that says from where to where; absent for rows that did not move."""
-
-
-def brought_together(base: pd.DataFrame, other: pd.DataFrame, keys: tuple[str, ...]) -> list[pd.DataFrame]:
-    """Both tables, with what only one has under a heading and the other under others as one row each.
-
-    Of such rows the heading is written `forward → backward`, in `WHY` too; their sums are added up.
-    """
-    headings = [key for key in keys if key in HEADINGS]
-    rest = [key for key in keys if key not in HEADINGS]
-    frames = [base, other]
-    if not headings or not rest or base.empty or other.empty:
-        return frames
-    texts = [_texts(frame, keys) for frame in frames]
-    names = [pd.MultiIndex.from_frame(text) for text in texts]
-    alone = [~names[side].isin(names[1 - side]) for side in (0, 1)]
-    ends = [text[is_alone].groupby(rest)[headings].agg(_places) for text, is_alone in zip(texts, alone, strict=True)]
-    known = ends[0].merge(ends[1], left_index=True, right_index=True, suffixes=("_base", "_other"))
-    if known.empty:
-        return frames
-    made = []
-    for frame, text, is_alone in zip(frames, texts, alone, strict=True):
-        found = text.merge(known, left_on=rest, right_index=True, how="left")
-        moves = is_alone & found[f"{headings[0]}_base"].notna()
-        own = frame[moves].assign(**{WHY: None})
-        for heading in headings:
-            before, after = (found.loc[moves, f"{heading}_{side}"] for side in ("base", "other"))
-            own[heading] = before.where(before == after, before + " → " + after)
-            own[WHY] = own[WHY].where(before == after, own[heading])
-        by = [*headings, *rest, WHY]
-        summed = own.groupby(by, dropna=False, sort=False)[[name for name in own if name not in by]].sum(min_count=1)
-        made.append(pd.concat([frame[~moves], summed.reset_index()], ignore_index=True))
-    return made
-
-
-def _texts(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
-    """The keys as texts, empty where there is none."""
-    held = frame[list(keys)].astype("object")
-    return held.where(held.notna(), "").astype("str")
-
-
-def _places(held: pd.Series) -> str:
-    """Where it happens: `forward + backward`."""
-    return " + ".join(sorted({place or "none" for place in held}))
-
 
 # Names of ranges and modules without the numbers of their instances: what two runs call alike.
 
@@ -103,73 +49,6 @@ def plain(name: str) -> str:
     """One name without the numbers of its instances, and without what wraps the model."""
     numbered = _IN_BRACKETS.sub("*", _OF_CLASS.sub(r"\1_*", name))
     return _WRAPPERS.sub("", _AFTER_WORD.sub(r"\1\2*", _AFTER_MARK.sub("*", numbered)))
-
-
-# Modules and ranges that are one thing under another name: `layers.*` of the one run, `blocks.*` of the other.
-
-
-def called_alike(base: pd.DataFrame, other: pd.DataFrame, keys: tuple[str, ...]) -> list[pd.DataFrame]:
-    """Both tables, the other's with the base's names where a part of a path was renamed, and `WHY` on those rows.
-
-    Renamed is a part that only the base's paths have, into one that only the other's have, where paths that differ in
-    nothing else are called equally often, and no other part could be meant.
-    """
-    key = next((key for key in keys if key in PATHS), None)
-    if key is None or base.empty or other.empty or "calls" not in base or "calls" not in other:
-        return [base, other]
-    names = _renamed_renamed(_calls(base, key), _calls(other, key))
-    if not names:
-        return [base, other]
-    return [_rewritten(frame, key, {**{old: old for old in names.values()}, **names}) for frame in (base, other)]
-
-
-def _calls(frame: pd.DataFrame, key: str) -> dict[str, float]:
-    own = frame[frame[key].notna()]
-    sums = own["calls"].astype("float64").groupby(own[key].astype("str")).sum()
-    return {str(path): float(calls) for path, calls in sums.items()}
-
-
-def _renamed_renamed(base: dict[str, float], other: dict[str, float]) -> dict[str, str]:
-    """The other's part → the base's, where each is the only one that the other can be."""
-    parts = [{part for path in own for part in path.split("/")} for own in (base, other)]
-    found = Counter(_pairs(base, other, parts[0] - parts[1], parts[1] - parts[0]))
-    olds, news = (Counter(pair[side] for pair in found) for side in (0, 1))
-    return {new: old for old, new in found if olds[old] == news[new] == 1}
-
-
-def _pairs(
-    base: dict[str, float], other: dict[str, float], only_base: set[str], only_other: set[str]
-) -> Iterator[tuple[str, str]]:
-    """Parts that only one run has, in paths that are otherwise the same and called as often."""
-    by_rest: dict[tuple[object, ...], list[str]] = {}
-    for path, calls in other.items():
-        for rest, part in _with_a_hole(path, only_other):
-            by_rest.setdefault((*rest, calls), []).append(part)
-    for path, calls in base.items():
-        for rest, part in _with_a_hole(path, only_base):
-            yield from ((part, new) for new in by_rest.get((*rest, calls), ()))
-
-
-def _with_a_hole(path: str, chosen: set[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The parts of a path without one of those chosen, and that one."""
-    parts = path.split("/")
-    for place, part in enumerate(parts):
-        if part in chosen:
-            yield (*parts[:place], "", *parts[place + 1 :]), part
-
-
-def _rewritten(frame: pd.DataFrame, key: str, names: dict[str, str]) -> pd.DataFrame:
-    said = {old: f"renamed: {old} → {new}" for new, old in names.items() if new != old}
-    paths = frame[key].astype("object")
-    parted = [text.split("/") if isinstance(text, str) else [] for text in paths]
-    plain = [[names.get(part, part) for part in parts] for parts in parted]
-    reasons = [next((said[part] for part in parts if part in said), None) for parts in plain]
-    texts = ["/".join(parts) if parts else text for parts, text in zip(plain, paths, strict=True)]
-    held = frame[WHY] if WHY in frame else pd.Series(None, index=frame.index, dtype="object")
-    made: pd.DataFrame = frame.assign(
-        **{key: texts, WHY: held.where(held.notna(), pd.Series(reasons, index=frame.index, dtype="object"))}
-    )
-    return made
 
 
 # Which kernels of two runs are variants of one operation: another tile, template or compiled version of it.
@@ -453,7 +332,7 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     needs_both = name == OPERATIONS or surroundings.profiler(base) != surroundings.profiler(other)
     if (any if needs_both else all)(frame.empty for frame in frames):
         return None
-    keys, columns = _told_by_both(keys, *frames), compared(captures.columns_of(source, known.columns))
+    keys, columns = _told_by_both(keys, *frames), compared(known.columns)
     numbered = (*PATHS, "name") if name == "nvtx_projection" else PATHS
     sides = summed_sides(
         [
@@ -531,10 +410,7 @@ def _joined(
     name: str, title: str, keys: tuple[str, ...], known: Mapping[str, Column], sides: list[pd.DataFrame]
 ) -> TableDiff:
     base, other = (side.assign(**{key: plain_keys(side[key]) for key in keys if key != "rank"}) for side in sides)
-    base, other = brought_together(base, other, keys)
-    base, other = called_alike(base, other, keys)
-    base, other = (captures.kept_whole(name, side) for side in (base, other))
-    sums = [column for column in base if column not in (*keys, WHY) and column in other]
+    sums = [column for column in base if column not in keys and column in other]
     frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
     is_new, is_removed = ((frame["_merge"] == side).to_numpy() for side in ("right_only", "left_only"))
     held = {column: known[column] for column in sums if column in known}
@@ -554,9 +430,6 @@ def _joined(
         columns |= _means_and_shares(columns, time)
     statuses = _statuses(is_new, is_removed, columns, held, time)
     joined = frame[list(keys)].copy()
-    if f"{WHY}_base" in frame:
-        joined[WHY] = frame[f"{WHY}_base"]
-        statuses = np.where(joined[WHY].notna(), CHANGED, statuses)
     order = _order(frame, columns[f"change_{time}"] if time else np.zeros(len(frame)), keys)
     joined["status"] = pd.Series(statuses, dtype="str")
     joined = pd.concat([joined, pd.DataFrame(columns).astype("Float64")], axis=1)
@@ -603,6 +476,8 @@ def _statuses(
 
 def _order(frame: pd.DataFrame, change: np.ndarray, keys: tuple[str, ...]) -> np.ndarray:
     """Largest difference first; at equal differences by name, so that the order of runs does not matter."""
-    names = _texts(frame, keys).agg("\0".join, axis=1).tolist() if keys and len(frame) else []
+    held = frame[list(keys)].astype("object")
+    texts = held.where(held.notna(), "").astype("str")
+    names = texts.agg("\0".join, axis=1).tolist() if keys and len(frame) else []
     by_name = np.array(sorted(range(len(frame)), key=names.__getitem__), dtype=np.int64)
     return by_name[np.argsort(-np.abs(change[by_name]), kind="stable")]

@@ -413,8 +413,14 @@ METRICS: tuple[Metric, ...] = (
         for part in ("pitch", "compute", "upload", "download")
     ),
     *(
-        Metric(f"{way}_hidden_pct", f"Share of the {way} time in which compute runs, too.", _hidden(way),
-               per_step=False, better=1, source="stream_pairs")
+        Metric(
+            f"{way}_hidden_pct",
+            f"Share of the {way} time in which compute runs, too.",
+            _hidden(way),
+            per_step=False,
+            better=1,
+            source="stream_pairs",
+        )
         for way in ("upload", "download", "exchange")
     ),
 )
