@@ -1,4 +1,4 @@
-"""`analyze-traces tools`: crosscheck, reproduce, tree-diff, cache."""
+"""`analyze-traces tools`: project, crosscheck, reproduce, tree-diff, cache."""
 
 import json
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import click
 
 from traceanalyzer.cli.files import of_traces, refuse_others
 from traceanalyzer.cli.options import (
+    FOLDER,
     FORCE,
     JSON,
     LINKS,
@@ -16,23 +17,31 @@ from traceanalyzer.cli.options import (
     Decorator,
     Group,
     console_of,
+    find_traces,
+    input_options,
+    load_options,
     option,
     print_notes,
     say,
+    talk_options,
 )
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+    from rich.table import Table
+
     from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.loading.store import Contents
 
 
 @click.group(cls=Group)
 def tools() -> None:
-    """Compare with other tools, time one operator, manage the cache.
+    """Project to more ranks, compare with other tools, time one operator, manage the cache.
 
     \b
     Examples:
+      analyze-traces tools project profile/ddp --to 4,8,64
       analyze-traces tools crosscheck profile/ddp
       analyze-traces tools reproduce profile/ddp aten::mm
       analyze-traces tools tree-diff profile/eager profile/fused
@@ -45,6 +54,62 @@ _FOLDER = click.argument("folder", type=PLACE)
 
 def _one_rank(what: str) -> Decorator:
     return option("--ranks rank RANK", what)
+
+
+# `tools project`: a measured run on more ranks.
+
+
+@tools.command()
+@FOLDER
+@option("--to LIST", "Numbers of ranks.", default="4,8,64")
+@option("--network GB/s", "Bus bandwidth between hosts (default: that of the recorded links).", type=float)
+@JSON
+@input_options()
+@talk_options
+def project(folder: Path | None, to: str, network: float | None, **options: Any) -> None:
+    """Expect a step on more ranks, by replaying the job with transfers that the ring and tree models lengthen.
+
+    Also what each collective should cost, and what each way to shard the model holds and exchanges. Expected figures,
+    not measured ones: the assumptions are printed.
+    """
+    from traceanalyzer.analyses.replay.projection import NEEDED
+    from traceanalyzer.analyses.replay.projection import project as projected
+    from traceanalyzer.job import run_info
+    from traceanalyzer.meaning.columns import Unit, chosen, in_a_line
+    from traceanalyzer.scale import summarise
+
+    found, _, _ = find_traces(folder, options)
+    run = found.runs[-1]
+    info, _ = run_info.read_or_note(run.info)
+    known = run_info.thresholds(info)
+    summary = summarise(found, run, load_options(options), names=NEEDED, jobs=options["jobs"], **known)
+    model = run_info.trained_model(info) if info else None
+    made = projected(summary.results, sorted(chosen(to)), model=model, network_gbps=network)
+    tables = {"ranks": made.by_ranks, "strategies": made.by_strategy, "collectives": made.collectives}
+    if options["as_json"]:
+        rows = {name: json.loads(table.to_json(orient="records")) for name, table in tables.items()}
+        click.echo(json.dumps({"measured": {"ranks": made.ranks, "step_ns": made.step_ns}, "expected": rows,
+                               "assumptions": made.assumptions}, indent=1))  # fmt: skip
+        return
+    console = console_of(options)
+    say(console, f"Measured: {made.ranks} ranks, {in_a_line(made.step_ns, Unit.NS)} a step. Expected, not measured:")
+    for name, table in tables.items():
+        if len(table):
+            console.print(_shown(name, table))
+    say(console, *(f"Assumes: {line}" for line in made.assumptions))
+
+
+def _shown(name: str, table: "DataFrame") -> "Table":
+    """The table with each column's unit, which its name ends in."""
+    from rich import box
+    from rich.table import Table
+
+    from traceanalyzer.meaning.columns import stem, text, unit_of
+
+    made = Table(*(stem(column).replace("_", " ") for column in table), title=name, box=box.SIMPLE_HEAD)
+    for row in table.to_dict("records"):
+        made.add_row(*(text(value, unit) if (unit := unit_of(column)) else str(value) for column, value in row.items()))
+    return made
 
 
 # `tools crosscheck`: our figures beside HolisticTraceAnalysis'.
