@@ -63,9 +63,13 @@ def test_json_and_csv_say_the_same():
     assert (found["format_version"], found["label"], found["ranks"]) == (3, "ddp", [0, 1])
     with Path("out", "summary.csv").open() as file:
         rows = list(csv.DictReader(file))
-    for row, expected in zip(rows, found["results"]["breakdown"], strict=True):
+    for row, expected in zip(rows, found["results"]["headline"], strict=True):
         assert row.pop("caveat") == ""
-        assert {name: float(value) for name, value in row.items()} == pytest.approx(expected)
+        assert row["basis"] == expected.pop("basis")
+        assert {name: float(row[name]) for name in expected} == pytest.approx(expected)
+        assert float(row["comm_pct"]) == pytest.approx(100 * expected["comm_ns"] / expected["window_ns"])
+        assert float(row["all_reduce_ns"]) == pytest.approx(expected["comm_ns"], rel=0.01)
+        assert int(row["all_reduce_calls"]) > 0
     assert len(pd.read_csv("out/tables/calls.csv")) == 85
     assert "calls" not in found["results"]
 

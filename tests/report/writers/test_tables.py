@@ -102,3 +102,8 @@ def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypa
     assert own.keys() == whole.keys()
     assert own["kernels"]["total_ns"].tolist() == whole["kernels"]["total_ns"].tolist()
     assert json.loads((tmp_path / "whole" / "summary.json").read_text())["format_version"] == 3
+
+
+def test_the_summary_has_levels_of_memory_by_how_long_they_last():
+    levels = pd.DataFrame({"time_ns": [0, 40, 90, 100], "allocated_bytes": [10, 30, 20, 5]})
+    assert [tables._level(levels, part) for part in (0.4, 0.5, 0.95)] == [10, 20, 30]

@@ -24,7 +24,7 @@ from traceanalyzer.report.writers import write_text
 
 
 def write_csv(report: Report, folder: Path) -> list[Path]:
-    """`summary.csv` (the breakdown's row for each rank, and its caveat), `tables/<analysis>.csv`, `tables/index.md`.
+    """`summary.csv` (`summary_of`), `tables/<analysis>.csv`, `tables/index.md`.
 
     Tables of more than `MOST_CSV_ROWS` rows are Parquet files, as with `write_parquet`.
     """
@@ -38,9 +38,46 @@ def write_csv(report: Report, folder: Path) -> list[Path]:
             write_frame(report.results[name].to_frame(), path)
             paths.append(path)
     summary = folder / "summary.csv"
-    breakdown = report.results["breakdown"].to_frame()
-    write_frame(breakdown.assign(caveat=breakdown["rank"].map(_caveats(report)).astype("string")), summary)
+    write_frame(summary_of(report), summary)
     return [summary, _write_index(report, folder, paths), *paths]
+
+
+def summary_of(report: Report) -> pd.DataFrame:
+    """A row for each rank over the steps of the page: its headline, collectives, memory, and caveat.
+
+    `<collective>_ns` and `<collective>_calls` are of these steps, too; memory is of the whole capture. `p50` and `p95`
+    are levels that tensors did not exceed for half and for 95% of the time.
+    """
+    held = {name: result.to_frame() for name in _SUMMARISED if (result := report.results.get(name)) is not None}
+    table = held["headline"] if len(held.get("headline", ())) else held["breakdown"]
+    table = table.assign(comm_pct=100 * table["comm_ns"] / table["window_ns"])
+    if len(calls := held.get("calls", pd.DataFrame())):
+        steps = held["steps"].loc[held["steps"]["is_complete"].fillna(value=False), ["rank", "step"]]
+        own = calls.merge(steps, on=["rank", "step"]) if len(steps) else calls
+        own = own.assign(ns=own["end_ns"] - own["start_ns"], collective=own["collective"].astype("str"))
+        for name, how in (("ns", "sum"), ("calls", "count")):
+            wide = own.pivot_table(values="ns", index="rank", columns="collective", aggfunc=how, fill_value=0)
+            wide = wide.add_suffix(f"_{name}")
+            table = table.join(wide, on="rank").fillna(dict.fromkeys(wide, 0))
+    if len(memory := held.get("memory", pd.DataFrame())):
+        wanted = [name for name in memory if name == "rank" or name.endswith(("allocated_bytes", "reserved_bytes"))]
+        table = table.merge(memory[wanted], on="rank", how="left")
+    if len(levels := held.get("memory_levels", pd.DataFrame())):
+        for part in (50, 95):
+            found = {rank: _level(own, part / 100) for rank, own in levels.groupby("rank")}
+            table[f"p{part}_allocated_bytes"] = table["rank"].map(found)
+    return table.assign(caveat=table["rank"].map(_caveats(report)).astype("string"))
+
+
+_SUMMARISED = ("headline", "breakdown", "steps", "calls", "memory", "memory_levels")
+
+
+def _level(levels: pd.DataFrame, part: float) -> int:
+    """The least level that is not exceeded for this part of the time."""
+    lasting = levels.assign(ns=levels["time_ns"].shift(-1) - levels["time_ns"]).sort_values("allocated_bytes")
+    reached = lasting["ns"].fillna(0).cumsum().to_numpy(dtype=float)
+    place = int(reached.searchsorted(part * reached[-1]))
+    return int(lasting["allocated_bytes"].iloc[min(place, len(lasting) - 1)])
 
 
 def _caveats(report: Report) -> dict[int, str]:
