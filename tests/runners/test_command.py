@@ -129,7 +129,11 @@ def test_run_json_tells_autocast_from_bf16_parameters(strategy, dtype):
 
 @pytest.mark.parametrize(
     ("arguments", "batch"),
-    [("--strategy pytorch_ddp --ranks 4 --accumulate 2", 8), ("--strategy single", 64), ("--strategy tp --ranks 4", 64)],
+    [
+        ("--strategy pytorch_ddp --ranks 4 --accumulate 2", 8),
+        ("--strategy single", 64),
+        ("--strategy tp --ranks 4", 64),
+    ],
 )
 def test_a_global_batch_is_shared_by_ranks_and_micro_steps(arguments, batch):
     config = parse([*arguments.split(), *CPU, "--global-batch", "64"])

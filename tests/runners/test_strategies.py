@@ -53,6 +53,7 @@ SIZED = f"{BASE} pytorch_ddp --accumulate 2 --global-batch 16"
 EXAMPLE = f"{BASE} flat_ddp --batch 4 --accumulate 2"
 ENCODER = f"{BASE} pytorch_ddp --batch 6 --model tiny-bert --seed 3"
 OWN_TESTS = {"single", "zo_offload", "broadcast1", "broadcast2", "broadcast3"}
+DEEPSPEED = [f"deepspeed_zero{stage}" for stage in (1, 2, 3)]
 
 
 RUNS = {
@@ -68,7 +69,9 @@ def single(measured):
 
 
 def test_every_strategy_is_verified():
-    assert set(STRATEGIES) == OWN_TESTS | set(COMPRESSED) | {name for name in ON_TWO_RANKS if "," not in name}
+    assert set(STRATEGIES) == OWN_TESTS | set(COMPRESSED) | set(DEEPSPEED) | {
+        name for name in ON_TWO_RANKS if "," not in name
+    }
 
 
 def test_single_learns(single):
@@ -77,7 +80,11 @@ def test_single_learns(single):
     assert decoder[-1] < decoder[0] - 0.05
 
 
-@pytest.mark.parametrize("line", [*ON_TWO_RANKS.values(), EXAMPLE, SIZED], ids=[*ON_TWO_RANKS, "the example of extending", "by its global batch"])
+@pytest.mark.parametrize(
+    "line",
+    [*ON_TWO_RANKS.values(), EXAMPLE, SIZED],
+    ids=[*ON_TWO_RANKS, "the example of extending", "by its global batch"],
+)
 def test_two_ranks_have_the_losses_of_one(single, measured, line):
     assert measured(line, 2)["losses"] == pytest.approx(single[0], abs=TOLERANCE)
 
@@ -107,3 +114,10 @@ def test_the_encoder_trains_alike(single, measured):
 def test_run_json_names_the_pipeline_split(measured):
     parallel = measured(ON_TWO_RANKS["pp_gpipe"], 2)["parallel"]
     assert (parallel["pp"], parallel["microbatches"], parallel["split"]) == (2, 4, [3, 1])
+
+
+@pytest.mark.parametrize("name", DEEPSPEED)
+def test_deepspeed_has_the_losses_of_one(single, runs_of, name):
+    pytest.importorskip("deepspeed", reason="DeepSpeed is not installed")
+    (run,) = runs_of([f"{BASE} {name} --batch 4 --accumulate 2"], ranks=2)
+    assert run["losses"] == pytest.approx(single[0], abs=TOLERANCE)

@@ -154,8 +154,6 @@ class Capture:
         steps: numbers of the steps that are complete on every rank; none when the capture is compared as a whole.
         is_exact: whether tables without a step column are of exactly `steps` (or of a whole capture without steps).
         info: the run.json beside the traces.
-        lanes: stretches of one step by rank and kind, for a picture; `None` when only tables are known.
-        step_calls: communication calls of the same step, by which pictures of runs are tied.
         notes: what a reader must know of this capture.
         dimensions: of the matrix products' arguments (`matrix_shapes.dimensions`); none where only tables are known.
         lacks: ranks of which another run of the comparison has a trace, and this one has none.
@@ -167,8 +165,6 @@ class Capture:
     steps: tuple[int, ...]
     is_exact: bool
     info: RunInfo | None = None
-    lanes: pd.DataFrame | None = None
-    step_calls: pd.DataFrame | None = None
     notes: tuple[str, ...] = ()
     dimensions: tuple[int, ...] = ()
     lacks: tuple[int, ...] = ()
@@ -268,7 +264,7 @@ def of_rows(results: Any, where: str) -> dict[str, pd.DataFrame]:
 
 
 def to_json(capture: Capture) -> dict[str, Any]:
-    """A capture as plain values; `of_json` reads it again. The picture of a step is left out."""
+    """A capture as plain values; `of_json` reads it again."""
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

@@ -11,7 +11,6 @@ import pandas as pd
 
 from traceanalyzer.analyses import Results, run
 from traceanalyzer.diff import captures as diff_captures
-from traceanalyzer.diff import lanes
 from traceanalyzer.diff.captures import (
     Capture,
     Side,
@@ -223,8 +222,6 @@ def _capture(
         steps=shared,
         is_exact=True,
         info=info,
-        lanes=lanes.of_results(results, shared),
-        step_calls=lanes.calls_of(results, shared),
         notes=(*notes, *(f"{item.what}: {item.why}" for item in skipped)),
         dimensions=diff_captures.dimensions(results),
     )

@@ -101,7 +101,7 @@ def log_nccl(folder: Path) -> None:
         os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT", "NCCL_DEBUG_FILE": str(file)}
 
 
-_own_logs: list[Path] = []
+_own_logs = list[Path]()
 """Of this process; the user's own log is left alone."""
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from traceanalyzer.runners.options import RunConfig
-    from traceanalyzer.runners.strategies.base import Job
 
 
 class Single(Strategy):

@@ -16,8 +16,6 @@ from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from traceanalyzer.runners.options import RunConfig
 
 

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from torch import Tensor
-    from torch.distributed.device_mesh import DeviceMesh
 
     from traceanalyzer.runners.options import RunConfig
-    from traceanalyzer.runners.strategies.base import Job
 
 
 class PyTorchDDP(Strategy):

@@ -24,8 +24,6 @@ from traceanalyzer.runners.strategies.zero import all_gather
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import Tensor, nn
-
     from traceanalyzer.runners.data import Batch
     from traceanalyzer.runners.options import RunConfig
 
