@@ -206,7 +206,7 @@ _OURS: dict[str, Any] = {"mode.string_storage": "python"}
 
 if pd.__version__.startswith("2."):  # texts with NaN, and no column changed by another one: as pandas 3 always does
     _OURS |= {"future.infer_string": True, "future.no_silent_downcasting": True, "mode.copy_on_write": True}
-    for _said in ("The behavior of DataFrame concatenation", "Dtype inference on a pandas object", "Mean of empty slice"):
+    for _said in ("The behavior of DataFrame concatenation", "Dtype inference on a pandas", "Mean of empty slice"):
         warnings.filterwarnings("ignore", _said, module="traceanalyzer|numpy")
 
 _lock = Lock()
