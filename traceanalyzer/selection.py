@@ -536,7 +536,7 @@ def _launched_before_capture(gpu_ops: pd.DataFrame) -> np.ndarray:
     if has_launch.all():
         return ~has_launch
     launched = pd.Series(pd.arrays.IntegerArray(starts, ~has_launch))
-    is_before = starts < launched.groupby(array_of(gpu_ops, "stream")).transform("min")
+    is_before = launched.groupby(array_of(gpu_ops, "stream")).transform("min") > starts
     return ~has_launch & is_before.to_numpy(dtype=bool, na_value=False)
 
 

@@ -57,12 +57,12 @@ def _cut_blocks(blocks: Iterable[Block]) -> Iterator[Stretches]:
     """For each block of events, by start, the stretches of its time; events of earlier blocks may last until then."""
     still_open: Stretches = (_NONE, _NONE, _NONE)
     for block, since_ns, until_ns in blocks:
-        events = tuple(np.concatenate(pair) for pair in zip(still_open, block, strict=True))
-        starts, ends, labels = _cut(*events, since_ns, until_ns)
+        begun, done, labels = (np.concatenate(pair) for pair in zip(still_open, block, strict=True))
+        starts, ends, label = _cut(begun, done, labels, since_ns, until_ns)
         is_inside = (starts >= since_ns) & (ends <= until_ns)
-        yield starts[is_inside], ends[is_inside], labels[is_inside]
-        is_open = events[1] > until_ns
-        still_open = events[0][is_open], events[1][is_open], events[2][is_open]
+        yield starts[is_inside], ends[is_inside], label[is_inside]
+        is_open = done > until_ns
+        still_open = begun[is_open], done[is_open], labels[is_open]
 
 
 class Around(Struct, frozen=True):
@@ -190,8 +190,8 @@ def activity_of(
             past = [int(own.searchsorted(until_ns)) for own in begun]
             each = zip(tables, before, since, past, strict=True)
             parts = [_overlapping(table, slice(a, b), thread, asked, number) for table, number, a, b in each]
-            own = tuple(np.concatenate(own) for own in zip(*parts, strict=True))
-            yield own, int(ends[first - 1] if first else starts[0]), until_ns
+            own_starts, own_ends, names_of = (np.concatenate(own) for own in zip(*parts, strict=True))
+            yield (own_starts, own_ends, names_of), int(ends[first - 1] if first else starts[0]), until_ns
             since = past
 
     for first, last, stretches in zip(firsts, lasts.tolist(), _cut_blocks(blocks()), strict=False):

@@ -104,7 +104,7 @@ def _by_place(
     }
     groups = Groups.of(columns, [name for name in keys if name != "rank"], with_absent=True)
     sums = {name: groups.sums(values) for name, values in {**by, **more}.items()}
-    order = np.lexsort([-sums[name] for name in reversed(by)])
+    order = np.lexsort([-sums[name] for name in reversed([*by])])
     return picked(groups.table(**sums, calls=groups.counts()), order)
 
 

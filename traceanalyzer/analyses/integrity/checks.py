@@ -112,8 +112,8 @@ def lost_launches(trace: RankTrace) -> Iterator[Defect]:
     count, total = int(lost.sum()), int(launches.sum())
     is_explained = dropped <= count
     text = f"Events that the profiler dropped: {dropped:,}; launches without an operation: {count:,}."
-    affects, severity = (OPERATIONS, INFO) if is_explained else ((EVENTS,), MEDIUM)
-    yield Defect("dropped_events", dropped, None, text, affects, severity)
+    affects = OPERATIONS if is_explained else (EVENTS,)
+    yield Defect("dropped_events", dropped, None, text, affects, INFO if is_explained else MEDIUM)
     if trace.gpu_ops.empty or not total:
         return
     has_complete = not _complete_steps(trace).empty

@@ -389,7 +389,7 @@ def untrue_ranks(integrity: pd.DataFrame) -> dict[int, str]:
     """Of each rank whose times cannot be true, or whose operations are not known to be of which step, the first why."""
     grave = integrity[(integrity["severity"] == HIGH) & integrity["rank"].notna()]
     found = {check: sorted(rows["rank"].astype(int)) for check, rows in grave.groupby("check")}
-    return {rank: why for check, why in reversed(UNTRUE.items()) for rank in found.get(check, ())}
+    return {rank: why for check, why in [*UNTRUE.items()][::-1] for rank in found.get(check, ())}
 
 
 def told(integrity: pd.DataFrame) -> str | None:

@@ -293,4 +293,4 @@ def _phases_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) 
     filled = np.maximum.accumulate(np.where(made.any(axis=0), np.arange(len(sent) + 1), NONE))[:-1]
     made[:, -1], told[-1] = False, None  # after the last transfer nothing is asked
     place = np.append(filled, NONE)[pd.Index(sent).get_indexer(rows)]
-    return told[place], made.all(axis=0)[place]
+    return told[place], (made[0] & made[1])[place]
