@@ -42,22 +42,16 @@ from traceanalyzer.model.tables import (
 LEVELS = {"memory_allocated_bytes": "memory allocated", "memory_reserved_bytes": "memory reserved"}
 """Counters that keep their value until the next one, as Kineto's memory events; others are samples."""
 
-METRICS = (
-    ("SMs active", re.compile(r"SMs? Active|^sm__cycles_active\.avg\.pct", re.IGNORECASE)),
-    ("tensor cores active", re.compile(r"Tensor Active|^sm__(?:inst_executed_)?pipe_tensor\S*\.pct", re.IGNORECASE)),
-    ("DRAM read", re.compile(r"DRAM Read|^dram__(?:bytes_read|read_throughput)\.", re.IGNORECASE)),
-    ("DRAM write", re.compile(r"DRAM Write|^dram__(?:bytes_write|write_throughput)\.", re.IGNORECASE)),
-    (
-        "NVLink received",
-        re.compile(r"NVLink.* RX .*(?:Throughput|Band|Bytes|User)|NVLink RX|^nvlrx__bytes\.", re.IGNORECASE),
-    ),
-    (
-        "NVLink sent",
-        re.compile(r"NVLink.* TX .*(?:Throughput|Band|Bytes|User)|NVLink TX|^nvltx__bytes\.", re.IGNORECASE),
-    ),
-    ("PCIe received", re.compile(r"PCIe RX", re.IGNORECASE)),
-    ("PCIe sent", re.compile(r"PCIe TX", re.IGNORECASE)),
-)
+METRICS = {
+    "SMs active": r"SMs? Active|^sm__cycles_active\.avg\.pct",
+    "tensor cores active": r"Tensor Active|^sm__(?:inst_executed_)?pipe_tensor\S*\.pct",
+    "DRAM read": r"DRAM Read|^dram__(?:bytes_read|read_throughput)\.",
+    "DRAM write": r"DRAM Write|^dram__(?:bytes_write|write_throughput)\.",
+    "NVLink received": r"NVLink.* RX .*(?:Throughput|Band|Bytes|User)|NVLink RX|^nvlrx__bytes\.",
+    "NVLink sent": r"NVLink.* TX .*(?:Throughput|Band|Bytes|User)|NVLink TX|^nvltx__bytes\.",
+    "PCIe received": r"PCIe RX",
+    "PCIe sent": r"PCIe TX",
+}
 """GPU metrics that are drawn, by Nsight's names or CUPTI's, in this order: of several that fit the first by name."""
 
 
@@ -96,8 +90,8 @@ def counter_series_per_rank(trace: RankTrace, counter_bins: int = 300) -> pd.Dat
 def _chosen(counters: pd.DataFrame) -> list[tuple[str, str]]:
     names = sorted(counters["name"].dropna().unique().astype(str))
     found = [(label, name) for name, label in LEVELS.items() if name in names]
-    for label, pattern in METRICS:
-        found += [(label, name) for name in names if pattern.search(name)][:1]
+    for label, words in METRICS.items():
+        found += [(label, name) for name in names if re.search(words, name, re.IGNORECASE)][:1]
     return found
 
 

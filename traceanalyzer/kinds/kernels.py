@@ -92,25 +92,25 @@ def _mangled_parts(text: str, place: int) -> list[str]:
 
 
 # Order matters: "reduce_scatter" and "all_reduce" both contain "reduce".
-_WORDS = (
-    ("all_reduce", re.compile(r"all_?reduce|cross_device_reduce|one_shot|two_shot|multimem_red", re.IGNORECASE)),
-    ("reduce_scatter", re.compile(r"reduce_?scatter", re.IGNORECASE)),
-    ("all_gather", re.compile(r"all_?gather", re.IGNORECASE)),
-    ("all_to_all", re.compile(r"all_?to_?all|all2all", re.IGNORECASE)),
-    ("send_recv", re.compile(r"send_?recv|isend_irecv", re.IGNORECASE)),
-    ("broadcast", re.compile(r"broadcast|bcast", re.IGNORECASE)),
-    ("barrier", re.compile(r"barrier", re.IGNORECASE)),
-    ("reduce", re.compile(r"reduce", re.IGNORECASE)),
-    ("scatter", re.compile(r"scatter", re.IGNORECASE)),
-    ("gather", re.compile(r"gather", re.IGNORECASE)),
-    ("send", re.compile(r"send", re.IGNORECASE)),
-    ("recv", re.compile(r"recv|receive", re.IGNORECASE)),
-)
+_WORDS = {
+    "all_reduce": r"all_?reduce|cross_device_reduce|one_shot|two_shot|multimem_red",
+    "reduce_scatter": r"reduce_?scatter",
+    "all_gather": r"all_?gather",
+    "all_to_all": r"all_?to_?all|all2all",
+    "send_recv": r"send_?recv|isend_irecv",
+    "broadcast": r"broadcast|bcast",
+    "barrier": r"barrier",
+    "reduce": r"reduce",
+    "scatter": r"scatter",
+    "gather": r"gather",
+    "send": r"send",
+    "recv": r"recv|receive",
+}
 
 EXPERTS = ("ep_dispatch", "ep_combine")
 """Tokens to the experts that they are for, and back: what each rank sends differs from step to step."""
 
-COLLECTIVES = (*(name for name, _ in _WORDS), *EXPERTS, "ep_notify", "rma")
+COLLECTIVES = (*_WORDS, *EXPERTS, "ep_notify", "rma")
 """`ep_notify`: ranks tell each other how many tokens will come; `rma`: one-sided puts and gets."""
 
 ROOTED = ("broadcast", "reduce", "scatter", "gather")
@@ -125,6 +125,7 @@ CPU_BACKENDS = ("gloo:", "mpi:")
 """With what names of collectives begin that the host's processors carry out."""
 
 
+@lru_cache(maxsize=65_536)
 def collective(name: str | None) -> str | None:
     """Field's name of a collective: `all_reduce`, `all_gather`, `send`, …; `None` when the name holds none.
 
@@ -134,7 +135,7 @@ def collective(name: str | None) -> str | None:
     if not name:
         return None
     head = name.split("(", 1)[0]
-    return next((field_name for field_name, pattern in _WORDS if pattern.search(head)), None)
+    return next((field_name for field_name, words in _WORDS.items() if re.search(words, head, re.IGNORECASE)), None)
 
 
 # Which kernels communicate: how, whether they wait for peers, and what tells their bytes.
