@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from traceanalyzer.analyses.blame.step_budget import DOING, RANGE, StepNeeds, WhatRan, host_needs_ns
+from traceanalyzer.analyses.blame.step_budget import DOING, MEMORY_CALLS, RANGE, StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.host.activity import MAIN, NOTHING
 from traceanalyzer.analyses.host.api_calls import FirstCalls
 from traceanalyzer.analyses.host.cpu_time import OPERATOR, HostWork
@@ -51,7 +51,7 @@ def stalls(
     rare = _in_few_steps(run, step_needs, what_ran)
     yield from rare
     work = [_cpu_work(host_work, host_silences, compilations), _other_work(run, what_ran)]
-    known = {item["name"] for finding in rare for item in finding.evidence}
+    known = {item["name"] for finding in rare for item in finding.evidence} | {MEMORY_CALLS}  # allocator retries
     yield from _in_each_step(run, step_needs, pd.concat(work, ignore_index=True), known)
     yield from _first_calls(run, first_calls)
 
