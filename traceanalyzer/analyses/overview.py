@@ -19,7 +19,7 @@ from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, Written
+from traceanalyzer.meaning.columns import Adds, Column, Unit, Written
 from traceanalyzer.meaning.vocabulary import (
     COMM,
     COMM_PARTS,
@@ -200,7 +200,7 @@ class TimeParts(Result):
         "rank": RANK,
         "basis": Column.text("What the row is of, as in `headline`.", is_secondary=True),
         "steps": Column.count("Number of its steps; absent for a whole capture.", adds=Adds.NONE),
-        "window_ns": Column.time("Length of a mean step, or of the capture.", adds=Adds.DERIVED, better=Better.LESS),
+        "window_ns": Column.spent("Length of a mean step, or of the capture.", adds=Adds.DERIVED),
         **_DEFINED,
         "host_needs_ns": Column.time(
             "CPU time of a step: the step's range on it less the calls in which it waits for the "
@@ -275,7 +275,7 @@ class StepTimeParts(Result):
         "rank": RANK,
         "step": Column.ident("Step."),
         "is_complete": Column.flag("Neither open nor partial: counts in means."),
-        "window_ns": Column.time("Length of the step's GPU window.", better=Better.LESS),
+        "window_ns": Column.spent("Length of the step's GPU window."),
         **{name: Column.time(column.definition) for name, column in _DEFINED.items()},
     }
 

@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import RANK, Result, is_true, stack
 from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.job.run_info import Placed
-from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, Written
+from traceanalyzer.meaning.columns import Adds, Column, Unit, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -152,7 +152,7 @@ class Ranks(Result):
             "Its end. Steps that do not follow each other leave time between that is not of the window.",
             is_secondary=True,
         ),
-        "window_ns": Column.time("Length of that window.", better=Better.LESS),
+        "window_ns": Column.spent("Length of that window."),
         "capture_ns": Column.time("Length of the profiler's recording.", adds=Adds.DERIVED),
         "operations": Column.count("GPU operations."),
         "operations_without_launch": Column.count(

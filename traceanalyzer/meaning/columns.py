@@ -185,6 +185,16 @@ class Column:
         return cls(definition, Unit.NS, adds, **shown)
 
     @classmethod
+    def spent(cls, definition: str, adds: Adds = Adds.SUM, **shown: Unpack[Shown]) -> Self:
+        """A length of time of which less is better."""
+        return cls.time(definition, adds, better=Better.LESS, **shown)
+
+    @classmethod
+    def lost(cls, definition: str, **shown: Unpack[Shown]) -> Self:
+        """The same of time that need not be: a wide table shows it also when there is none of it."""
+        return cls.spent(definition, is_news_when_zero=True, **shown)
+
+    @classmethod
     def moment(cls, definition: str, **shown: Unpack[Shown]) -> Self:
         """A point in time in nanoseconds."""
         return cls(definition, Unit.NS, Adds.EXTREME, is_moment=True, **shown)

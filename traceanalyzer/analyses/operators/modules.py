@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.operator_tree import PASSES, Nesting, Oper
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.analyses.trace import launch_moments
-from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import LONGEST_NAME, NONE
 from traceanalyzer.model.tables import (
@@ -145,10 +145,9 @@ class Modules(Result):
         ),
         "gpu_total_ns": Column.time("Sum of the durations of all of them."),
         **{name: DEFINITIONS[name] for name in _PARTS},
-        "window_ns": Column.time(
+        "window_ns": Column.spent(
             "Sum over calls of the time from the first start to the last end of the operations that the call "
-            "launched. All that runs in it counts below, whoever launched it.",
-            better=Better.LESS,
+            "launched. All that runs in it counts below, whoever launched it."
         ),
     }
 

@@ -100,11 +100,7 @@ class CommPhases(Result):
         "exposed_ns": Column.time(
             "Part of the rank's exposed communication that belongs to them; the rows add up to it."
         ),
-        "exposed_wait_ns": Column.time(
-            "Part of that in which a call waits for another rank and none moves data.",
-            is_news_when_zero=True,
-            better=Better.LESS,
-        ),
+        "exposed_wait_ns": Column.lost("Part of that in which a call waits for another rank and none moves data."),
     }
 
 
@@ -167,16 +163,11 @@ class ByCollective(Result):
             "Full arrays of these calls: mean likewise; n/a while the size of one is unknown.", is_aside=True
         ),
         "total_ns": Column.time("Sum of their durations: mean likewise."),
-        "exposed_comm_ns": Column.time(
-            "Time in which such a call but no compute runs: mean likewise. The next columns are its parts.",
-            better=Better.LESS,
+        "exposed_comm_ns": Column.spent(
+            "Time in which such a call but no compute runs: mean likewise. The next columns are its parts."
         ),
-        "exposed_transfer_ns": Column.time(
-            "Of it, time in which data moves.", is_news_when_zero=True, better=Better.LESS
-        ),
-        "exposed_wait_ns": Column.time(
-            "Of it, time in which the call waits for a later rank.", is_news_when_zero=True, better=Better.LESS
-        ),
+        "exposed_transfer_ns": Column.lost("Of it, time in which data moves."),
+        "exposed_wait_ns": Column.lost("Of it, time in which the call waits for a later rank."),
         "not_separable_ns": Column.time(
             "Of it, the remainder: unmatched calls, and those whose ranks do not wait alike.", label="unattributed"
         ),

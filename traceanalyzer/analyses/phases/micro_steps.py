@@ -169,13 +169,8 @@ class Iterations(Result):
         "prefill_tokens": Column.count("Tokens computed for them."),
         "decodes": Column.count("Requests in decode."),
         "decode_tokens": Column.count("Tokens computed for them."),
-        "window_ns": Column.time(
-            "Window of the iteration, as of a step.",
-            better=Better.LESS,
-        ),
-        "idle_ns": Column.time(
-            "Time of the window in which nothing ran on the GPU.", is_news_when_zero=True, better=Better.LESS
-        ),
+        "window_ns": Column.spent("Window of the iteration, as of a step."),
+        "idle_ns": Column.lost("Time of the window in which nothing ran on the GPU."),
         "between_ns": Column.time(
             "Part of that in which its host was in no iteration's annotation: it waits for requests, schedules them, "
             "or hands out results.",
@@ -300,7 +295,7 @@ class MatrixProducts(Result):
             "Those beside communication: it runs for at least half of their kernels' time.", is_aside=True
         ),
         "gpu_beside_comm_ns": Column.time("Sum of these calls' kernels."),
-        "mean_ns": Column.time("GPU time / calls.", adds=Adds.DERIVED, better=Better.LESS),
+        "mean_ns": Column.spent("GPU time / calls.", adds=Adds.DERIVED),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

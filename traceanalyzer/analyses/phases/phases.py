@@ -16,7 +16,7 @@ from traceanalyzer.analyses.operators.operator_tree import last_of_each_number
 from traceanalyzer.analyses.time.breakdown import PARTS, known_only, side_by_side
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
-from traceanalyzer.meaning.columns import Better, Column
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace, Window
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -215,11 +215,7 @@ class ExposedCalls(Result):
         "start_ns": Column.moment("Its start."),
         "end_ns": Column.moment("Its end."),
         "transfer_ns": Column.time("Time in it in which one of the rank's calls moves data.", is_news_when_zero=True),
-        "wait_ns": Column.time(
-            "Time in it in which a call waits for another rank and none moves data.",
-            is_news_when_zero=True,
-            better=Better.LESS,
-        ),
+        "wait_ns": Column.lost("Time in it in which a call waits for another rank and none moves data."),
         "unmatched_ns": Column.time("The remainder."),
     }
 
@@ -288,28 +284,16 @@ class Phases(Result):
             "the user's ranges nor autograd tell."
         ),
         "total_ns": Column.time("Time of the window that belongs to the phase: the sum of its parts."),
-        "compute_ns": Column.time(
-            "Compute. Of kernels that run together the first to start counts.", better=Better.LESS
-        ),
-        "exposed_comm_ns": Column.time(
-            "Communication while no compute runs: the sum of the next three.", better=Better.LESS
-        ),
-        "exposed_transfer_ns": Column.time(
-            "Part of it in which data moves.", is_news_when_zero=True, better=Better.LESS
-        ),
-        "exposed_wait_ns": Column.time(
-            "Part of it in which a call waits for another rank and none moves data.",
-            is_news_when_zero=True,
-            better=Better.LESS,
-        ),
-        "exposed_unmatched_ns": Column.time("The remainder, of unknown phase.", better=Better.LESS),
-        "exposed_copy_ns": Column.time("Copies while neither runs.", better=Better.LESS),
+        "compute_ns": Column.spent("Compute. Of kernels that run together the first to start counts."),
+        "exposed_comm_ns": Column.spent("Communication while no compute runs: the sum of the next three."),
+        "exposed_transfer_ns": Column.lost("Part of it in which data moves."),
+        "exposed_wait_ns": Column.lost("Part of it in which a call waits for another rank and none moves data."),
+        "exposed_unmatched_ns": Column.spent("The remainder, of unknown phase."),
+        "exposed_copy_ns": Column.spent("Copies while neither runs."),
         "opaque_ns": Column.time(
             "CUDA graphs recorded whole, while nothing else runs. Of their window the parts above are n/a."
         ),
-        "idle_ns": Column.time(
-            "Idle time before an operation of the phase.", is_news_when_zero=True, better=Better.LESS
-        ),
+        "idle_ns": Column.lost("Idle time before an operation of the phase."),
         "operations": Column.count("GPU operations of the phase that start in the window."),
         "share_pct": Column.share("100 · total / window."),
     }
