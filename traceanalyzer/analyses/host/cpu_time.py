@@ -12,6 +12,7 @@ from traceanalyzer.analyses.base import RANK, Result, is_true, joined, percent, 
 from traceanalyzer.analyses.grouping import Groups, largest_before, memoized_by_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN, NOTHING, OTHER, Around, thread_roles
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.intervals import Intervals, busy, new_ns
 from traceanalyzer.analyses.time.steps import Steps
@@ -142,9 +143,6 @@ def _whole(values: pd.Series) -> pd.Series:
 
 RANGE, OPERATOR, COLLECTIVE = "range", "operator", "collective"
 
-_WRAPPER_SHARE = 0.5
-"""A range that takes this much of a step and holds other ranges says no more than the step does."""
-
 
 class HostWork(HostTimes):
     """One row for each rank, role of a thread, and range or operator at the top of its stack; longest first."""
@@ -242,7 +240,8 @@ def _outer(host_ops: pd.DataFrame) -> np.ndarray:
 def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     """Which of these ranges take half of a step and hold another one of their thread: all of a name, or none.
 
-    By its calls together: one that spans half of some steps only would else hide what it holds in the others.
+    Such a range says no more than the step does. By its calls together: one that spans half of some steps only would
+    else hide what it holds in the others.
     """
     begins, until = (array_of(trace.steps, name) for name in ("host_start_ns", "host_end_ns"))
     starts, ends, threads = (array_of(trace.ranges, name)[rows] for name in ("start_ns", "end_ns", "thread"))
@@ -254,7 +253,7 @@ def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     groups = Groups.of({"name": names[rows].codes, "thread": threads}, ["name", "thread"])
     is_inside, lengths = row != NONE, np.append(until - begins, 0)[row]
     own_ns, steps_ns = (groups.sums(np.where(is_inside, ns, 0)) for ns in (ends - starts, lengths))
-    is_long = (own_ns >= _WRAPPER_SHARE * steps_ns) & (steps_ns > 0)
+    is_long = (own_ns >= SHARE * steps_ns) & (steps_ns > 0)
     is_around = 2 * groups.sums(holds & is_inside) >= groups.sums(is_inside)
     return (is_long & is_around)[groups.of_row]
 

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.communication.calls import INFERRED, OPERATOR
 from traceanalyzer.analyses.communication.matching import waits_of
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host.host_names import is_graph_capture, is_graph_launch, is_launch
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
@@ -367,7 +368,7 @@ def operations_without_duration(trace: RankTrace) -> Iterator[Defect]:
     usual = pd.Series(took[~is_none]).groupby(names[~is_none]).median().reindex(names[is_none])
     count, long = int(is_none.sum()), int((usual >= _NOT_SHORT_NS).sum())
     text = f"GPU operations without duration, or with a negative one: {count:,} of {total:,}. Their time is missing."
-    severity = grave_from(0.5, count, total) or grave_from(GRAVE, long, total)
+    severity = grave_from(SHARE, count, total) or grave_from(GRAVE, long, total)
     yield Defect(NO_DURATION, count, total, text, OPERATIONS, severity)
 
 

@@ -4,22 +4,17 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
 LEAST_NS = 300_000
 """Less has many causes; slices that were seen (an H100 that two processes use) take 2.0 to 2.7 ms."""
 
-_USUAL = 0.5
-"""Of what a kernel usually takes: it is longer by so much at least."""
-
-_ALIKE, _MOST = 0.2, 0.7
-"""Slices differ by so much of their median, and at least so many of the kernels that are longer are so by one."""
+_MOST = 0.7
+"""At least so many of the kernels that are longer are so by a slice."""
 
 _LEAST_KERNELS, _LEAST_NAMES = 5, 3
-
-_LONG_STEP = 0.5
-"""Of a step's kernels: where more are longer than usual, the step has more to do, or its GPU is slower."""
 
 
 def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray, work: np.ndarray) -> np.ndarray:
@@ -36,18 +31,21 @@ def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray, work: np.nda
     alike = Groups.of_numbers(work)
     usual_ns = np.where(work == NONE, spent_ns, alike.medians(spent_ns)[alike.of_row])
     more_ns = spent_ns - usual_ns
-    is_longer = (more_ns >= np.maximum(LEAST_NS, _USUAL * usual_ns)) & ~_are_of_long_steps(more_ns, usual_ns, step)
+    is_longer = (more_ns >= np.maximum(LEAST_NS, SHARE * usual_ns)) & ~_are_of_long_steps(more_ns, usual_ns, step)
     if not is_longer.any():
         return nothing
     slice_ns = np.median(more_ns[is_longer])
-    is_slice = is_longer & (np.abs(more_ns - slice_ns) <= _ALIKE * slice_ns)
+    is_slice = is_longer & (np.abs(more_ns - slice_ns) <= (RATIO - 1) * slice_ns)
     names = ops["name"].array.codes[rows][is_slice]
     is_told = len(names) >= max(_LEAST_KERNELS, _MOST * is_longer.sum()) and len({*names.tolist()}) >= _LEAST_NAMES
     return np.where(is_longer, more_ns, 0).round().astype(np.int64) if is_told else nothing
 
 
 def _are_of_long_steps(more_ns: np.ndarray, usual_ns: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """Kernels of steps in which most are longer than usual, short ones too: a slice hits one here, one there."""
+    """Kernels of steps in which most are longer than usual, short ones too: a slice hits one here, one there.
+
+    Such a step has more to do, or its GPU is slower.
+    """
     steps = Groups.of_numbers(step)
-    longer = steps.sums((more_ns >= _USUAL * usual_ns).astype(np.int64))
-    return (longer > _LONG_STEP * steps.counts())[steps.of_row]
+    longer = steps.sums((more_ns >= SHARE * usual_ns).astype(np.int64))
+    return (longer > SHARE * steps.counts())[steps.of_row]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, STEP_OF_LAUNCH, Result, stack
+from traceanalyzer.analyses.base import RANK, STEP_OF_LAUNCH, Result
 from traceanalyzer.analyses.phases.phases import NAMES
 from traceanalyzer.analyses.pipelines import orders
 from traceanalyzer.analyses.pipelines.orders import Pass
@@ -81,11 +81,6 @@ def per_rank(trace: RankTrace, pipeline_messages: pd.DataFrame, phase_of_op: np.
     steps = np.append(trace.steps["step"].to_numpy(np.int64), 0)
     table["step"] = pd.arrays.IntegerArray(steps[table["step_row"]], (table["step_row"] == NONE).to_numpy())
     return table.drop(columns="step_row").rename_axis("slot").reset_index()
-
-
-def across(parts: Mapping[int, pd.DataFrame]) -> PipelineSchedule:
-    """The ranks' stretches under each other."""
-    return PipelineSchedule(stack(parts, tuple(PipelineSchedule.columns)))
 
 
 def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:

@@ -1,15 +1,14 @@
 """Which ranks form a pipeline, in which order, and which way each message goes."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import CALL, RANK, Result, stack
+from traceanalyzer.analyses.base import CALL, RANK, Result
 from traceanalyzer.analyses.communication.groups import EMBEDDING, MODEL, PIPELINE, role_of_messages
 from traceanalyzer.analyses.communication.jobs import connected
 from traceanalyzer.analyses.communication.matching import messages_of
 from traceanalyzer.analyses.phases.phases import NAMES
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
@@ -174,7 +173,7 @@ def sends_first(moves: pd.DataFrame) -> set[int]:
     own = moves[moves["step"].notna()] if moves["step"].notna().any() else moves
     own = own.assign(begin=begins_ns(own)).sort_values(["begin", "is_send"], kind="stable")
     share = own.drop_duplicates(["rank", "step"]).groupby("rank")["is_send"].mean()
-    return {int(rank) for rank in share.index[share > 0.5]}
+    return {int(rank) for rank in share.index[share > SHARE]}
 
 
 class PipelineMessages(Result):
@@ -216,11 +215,6 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
     launched_ns = array_of(trace.api_calls, "start_ns").take(np.maximum(launch, 0)) if len(trace.api_calls) else launch
     return moves.assign(message=moves.groupby("call").cumcount(), direction=direction,
                         launch_ns=pd.arrays.IntegerArray(launched_ns.astype(np.int64), launch == NONE))  # fmt: skip
-
-
-def across(parts: Mapping[int, pd.DataFrame]) -> PipelineMessages:
-    """The ranks' messages under each other."""
-    return PipelineMessages(stack(parts, tuple(PipelineMessages.columns)))
 
 
 def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
