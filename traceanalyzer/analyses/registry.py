@@ -169,7 +169,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "episodes": Analysis(episodes.across),
         "what_ran": Analysis(step_budget.what_ran_across, step_budget.what_ran_per_rank),
         "step_needs": Analysis(step_budget.step_needs_across, step_budget.step_needs_per_rank, sees_all=_ON_THE_GPU),
-        "stragglers": Analysis(stragglers.across, stragglers.per_rank, sees_all=_MATCHED),
+        "stragglers": Analysis(stragglers.across),
         "collectives": Analysis(collectives.collectives_across),
         "collective_waits": Analysis(collectives.collective_waits_across),
         "replay": Analysis(replay.across, replay.per_rank, sees_all=_REPLAYED),

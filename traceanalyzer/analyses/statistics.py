@@ -39,7 +39,7 @@ def deviation(values: np.ndarray) -> float:
     known = np.sort(values[~np.isnan(values)])
     if not len(known):
         return 0.0
-    return _TO_DEVIATION * _low_median(np.abs(known - _low_median(known)))
+    return _TO_DEVIATION * low_median(np.abs(known - low_median(known)))
 
 
 def jitter(wide: np.ndarray) -> float:
@@ -71,5 +71,6 @@ def few_longer(values: pd.Series) -> pd.Index:
     return values.index[is_longer & (is_longer.sum() < SHARE * len(own))]
 
 
-def _low_median(ordered_or_not: np.ndarray) -> float:
-    return float(np.sort(ordered_or_not)[(len(ordered_or_not) - 1) // 2])
+def low_median(values: np.ndarray | pd.Series) -> float:
+    """The median; of an even number the lower of the two in the middle."""
+    return float(np.sort(values)[(len(values) - 1) // 2])

@@ -2,38 +2,43 @@
 
 from collections.abc import Iterator
 
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import EVEN, Change
+from traceanalyzer.analyses.statistics import low_median
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.vocabulary import numbered
 
 
-def pipeline_stages(run: Run, pipelines: Pipelines, pipeline: Pipeline) -> Iterator[Finding]:
-    """A stage computes more than its pipeline's other stages.
+def pipeline_stages(run: Run, pipeline: Pipeline) -> Iterator[Finding]:
+    """A stage computes more than its pipeline's other stages, in most replicas: in one alone a rank is slower.
 
-    The change is as much work in all stages, CPU time included. Of several pipelines the most uneven one speaks.
+    The change is as much work in all stages, CPU time included. Of pipelines of unlike lengths the most uneven speaks.
     """
-    rows = [row for row in pipelines.rows() if row["compute_max_over_mean"] is not None]
-    if not rows:
+    table = pipeline.table[pipeline.table["compute_ns"].notna()] if len(pipeline) else pipeline.table
+    lengths = [own.groupby("stage")["compute_ns"] for _, own in table.groupby("ranks")]
+    stages = [own.agg(low_median).astype("float64") / run.count for own in lengths]
+    if not stages:
         return
-    row = max(rows, key=lambda row: row["compute_max_over_mean"])
-    stages = pipeline.table[pipeline.table["pipeline"] == row["pipeline"]]
-    compute = stages.set_index("rank")["compute_ns"].astype("float64") / run.count
-    rank = int(row["bottleneck_rank"])
-    others = compute.drop(rank)
-    if not len(others) or not run.is_worth(compute[rank] - compute.mean()):
+    compute = max(stages, key=lambda each: each.max() / max(each.mean(), 1))
+    stage = int(compute.idxmax())
+    others = compute.drop(stage)
+    if not len(others) or not run.is_worth(compute[stage] - compute.mean()):
         return
-    several = (row["stages_per_rank"] or 1) > 1
-    stage = f"rank {rank}'s stages" if several else f"stage {row['bottleneck_stage']}"
+    own = table[(table["stage"] == stage) & (table["ranks"] == len(compute))]
+    ranks = tuple(map(int, own["rank"]))
+    several = (own["stages_per_rank"].fillna(1) > 1).any()
+    name = f"{numbered('rank', ranks)}'s stages" if several else f"stage {stage}"
     yield Finding(
-        headline=f"Uneven pipeline stages: {stage} compute{'' if several else 's'} "
-        f"{compute[rank] / others.mean():.3g}× the others.",
-        why=f"Rank {rank} computes {time_text(round(compute[rank]))}{run.each}, the other stages "
-        f"{time_text(round(others.mean()))} on average, and they wait for it.",
-        fix=f"Move layers from {stage} to the others; embedding, head and loss count as layers.",
+        headline=f"Uneven pipeline stages: {name} compute{'' if several else 's'} "
+        f"{compute[stage] / others.mean():.3g}× the others.",
+        why=f"{numbered('rank', ranks).capitalize()} compute{'s' if len(ranks) == 1 else ''} "
+        f"{time_text(round(compute[stage]))}{run.each}, the other stages {time_text(round(others.mean()))} on average, "
+        "and they wait for it.",
+        fix=f"Move layers from {name} to the others; embedding, head and loss count as layers.",
         changes=(Change("stage", EVEN),),
-        named=(rank,),
-        evidence=tuple({"rank": int(one), "compute_ns": round(ns)} for one, ns in compute.items()),
+        named=ranks,
+        evidence=tuple({"stage": int(one), "compute_ns": round(ns)} for one, ns in compute.items()),
         table="pipeline",
     )

@@ -103,6 +103,7 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     alone = keys.distinct(np.unique(columns["rank"], return_inverse=True)[1])[of_peers] < 2
     is_stage = (columns["peers"] != "all") & alone
     values = np.column_stack([floats(columns[name]) for name in (*PARTS, _NEEDED, _LOADING)])
+    operations = floats(columns["operations"])[:, None]
 
     def beside(own: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """A figure of the peers' same step; of stages that no other rank has, of all ranks'."""
@@ -110,6 +111,12 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
         return np.where(is_stage[:, None], of_each(own, of_all, figure), found) if is_stage.any() else found
 
     others = beside(values, median_of_others)
+    # A stage with more layers launches more: its host is held against the others' by operation.
+    launched = beside(operations, median_of_others)
+    times = np.where(
+        is_stage[:, None], np.divide(operations, launched, out=np.ones_like(operations), where=launched > 0), 1
+    )
+    others[:, [len(PARTS)]] *= times
     first = _beyond(columns, values - others, is_stage)
     compute = PARTS.index(COMPUTE.column)
     usual_ns = _usual_ns(table, is_stage) if is_stage.any() else others[:, compute]
@@ -121,6 +128,7 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     is_late = _are_late(columns | first)
     in_time = beside(np.where(is_late[:, None], np.nan, values), medians)
     in_time[:, compute] = np.where(is_stage, others[:, compute], in_time[:, compute])
+    in_time[:, [len(PARTS)]] *= times
     usual = np.where(is_late[:, None] & ~np.isnan(in_time), in_time, others)
     return with_columns(table, **_beyond(columns, values - usual, is_stage))
 

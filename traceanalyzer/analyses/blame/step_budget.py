@@ -22,6 +22,7 @@ from traceanalyzer.analyses.host.launches import into_full_queue
 from traceanalyzer.analyses.kernels.time_slices import taken_of
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
+from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, deviation
 from traceanalyzer.analyses.time.breakdown import side_by_side
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.meaning.columns import Adds, Column, Written
@@ -203,65 +204,42 @@ def _operations(trace: RankTrace, windows: pd.DataFrame) -> np.ndarray:
 # Steps in which a rank's clock is set: longer or shorter than everybody else's by what no wait explains.
 
 
-_LEAST_NS = 1_000_000
-
-
 def clock_jumps_ns(table: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
-    """By how much the rank's clock is set in each row of `StepNeeds`; absent where it is not.
+    """By how much the rank's clock is set in each row of `StepNeeds`; absent where it is not, or not known.
 
-    The step differs from the others' by ten times as much as any other step of the rank does, and as any other rank's;
-    and no other rank waits a tenth of that more than in its other steps. Nor does the rank need half of that more than
-    the others in its other steps, too: such a rank ends its first step late, and all later ones as much. Nor do its
-    calls (of `CallWaits`) end with their partners' after that step as they did before: a rank that feeds the others is
-    done with its first step long before they are. Told from three steps and ranks on, of ranks that communicate:
-    others may take as long as they like.
+    The step differs from the others' by more than chance, and from then on the rank's calls (of `CallWaits`) end as
+    much later than their partners': what really takes a rank longer ends for all at once. Known from three steps and
+    ranks on.
     """
     jumps = pd.Series(pd.NA, index=table.index, dtype="Int64")
-    held = table[table["rank"].isin(calls["rank"]) & table["step"].notna() & ~table["is_partial"].astype(bool)]
-    lengths = (held["end_ns"] - held["begin_ns"]).astype("float64")
-    wide = by_step_and_rank(held.assign(length=lengths), "length")
-    if wide.shape[0] < 3 or wide.shape[1] < 3 or wide.isna().any(axis=None):
+    held = table[table["step"].notna() & ~table["is_partial"].astype(bool)]
+    wide = by_step_and_rank(held.assign(length=held["end_ns"] - held["begin_ns"]), "length")
+    if min(wide.shape) < 3 or wide.isna().any(axis=None):
         return jumps
     off = wide.sub(wide.median(axis=1), axis=0)
-    waits = by_step_and_rank(held, "exposed_wait_ns")
-    beyond = waits - waits.median()
-    needs = by_step_and_rank(held.assign(own=held[list(OWN_PARTS)].sum(axis=1)), "own")
-    size = off.abs().to_numpy()
-    by_size = np.sort(size, axis=0)
-    # Of almost every rank this is all to be asked: what follows looks at all ranks.
-    is_alone = (by_size[-1] >= _LEAST_NS) & (by_size[-1] >= 10 * by_size[-2])
-    for rank in off.columns[is_alone]:
+    least = max(SIGMAS * deviation(off.to_numpy().ravel()), PERCENT / 100 * float(wide.median(axis=None)))
+    for rank in off.columns[(off.abs() > least).any()]:
         step = off[rank].abs().idxmax()
         jump = float(off[rank][step])
-        # Ranks that really are at a step for longer are waited for, in the next one at last; own waits hold the jump.
-        waited = beyond.drop(columns=rank).max(axis=1)
-        most = max(waited[step], waited.shift(-1).fillna(0)[step])
-        most = max(most, off.loc[step].drop(rank).abs().max())  # clocks of several are not set at once
-        more = (needs[rank] - needs.drop(columns=rank).median(axis=1)).astype("float64")
-        always = float(more.drop(step).median())
-        is_usual = always * jump > 0 and abs(always) >= abs(jump) / 2
-        is_told = most < abs(jump) / 10 and step != wide.index[-1] and not is_usual
-        if is_told and not _ends_with_others(calls, int(rank), int(step), abs(jump)):
+        if _is_moved(calls, int(rank), int(step), jump):
             jumps[held.index[(held["rank"] == rank) & (held["step"] == step)]] = round(jump)
     return jumps
 
 
-def _ends_with_others(calls: pd.DataFrame, rank: int, step: int, jump_ns: float) -> bool:
-    """Whether the rank's calls end as long after their partners' after a step as before it, to half of a jump.
+def _is_moved(calls: pd.DataFrame, rank: int, step: int, jump_ns: float) -> bool:
+    """Whether the rank's calls end later by a jump, beside each partner's, after a step than before it.
 
-    Before the capture's first step there are none: its first call stands for them. Those whose partners are not found
-    before a step, and are from it on, do not.
+    For what was before the capture's first step its first call stands; of calls that find their partners only from
+    the jump on it is so.
     """
-    held = rows_where(calls, calls["instance"].notna())
-    own = rows_where(held, held["rank"] == rank).set_index("instance").sort_values("end_ns")
-    others = rows_where(held, (held["rank"] != rank) & held["instance"].isin(own.index))
-    after_ns = own["end_ns"].astype("float64") - others.groupby("instance")["end_ns"].median().astype("float64")
-    apart, steps = after_ns.reindex(own.index).to_numpy(), own["step"].astype("float64").to_numpy()
-    known = ~np.isnan(apart)
-    before, later = apart[known & (steps < step)], apart[known & (steps > step)]
-    if not (rows_where(calls, calls["rank"] == rank)["step"] < step).any():
-        before = apart[known & (steps == step)][:1]
-    return bool(len(before) and len(later) and abs(np.median(later) - np.median(before)) < jump_ns / 2)
+    is_own = calls["rank"] == rank
+    own = rows_where(calls, is_own)[["instance", "step", "end_ns"]].astype("Float64")
+    pairs = own.merge(rows_where(calls, ~is_own)[["instance", "rank", "end_ns"]].dropna(), on="instance")
+    pairs = pairs.sort_values("end_ns_x").assign(apart=pairs["end_ns_x"] - pairs["end_ns_y"])
+    first = pairs[pairs["step"] < step] if (own["step"] < step).any() else pairs.drop_duplicates("rank")
+    before, later = (own.groupby("rank")["apart"].median() for own in (first, pairs[pairs["step"] > step]))
+    moved = (later - before).dropna()
+    return bool(abs(moved.median() - jump_ns) < SHARE * abs(jump_ns)) if len(moved) else len(later) > 0
 
 
 # What each rank's steps need of their own, beside how long the rank waits for others in them.
