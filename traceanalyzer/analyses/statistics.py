@@ -15,6 +15,9 @@ SHARE = 0.5
 PERCENT = 3.0
 """Of a step: less is not worth a word, and a replay that is off by more is a bound."""
 
+LEAST_PCT = 1.0
+"""Of a step: what saves less is no finding."""
+
 SIGMAS = 3.0
 """Deviations: what is further off than the others are from each other is off by more than chance."""
 

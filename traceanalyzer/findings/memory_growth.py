@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from traceanalyzer.analyses.memory.memory import MemorySteps
 from traceanalyzer.analyses.memory.memory_categories import MemorySources
-from traceanalyzer.analyses.statistics import RATIO
+from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
-from traceanalyzer.findings.savings import LEAST_PCT
 from traceanalyzer.meaning.columns import size_text
 
 

@@ -8,15 +8,12 @@ import numpy as np
 
 from traceanalyzer.analyses.replay.changes import EXPLAINED, UNMATCHED, Change
 from traceanalyzer.analyses.replay.gains import Engine
-from traceanalyzer.analyses.statistics import RATIO
+from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO
 from traceanalyzer.meaning.columns import Scale, Unit, per_cent, scale
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
 
-CUTS: tuple[tuple[float, Severity], ...] = ((10.0, HIGH), (3.0, MEDIUM), (1.0, LOW))
+CUTS: tuple[tuple[float, Severity], ...] = ((10.0, HIGH), (3.0, MEDIUM), (LEAST_PCT, LOW))
 """Percent of a step from which the lower end of what a finding saves is so severe; below the last it is no finding."""
-
-LEAST_PCT = CUTS[-1][0]
-"""Percent of a step from which a saving is a finding."""
 
 HALF_WAY = 0.5
 """How much of a change to an ideal (CPUs, kernels or transfers that take no time) the lower end supposes."""
@@ -68,7 +65,7 @@ class Saves:
     @property
     def is_nothing(self) -> bool:
         """Even the upper end is too little."""
-        return 100 * self.high_ns < CUTS[-1][0] * self.before_ns
+        return 100 * self.high_ns < LEAST_PCT * self.before_ns
 
     @property
     def level(self) -> Level:

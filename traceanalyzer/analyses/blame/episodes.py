@@ -32,7 +32,7 @@ from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE, SIGMAS
+from traceanalyzer.analyses.statistics import LEAST_PCT, PERCENT, RATIO, SHARE, SIGMAS
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
@@ -555,7 +555,19 @@ def _of_job(
     sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(groups=_linked(table, linked))
-    return table.assign(changes=pd.Series(changes_of(table, found, complete, replay), dtype=object))
+    table = table.assign(changes=pd.Series(changes_of(table, found, complete, replay), dtype=object))
+    return table if replay.engine is None else table[_are_worth(table["changes"], replay.engine)]
+
+
+def _are_worth(every: Sequence[tuple[Change, ...]], engine: Engine) -> np.ndarray:
+    """Mask of the sets of changes that save something, alone or once the others are made; of those that are known."""
+    known = [changes for changes in every if changes]
+    others = [[each for each in known if each is not own] for own in known]
+    together = [tuple(each for changes in held for each in changes) for held in (known, *others)]
+    before, after, *steps = engine.steps([(), *together[:1], *known, *together[1:]]).mean(axis=0)
+    alone, last = np.split(np.array(steps), 2)
+    saved = iter(np.maximum(before - alone, last - after) >= LEAST_PCT / 100 * before)
+    return np.array([not changes or next(saved) for changes in every], dtype=bool)
 
 
 def _with_group(row: Mapping[str, Any], in_group: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
