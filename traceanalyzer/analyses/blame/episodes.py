@@ -1,19 +1,13 @@
 """Episodes: which ranks are stragglers together, in which steps, by what, and which change stands for the remedy."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.blame.excess import (
-    awaited,
-    awaited_in,
-    cells,
-    launches_more,
-    with_excess,
-)
+from traceanalyzer.analyses.blame.excess import cells, with_excess
 from traceanalyzer.analyses.blame.longer_work import named
 from traceanalyzer.analyses.blame.rank_sets import Places, set_of, with_roles, with_slower_ns, without_own_collectives
 from traceanalyzer.analyses.blame.slow_transfers import (
@@ -75,11 +69,6 @@ def is_of_every_host(row: Mapping[str, Any]) -> bool:
     return row["cause"] == HOST.key and not is_named and not (pd.isna(own) or pd.isna(apart) or own >= apart)
 
 
-def beyond_ns(others: pd.Series) -> float:
-    """CPU time above which a CPU is slower than these by more than CPUs differ, in ns."""
-    return RATIO * float(others.max())
-
-
 def apart_ns(others: pd.Series) -> float:
     """From which time on a host is apart from these by more than chance, each its time for a step.
 
@@ -91,37 +80,39 @@ def apart_ns(others: pd.Series) -> float:
     if len(known):
         variance = (_HOSTS_DIFFER**2 + float(((known - known.mean()) ** 2).sum())) / len(known)
         far = float(np.exp(known.mean() + SIGMAS * np.sqrt(variance * (1 + 1 / len(known)))))
-    return max(far, beyond_ns(others))
+    return max(far, RATIO * float(others.max()))
 
 
 def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complete: Sequence[int]) -> dict[str, Any]:
     """The columns of `Episodes` for some cells of one part; `late` are all steps of their job."""
     part = str(group["part"].iloc[0])
     numbers = sorted(group["step"].unique())
-    every = late["step"].nunique()
-    is_late = _ranks_and_steps(late).isin(_ranks_and_steps(group))
-    own, others = rows_where(late, is_late), rows_where(late, ~is_late & late["step"].isin(numbers))
+    is_own = _ranks_and_steps(late).isin(_ranks_and_steps(group))
+    own, others = rows_where(late, is_own), rows_where(late, ~is_own & late["step"].isin(numbers))
     peers = rows_where(others, others["peers"].isin(own["peers"]))
     is_of_stages = peers.empty and len(others) > 0
     peers, others = peers if len(peers) else others, others if len(others) else own
     excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
-    seen = _seen_in(numbers, rows_where(late, late["rank"].isin(others["rank"])))
-    waited = _waits_of(others, late, seen)
+    waited = _waits(others, late)
     cost_ns = min(excess_ns, _mean_step(waited, others["step"], complete))
     own_ns = _mean_step(own[part], own["step"], complete)
     # Of transfers the measure are sister groups, some of which may be as late.
-    peers_ns = max(own_ns - excess_ns, 0) if part == TRANSFER else _peers_ns(peers, part, complete)
+    peers_ns: Any = max(own_ns - excess_ns, 0)
+    if part != TRANSFER:
+        peers_ns = _mean_step(peers[part], peers["step"], complete) if len(peers) else pd.NA
     same_work_ratio = _times(group)
     is_slow_stage = part == COMPUTE.column and is_of_stages and not pd.isna(same_work_ratio)
     if is_slow_stage:  # other stages compute something else
         peers_ns = round(own_ns / same_work_ratio)
-    is_in_every_step = _is_of_every(numbers, complete, every)
+    hosts = host_needs_ns(_of_steps(others, complete))
+    own_hosts = host_needs_ns(_of_steps(own, complete))
     return {
         "ranks": tuple(sorted(map(int, group["rank"].unique()))),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
         "numbers": tuple(int(number) for number in numbers if number >= 0),
-        "steps": every,
-        "is_in_every_step": is_in_every_step,
+        "steps": late["step"].nunique(),
+        # Of several complete steps in all of these, else in all that were compared.
+        "is_in_every_step": {*(complete if len(complete) > 1 else late["step"])} <= {*numbers},
         "cause": cause_of(part),
         "part": part,
         "loading_left": _loading_left(own, peers),
@@ -135,55 +126,28 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "cost_ns": cost_ns,
         "waiting_ranks": others["rank"].nunique(),
         "most_waiting_rank": int(waited.groupby(others["rank"]).sum().idxmax()),
-        "collective": _met_in(others, waited) or _collective(calls, sorted({*seen.values()}), set(others["rank"])),
+        "collective": _collective(calls, numbers, set(others["rank"])),
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
-        "own_host_ns": _of_hosts(own, "min", complete),
-        "peers_host_ns": _of_hosts(others, "max", complete),
-        "apart_host_ns": _of_hosts(others, _apart(late, is_late), complete),
+        "own_host_ns": pd.NA if own_hosts.empty else round(own_hosts.min()),
+        "peers_host_ns": pd.NA if hosts.empty else round(hosts.max()),
+        "apart_host_ns": pd.NA if hosts.empty else round(apart_ns(hosts)),
         "total_ns": cost_ns * len(numbers),
     }
 
 
-def _apart(late: pd.DataFrame, is_late: np.ndarray) -> Callable[[pd.Series], float]:
-    """What tells from which time on a host is late: of one that launches more, no chance counts."""
-    return beyond_ns if launches_more(late)[is_late].all() else apart_ns
+def _waits(others: pd.DataFrame, late: pd.DataFrame) -> pd.Series:
+    """By row of the others what they wait in that step while no compute runs, or in the next, whichever is more.
 
-
-def _peers_ns(peers: pd.DataFrame, part: str, complete: Sequence[int]) -> object:
-    return _mean_step(peers[part], peers["step"], complete) if len(peers) else pd.NA
-
-
-def _is_of_every(numbers: Sequence[int], complete: Sequence[int], compared: int) -> bool:
-    """Whether it is in all complete steps, where these are several."""
-    return {*complete} <= {*numbers} if len(complete) > 1 else len(numbers) == compared
-
-
-def _waits(late: pd.DataFrame) -> pd.Series:
-    """What each rank waits in each step while no compute runs."""
-    waits = only(late, ["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]).sum(axis=1)
-    waits.index = _ranks_and_steps(late)
-    return waits
-
-
-def _waits_of(others: pd.DataFrame, late: pd.DataFrame, seen: Mapping[int, int]) -> pd.Series:
-    """By row of the others what they wait, in the steps in which that of the rows' is seen."""
-    waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
-    return pd.Series(waited.to_numpy(), index=others.index)
+    What comes after a step's last collective (saving, evaluating) is waited for in the next step's first.
+    """
+    rows = late.sort_values(["rank", "step"])
+    now = rows[["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]].sum(axis=1)
+    following = now.groupby(rows["rank"]).shift(-1, fill_value=0)
+    return np.maximum(now, following).reindex(others.index)
 
 
 def _ranks_and_steps(table: pd.DataFrame) -> pd.MultiIndex:
     return pd.MultiIndex.from_frame(only(table, ["rank", "step"]))
-
-
-def _seen_in(numbers: Sequence[int], others: pd.DataFrame) -> dict[int, int]:
-    """The step in which the others wait for each of these: that one, or the next one in which ranks communicate.
-
-    What comes after a step's last collective (saving, evaluating) is waited for in the next step's first.
-    """
-    waits = _waits(others).groupby(level="step").median()
-    following = awaited_in(others).dropna()
-    after = {step: int(following[step]) for step in numbers if step in following and following[step] not in numbers}
-    return {step: max((step, after.get(step, step)), key=lambda each: float(waits.get(each, -1.0))) for step in numbers}
 
 
 def _loading_left(own: pd.DataFrame, peers: pd.DataFrame) -> float:
@@ -204,30 +168,16 @@ def _known(name: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _of_hosts(rows: pd.DataFrame, which: "str | Callable[[pd.Series], float]", complete: Sequence[int]) -> object:
-    """A figure of the ranks' mean host times for a step: the least or the most of them, or what is apart.
-
-    Of the complete steps, as all that is said of a step; of all where none of the rows is of one.
-    """
+def _of_steps(rows: pd.DataFrame, complete: Sequence[int]) -> pd.DataFrame:
+    """The rows of complete steps, as all that is said of a step; all of them where none is."""
     held = rows_where(rows, rows["step"].isin(complete))
-    needed = host_needs_ns(held if len(held) else rows)
-    return pd.NA if needed.empty else round(float(needed.agg(which)))
-
-
-def _met_in(others: pd.DataFrame, waited: pd.Series) -> str | None:
-    """The collective of the CPU in which most of these waits lie."""
-    met = others.groupby("met_in")["met_ns"].sum()
-    return str(met.idxmax()) if len(met) and 2 * met.max() > waited.sum() else None
+    return held if len(held) else rows
 
 
 def _collective(calls: pd.DataFrame, numbers: Sequence[int], ranks: set[int]) -> str | None:
     """Where these ranks wait most."""
-    held = rows_where(calls, calls["rank"].isin(ranks)) if len(calls) else calls
-    held = held[held["step"].isin(numbers)] if len(held) and max(numbers) >= 0 else held
-    if held.empty:
-        return None
-    waited = (held["wait_ns"] + held["unmatched_ns"]).astype("int64")
-    waited = waited.groupby(held["collective"].astype("object")).sum()
+    held = rows_where(calls, calls["rank"].isin(ranks) & (calls["step"].isin(numbers) | (max(numbers) < 0)))
+    waited = (held["wait_ns"] + held["unmatched_ns"]).astype("int64").groupby(held["collective"].astype("object")).sum()
     return str(waited.idxmax()) if len(waited) else None
 
 
@@ -301,31 +251,20 @@ def _changes(row: Mapping[str, Any], found: pd.DataFrame, replay: Replay) -> tup
     part = _PART_OF_REPLAY.get(row["part"])
     if part is None or (replay.engine is not None and not replay.engine.has_hosts and part in OF_HOSTS):
         return ()
-    to = _left(row, part, replay)
+    to = _left(row, part)
     return tuple(Change(part, to, ranks, steps) for ranks, steps in _where(row, cells_of(row, found), part))
 
 
-def _left(row: Mapping[str, Any], part: Changeable, replay: Replay) -> float | str:
+def _left(row: Mapping[str, Any], part: Changeable) -> float | str:
     """What is left of a part of the ranks' time, where it is told, else what their peers take.
 
     A stage that no other rank has runs what others do not: its kernels become as much faster as those that they share.
-    Of hosts whose ranks' kernels no other rank runs it is what they need without their excess.
     """
     if part == "data":
         return _data_left(row)
     if part == "compute" and row["is_slow_stage"]:
         return round(float(row["peers_ns"] / row["own_ns"]), 4)
-    if part == "host" and _is_without_like_hosts(row, replay):
-        return round(max(row["own_host_ns"] - row["excess_ns"], 0) / row["own_host_ns"], 4)
     return PEERS
-
-
-def _is_without_like_hosts(row: Mapping[str, Any], replay: Replay) -> bool:
-    """Whether no other rank runs what these launch: the replay has no host to hold theirs against."""
-    if replay.engine is None or pd.isna(row["own_host_ns"]) or not row["own_host_ns"]:
-        return False
-    peers, ranks = replay.engine.peers, frozenset(row["ranks"])
-    return not any(len(peers.of(rank, ranks)) for rank in ranks)
 
 
 def _data_left(row: Mapping[str, Any]) -> float:
@@ -358,27 +297,9 @@ def _where(
 
 
 def grouped(found: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn.
-
-    Slower GPUs are apart where some are slower than the others by more than GPUs of one kind differ.
-    """
+    """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn."""
     for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
-        for own in _late_together(rows):
-            yield from _as_slow(own)
-
-
-def _as_slow(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Late ranks whose GPUs take longer for the same work: parted at the largest gap, where there is a clear one."""
-    sums = rows.groupby("rank")[["same_ns", "peers_same_ns"]].sum()
-    times = (sums["same_ns"] / sums["peers_same_ns"]).sort_values()
-    if rows["is_in_turn"].any() or rows["same_ns"].isna().any() or len(times) < 2:
-        yield rows
-        return
-    gap = times.iloc[1:].to_numpy() / times.iloc[:-1].to_numpy()
-    slower = rows["rank"].isin(times.index[gap.argmax() + 1 :] if gap.max() >= RATIO else times.index)
-    for is_own in (slower, ~slower):
-        if is_own.any():
-            yield rows[is_own]
+        yield from _late_together(rows)
 
 
 def _late_together(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -544,8 +465,7 @@ def _of_job(
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
     late = with_excess(with_slower_ns(needs, work))
-    own = awaited(cells(late), late, calls)
-    found = named(own, late, work)
+    found = named(cells(late), late, work)
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in grouped(found)]
     table = pd.DataFrame([_with_group(row, in_group) for row in rows if not is_of_every_host(row)])

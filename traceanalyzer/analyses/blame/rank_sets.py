@@ -256,12 +256,6 @@ def without_own_collectives(needs: pd.DataFrame, slower: pd.DataFrame) -> pd.Dat
     return needs.assign(slower_transfer_ns=(needs["slower_transfer_ns"] * left).round().astype("int64"))
 
 
-def are_alone(needs: pd.DataFrame) -> pd.Series:
-    """Mask of the rows of ranks with a role that no other rank has."""
-    of_peers = needs.groupby("peers")["rank"].transform("nunique")
-    return needs["peers"].str.startswith(_ROLE) & (of_peers == 1)
-
-
 def _counts(table: pd.DataFrame, name: str, every: np.ndarray) -> np.ndarray:
     """How large a `count` each of these ranks has of each name."""
     made = table.pivot_table(index="rank", columns=name, values="count", aggfunc="sum", fill_value=0, observed=True)

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.communication.waits import CallWaits, exposed_of, mo
 from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, number_in_group, sums_at
 from traceanalyzer.analyses.host import cpu_time, host_names, idle
 from traceanalyzer.analyses.host.activity import NOTHING, Activity, Around, activity_of, range_around
-from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives, waiting
+from traceanalyzer.analyses.host.cpu_collectives import waiting
 from traceanalyzer.analyses.host.host_silences import compiler_of
 from traceanalyzer.analyses.host.idle import Gaps
 from traceanalyzer.analyses.host.launches import into_full_queue
@@ -58,7 +58,6 @@ STEP_PARTS_COLUMNS = (
     "is_partial",
     *OWN_PARTS,
     "met_ns",
-    "met_in",
     "needed_host_ns",
     "loading_ns",
     "longest_call_ns",
@@ -70,7 +69,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     """A row for each step, or one of step -1 for a capture without: `COLUMNS`.
 
     `met_ns` is the idle time in which the host waits for peers in a collective of the CPU: no work of its own, so it is
-    no part of `host_ns` here; `met_in` is the collective in which most of it lies.
+    no part of `host_ns` here.
     `needed_host_ns` is the time of its range on the host, and up to the next one's, less that in blocking calls: what
     launching it takes; `loading_ns` is the time in it that is the data loader's.
     """
@@ -86,7 +85,6 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
         "compute_ns": compute.covered_ns(begins, ends),
         "exposed_copy_ns": (copy - (compute | comm)).covered_ns(begins, ends),
         **{part: sums_at(of_gap, causes[part].to_numpy(), len(windows)) for part in (*idle.PARTS, "met_ns")},
-        "met_in": _met_in(trace, begins, ends),
         "needed_host_ns": _host_needed(trace, windows),
         "loading_ns": _loading(trace, windows),
         "longest_call_ns": _longest_call(trace, windows),
@@ -101,17 +99,6 @@ def _causes(trace: RankTrace, gaps: Gaps, begins: np.ndarray, ends: np.ndarray) 
     starts, launched = (np.clip(times, begins, ends) for times in (gaps.starts, gaps.launched))
     met = np.minimum(waiting(trace).covered_ns(starts, launched), causes[HOST.column].to_numpy())
     return causes.assign(**{HOST.column: causes[HOST.column] - met, "met_ns": met})
-
-
-def _met_in(trace: RankTrace, begins: np.ndarray, ends: np.ndarray) -> pd.Series:
-    """The collective of the CPU in which the host waits longest in each window; absent without one."""
-    longest = np.zeros(len(begins), dtype=np.int64)
-    named = np.full(len(begins), None, dtype=object)
-    for name, own in cpu_collectives(trace).groupby("name"):
-        waited = Intervals.of(array_of(own, "since_ns"), array_of(own, "end_ns")).covered_ns(begins, ends)
-        named[waited > longest] = name
-        longest = np.maximum(longest, waited)
-    return pd.Series(named, dtype="str")
 
 
 def step_gaps(trace: RankTrace, windows: pd.DataFrame) -> tuple[Gaps, np.ndarray]:
@@ -272,7 +259,6 @@ class StepNeeds(Result):
         "met_ns": Column.time(
             "Idle time in which the host waits in a collective of the CPU, for others or its transfer."
         ),
-        "met_in": Column.text("The one in which it waits longest; absent without one."),
         "copy_beside_wait_ns": Column.time(
             "Time of that in which a copy runs and no data moves: own work, even if another rank is a straggler."
         ),
