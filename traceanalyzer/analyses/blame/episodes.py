@@ -60,11 +60,13 @@ def cause_of(part: str) -> str:
 
 
 def is_of_every_host(row: Mapping[str, Any]) -> bool:
-    """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault.
+    """Whether its ranks' hosts, or loaders, take no longer than others by more than these differ: nobody's fault.
 
     A range of PyTorch's own, or a node of autograd, is no name for it: every host is in that.
     """
     own, apart, name = row["own_host_ns"], row["apart_host_ns"], row["name"]
+    if row["cause"] == DATA.key:
+        return bool(row["own_ns"] < RATIO * (0 if pd.isna(row["peers_ns"]) else row["peers_ns"]))
     is_named = isinstance(name, str) and not (is_framework_range(name) or is_autograd_node(name))
     return row["cause"] == HOST.key and not is_named and not (pd.isna(own) or pd.isna(apart) or own >= apart)
 

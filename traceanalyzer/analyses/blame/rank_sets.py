@@ -10,7 +10,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.blame.step_budget import KERNEL, OPERATOR, has_known_work, is_of_data
+from traceanalyzer.analyses.blame.step_budget import HAS_KNOWN_WORK, KERNEL, OF_DATA, OPERATOR
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.jobs import BLOCK
 from traceanalyzer.analyses.communication.waits import CallWaits
@@ -21,9 +21,9 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import FALSE_ALARMS, SHARE
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, numbers
-from traceanalyzer.meaning.vocabulary import named
+from traceanalyzer.meaning.vocabulary import COMPUTE, named
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import only, rows_where
+from traceanalyzer.model.tables import rows_where
 
 # What a set of ranks is: one, a host, a rack, a stage, a process group, half of the job; held against chance.
 
@@ -293,19 +293,19 @@ def with_slower_ns(needs: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     That is operators of the same shapes, and kernels, that do the same work as those of the median of the ranks that
     run them (of two, the other): the less of both. 0 without shapes, which tell what a kernel has to do.
     """
-    if (needs["peers"] == "all").all():
+    if (needs["peers"] == EVERYBODY).all():
         return needs.assign(slower_ns=0.0)
-    held = rows_where(work, work["part"] == "compute_ns")
-    held = held[((held["what"] == OPERATOR) & has_known_work(held["name"])) | (held["what"] == KERNEL)]
-    held = held[~is_of_data(held["name"])].assign(step=held["step"].astype("Int64").fillna(NONE))
-    sums = only(held, ["total_ns", "calls", "work"]).astype("float64")
+    kept = {name for name in work["name"].unique() if not OF_DATA.search(name)}
+    known = {name for name in kept if HAS_KNOWN_WORK.match(name)}
+    held = rows_where(work, (work["part"] == COMPUTE.column) & work["name"].isin(kept))
+    held = held[(held["what"] == KERNEL) | ((held["what"] == OPERATOR) & held["name"].isin(known))]
+    sums = held[["total_ns", "calls", "work"]].astype("float64")
     of_name = sums.groupby([held["step"], held["what"], held["name"]])
     typical = of_name.transform("median")
     typical = typical.mask(of_name.transform("size") == 2, of_name.transform("sum") - sums)
     is_same = (sums[["calls", "work"]] == typical[["calls", "work"]]).all(axis=1)
     longer = (sums["total_ns"] - typical["total_ns"]).where(is_same, 0.0)
-    of_kind = longer.groupby([held["what"], held["rank"], held["step"]]).sum()
-    rows = pd.MultiIndex.from_arrays([needs["rank"], needs["step"].astype("Int64").fillna(NONE)])
-    by_operator, by_kernel = (of_kind[of_kind.index.isin([kind], 0)].droplevel(0) for kind in (OPERATOR, KERNEL))
-    less = np.minimum(by_operator.reindex(rows).fillna(0.0), by_kernel.reindex(rows).fillna(0.0))
+    of_kind = longer.groupby([held["rank"], held["step"], held["what"]]).sum()
+    rows = pd.MultiIndex.from_arrays([needs["rank"], needs["step"].fillna(NONE).astype("int64")])
+    less = of_kind.unstack("what").reindex(rows, columns=[OPERATOR, KERNEL]).fillna(0.0).min(axis=1)  # noqa: PD010
     return needs.assign(slower_ns=less.to_numpy())

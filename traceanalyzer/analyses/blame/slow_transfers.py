@@ -189,8 +189,3 @@ def _names(slower: pd.DataFrame) -> list[str]:
 def _name(collective: str, among: str) -> str:
     what = MESSAGES if collective in POINT_TO_POINT else collective_words(collective)
     return f"{what}{among}" if among in (WITH_ALL, WITH_MOST) else f"{what}{_AMONG}{listed(numbers(among))}"
-
-
-def collective_of(name: str) -> str:
-    """The name without its group."""
-    return name.partition(_AMONG)[0].removesuffix(WITH_ALL).removesuffix(WITH_MOST)

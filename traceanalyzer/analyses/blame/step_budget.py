@@ -469,16 +469,6 @@ def with_shapes(name: str, shapes: object) -> str:
     return f"{name} of {', '.join(shown)}" if shown else str(name)
 
 
-def has_known_work(names: pd.Series) -> pd.Series:
-    """Which names are of operators whose shapes tell what there is to do."""
-    return names.isin({name for name in names.unique() if HAS_KNOWN_WORK.match(name)})
-
-
-def is_of_data(names: pd.Series) -> pd.Series:
-    """Which names are of kernels and operators whose work depends on what they read."""
-    return names.isin({name for name in names.unique() if OF_DATA.search(name)})
-
-
 # Which thread tells what the host did in stretches of time.
 
 
@@ -681,7 +671,6 @@ def _of_thread(
 ) -> Iterator[Mapping[str, np.ndarray]]:
     ranges, has_data = Around.of(trace.ranges, thread), host_names.matches(trace.host_ops["name"], host_names.is_data)
     operators = Around.of(trace.host_ops, thread) if has_data.any() else None
-    found: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = {}
     for held, activity in activity_of(trace, thread, starts, launched, has_frames=True):
         query, stretch = overlapping(starts[held], launched[held], Intervals(activity.starts, activity.ends))
         since = np.maximum(activity.starts[stretch], starts[held][query])
@@ -694,21 +683,12 @@ def _of_thread(
         part = _parts(activity, stretch, is_data)
         own_steps, (named, is_named) = steps[held][query], _named_ranges(trace, inside)
         doing = _with_others(trace, thread, activity, stretch, _doing(activity, stretch, _step_names(trace)))
-        for number in np.flatnonzero(np.bincount(part)).tolist():
-            rows, own_part = np.flatnonzero(part == number), _DOINGS[number]
-            for what, names, own in ((DOING, doing, rows), (RANGE, named, rows[is_named[rows]])):
-                sums = _summed(own_steps[own], names.take(own), shared[own], own_part, what)
-                found.setdefault((own_part, what), []).append(sums)
-    for own_part, what in ((own_part, what) for own_part in _DOINGS for what in (DOING, RANGE)):
-        if (own_part, what) in found and (own_part, what) != (DATA.column, DOING):
-            yield _added_up(found[own_part, what], own_part, what)
-
-
-def _added_up(blocks: Sequence[Mapping[str, np.ndarray]], part: str, what: str) -> Mapping[str, np.ndarray]:
-    """Sums of several blocks: a step or a name may be in several of them."""
-    step, name, total_ns = (np.concatenate([own[name] for own in blocks]) for name in ("step", "name", "total_ns"))
-    codes, texts = pd.factorize(name)
-    return _summed(step, as_names(texts.tolist(), codes), total_ns, part, what)
+        for number, own_part in enumerate(_DOINGS):
+            rows = np.flatnonzero(part == number)
+            if own_part != DATA.column:
+                yield _summed(own_steps[rows], doing.take(rows), shared[rows], own_part, DOING)
+            rows = rows[is_named[rows]]
+            yield _summed(own_steps[rows], named.take(rows), shared[rows], own_part, RANGE)
 
 
 def _parts(activity: Activity, stretch: np.ndarray, is_data: np.ndarray) -> np.ndarray:
