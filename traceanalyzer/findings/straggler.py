@@ -91,7 +91,7 @@ def _finding(row: Row, run: Run, reasons: Callable[[Row], tuple[str, str]], need
         fix=fix or _fix(row, run),
         changes=row["changes"],
         ranks=row["ranks"],
-        named=tuple(dict.fromkeys((*named_ranks, *(rank for rank in row["among"] if rank not in row["ranks"])))),
+        named=named_ranks,
         steps=_steps(row),
         cause=row["cause"],
         evidence=(_evidence(row),),

@@ -9,19 +9,17 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.blame.excess import cells, with_excess
 from traceanalyzer.analyses.blame.longer_work import named
-from traceanalyzer.analyses.blame.rank_sets import Places, set_of, with_roles, with_slower_ns, without_own_collectives
+from traceanalyzer.analyses.blame.rank_sets import Places, set_of, with_roles, with_slower_ns
 from traceanalyzer.analyses.blame.slow_transfers import (
     TRANSFER,
     SlowerCalls,
-    groups_by_name,
     groups_of_slow_links,
     transfers,
 )
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
-from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
+from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
-from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gains import Engine
@@ -117,7 +115,6 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "is_in_every_step": {*(complete if len(complete) > 1 else late["step"])} <= {*numbers},
         "cause": cause_of(part),
         "part": part,
-        "loading_left": _loading_left(own, peers),
         "what": _known(group["what"].iloc[0]),
         "name": _known(group["name"].iloc[0]),
         "same_work_ratio": same_work_ratio,
@@ -150,12 +147,6 @@ def _waits(others: pd.DataFrame, late: pd.DataFrame) -> pd.Series:
 
 def _ranks_and_steps(table: pd.DataFrame) -> pd.MultiIndex:
     return pd.MultiIndex.from_frame(only(table, ["rank", "step"]))
-
-
-def _loading_left(own: pd.DataFrame, peers: pd.DataFrame) -> float:
-    """What the peers' hosts take to load a step's data, as a part of what these take; 0 where it is not known."""
-    each = [rows["loading_ns"].astype("float64").median() for rows in (peers, own)]
-    return 0.0 if any(pd.isna(ns) for ns in each) or not each[1] else float(each[0] / each[1])
 
 
 def _times(group: pd.DataFrame) -> Any:
@@ -262,20 +253,9 @@ def _left(row: Mapping[str, Any], part: Changeable) -> float | str:
 
     A stage that no other rank has runs what others do not: its kernels become as much faster as those that they share.
     """
-    if part == "data":
-        return _data_left(row)
-    if part == "compute" and row["is_slow_stage"]:
-        return round(float(row["peers_ns"] / row["own_ns"]), 4)
+    if part == "data" or (part == "compute" and row["is_slow_stage"]):
+        return round(float((0 if pd.isna(row["peers_ns"]) else row["peers_ns"]) / max(row["own_ns"], 1)), 4)
     return PEERS
-
-
-def _data_left(row: Mapping[str, Any]) -> float:
-    """What is left of the ranks' time in the data loader when their GPUs wait for it as long as their peers'.
-
-    No less than what loading takes these: of as long a loading longer queues hide more.
-    """
-    own, peers = row["own_ns"], 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
-    return 0.0 if not own else min(1.0, round(max(float(peers / own), row["loading_left"]), 2))
 
 
 def _where(
@@ -397,7 +377,7 @@ class Episodes(Result):
         ),
         "peers_host_ns": Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
     }
-    stored: ClassVar[tuple[str, ...]] = ("changes", "among")
+    stored: ClassVar[tuple[str, ...]] = ("changes",)
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         texts = {name: table[name].map(_text) for name in ("ranks", "numbers")}
@@ -416,7 +396,6 @@ def across(
     call_waits: CallWaits,
     exposed_calls: ExposedCalls,
     steps: Steps,
-    operators: Operators,
     replay: Replay,
     ranks: Ranks,
 ) -> Episodes:
@@ -425,10 +404,9 @@ def across(
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
-    linked, in_group = groups_of_slow_links(slower_calls.table), groups_by_name(slower_calls.table)
+    linked = groups_of_slow_links(slower_calls.table)
     meeting = replay.engine.job.meetings.together() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
-    met = met_ranks(members.table, meeting)
     calls = only(call_waits.table, ["rank", "call", "collective", "waits_for"]).merge(
         exposed_calls.table, on=["rank", "call"]
     )
@@ -436,8 +414,8 @@ def across(
     for number, (_, own) in enumerate(step_needs.table.groupby(job)):
         if own["rank"].nunique() < 2:  # nobody else waits for it
             continue
-        needs = without_own_collectives(with_roles(own, replay, ranks, call_waits, operators), slower_calls.table)
-        table = _of_job(needs, work, calls, steps.table, places, replay, linked, in_group, met)
+        needs = with_roles(own, replay, ranks)
+        table = _of_job(needs, work, calls, steps.table, places, replay, linked)
         if len(table):
             tables.append(table.assign(job=number))
     if not tables:
@@ -456,21 +434,13 @@ def _of_job(
     places: Places,
     replay: Replay,
     linked: Mapping[frozenset[int], tuple[frozenset[int], ...]],
-    in_group: Mapping[str, tuple[int, ...]],
-    met: frozenset[int],
 ) -> pd.DataFrame:
-    """The episodes of ranks that communicate with each other: nobody else waits for them.
-
-    Nor is anybody known to wait for, or with, a rank none of whose calls is known to be answered (`met`).
-    """
-    needs = needs[needs["rank"].isin(met)]
-    if needs["rank"].nunique() < 2:
-        return pd.DataFrame()
+    """The episodes of ranks that communicate with each other: nobody else waits for them."""
     late = with_excess(with_slower_ns(needs, work))
     found = named(cells(late), late, work)
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in grouped(found)]
-    table = pd.DataFrame([_with_group(row, in_group) for row in rows if not is_of_every_host(row)])
+    table = pd.DataFrame([row for row in rows if not is_of_every_host(row)])
     if table.empty:
         return table
     every = sorted(late["rank"].unique())
@@ -490,13 +460,6 @@ def _are_worth(every: Sequence[tuple[Change, ...]], engine: Engine) -> np.ndarra
     alone, last = np.split(np.array(steps), 2)
     saved = iter(np.maximum(before - alone, last - after) >= LEAST_PCT / 100 * before)
     return np.array([not changes or next(saved) for changes in every], dtype=bool)
-
-
-def _with_group(row: Mapping[str, Any], in_group: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """The episode with the group whose transfers it is; all of that group's ranks where most are found late."""
-    among = in_group.get(str(row["name"]), ())
-    ranks = among if len(row["ranks"]) > SHARE * len(among) > 0 else row["ranks"]
-    return {**row, "among": among, "ranks": ranks}
 
 
 def _linked(

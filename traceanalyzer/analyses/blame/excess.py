@@ -1,6 +1,6 @@
 """By how much a rank's step needs more than its peers', and which work it is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from traceanalyzer.analyses.blame.step_budget import (
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.spread import median_of_others, medians, of_each
 from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, jitter, least_beyond
-from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, LAUNCH, SYNC
+from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, SYNC
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, floats, picked, table_of, with_columns, without_rows
 
@@ -44,22 +44,17 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     compute, needed = PARTS.index(COMPUTE.column), len(PARTS)
     values = np.column_stack([floats(columns[name]) for name in (*PARTS, _NEEDED, _LOADING, "operations")])
 
-    def beside(own: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """A figure of the peers' same step; of stages that no other rank has, of all ranks' that are alike."""
-        found = of_each(own, of_peers, figure)
+    def beside() -> np.ndarray:
+        """The median of the peers' same step; of stages that no other rank has, of all ranks' what is alike."""
+        found = of_each(values, of_peers, median_of_others)
         if not is_stage.any():
             return found
-        found = np.where(is_stage[:, None], of_each(own, of_all, figure), found)
+        found = np.where(is_stage[:, None], of_each(values, of_all, median_of_others), found)
         found[:, compute] = np.where(is_stage, values[:, compute] - columns["slower_ns"], found[:, compute])
         found[:, needed] *= np.where(is_stage & (found[:, -1] > 0), values[:, -1] / np.maximum(found[:, -1], 1), 1)
         return found
 
-    others = beside(values, median_of_others)
-    is_late = _are_late(columns | _beyond(columns, values - others, is_stage))
-    # Where about half of the ranks are late, the others' median lies between the late and the rest.
-    in_time = beside(np.where(is_late[:, None], np.nan, values), medians)
-    usual = np.where(is_late[:, None] & ~np.isnan(in_time), in_time, others)
-    return with_columns(table, **_beyond(columns, values - usual, is_stage))
+    return with_columns(table, **_beyond(columns, values - beside(), is_stage))
 
 
 def _held(needs: pd.DataFrame) -> pd.DataFrame:
@@ -72,8 +67,6 @@ def _held(needs: pd.DataFrame) -> pd.DataFrame:
         needs,
         step=step,
         **{name: np.where(is_told, needs[name], 0) for name in ("transfer_ns", "slower_transfer_ns")},
-        # A message that was asked for early waits beside the copy that holds up the rank.
-        exposed_copy_ns=(needs["exposed_copy_ns"] + needs["copy_beside_wait_ns"]).array,
     )
     return picked(table, ~needs["is_partial"].to_numpy(dtype=bool) & ~is_jump)
 
@@ -87,11 +80,7 @@ def _beyond(columns: Mapping[str, Any], more: np.ndarray, is_stage: np.ndarray) 
     excess[DATA.column] = _up_to(excess[DATA.column], loading)
     # What launching takes holds the loading of data, which is a part by itself.
     needed = excess.pop(_NEEDED) - np.maximum(np.where(np.isnan(loading), excess[DATA.column], loading), 0.0)
-    host, launch = excess[HOST.column], excess[LAUNCH.column]
-    # A queue that runs dry shows every launch's latency, too: that is the host's, where it is the smaller part.
-    is_of_host = (launch > 0) & (host >= launch) & ~is_stage
-    excess[HOST.column] = _up_to(host, needed) + np.where(is_of_host, launch, 0.0)
-    excess[LAUNCH.column] = np.where(is_of_host, 0.0, launch)
+    excess[HOST.column] = _up_to(excess[HOST.column], needed)
     for part in PARTS:
         if part not in (*_HOST_PARTS, COMPUTE.column, "transfer_ns"):  # by design
             excess[part] = np.where(is_stage, 0.0, excess[part])

@@ -13,12 +13,10 @@ from traceanalyzer.analyses.communication.slow_links import (
     Owner,
     instances_of,
     is_beyond_chance,
-    is_extra,
     usual_ns,
     whose_links,
 )
 from traceanalyzer.analyses.communication.waits import Members
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
@@ -36,8 +34,7 @@ class SlowerCalls(Result):
     And for longer than such transfers differ by chance, as far as their spread is known.
 
     Sister groups run the same collective with as many ranks on as many hosts; with as many bytes, else what they take
-    at most for so many. A collective that one group alone runs, of ranks that should do the same, takes longer than on
-    the others by all of its time.
+    at most for so many.
     """
 
     title: ClassVar[str] = "Calls that move data for longer than those of sister groups"
@@ -57,9 +54,7 @@ class SlowerCalls(Result):
         ),
         "is_most": Column.flag("Of these ranks most groups take longer, and not all.", is_secondary=True),
         "transfer_ns": Column.time("What it takes once the last rank is there."),
-        "usual_ns": Column.time(
-            "What such calls of the sister groups take in that step: the usual one of them; 0 of what no others run."
-        ),
+        "usual_ns": Column.time("What such calls of the sister groups take in that step: the usual one of them."),
         "longer_ns": Column.time(
             "Its part of what its group's calls of that kind take longer in the step.", better=Better.LESS
         ),
@@ -70,7 +65,6 @@ def across(
     _parts: Mapping[int, pd.DataFrame],
     members: Members,
     ranks: Ranks,
-    pipeline: Pipeline,
     least_times: float = RATIO,
 ) -> SlowerCalls:
     """Hold each group's mean transfer of a kind in a step against the sister groups'."""
@@ -79,17 +73,13 @@ def across(
     if held.empty:
         return SlowerCalls(without_rows(SlowerCalls.columns))
     own_ns, beside_ns = usual_ns(held)
-    lone = np.isnan(beside_ns)
-    if lone.any():
-        staged = pipeline.table["rank"].tolist() if len(pipeline) else []
-        beside_ns[lone] = np.where(is_extra(held[lone], members.table, staged, jobs), 0.0, np.nan)
     is_slower = (own_ns >= least_times * beside_ns) & is_beyond_chance(held, own_ns, beside_ns)
     share = np.where(is_slower, 1 - np.divide(beside_ns, own_ns, where=own_ns > 0, out=np.ones_like(own_ns)), 0.0)
     longer = held.assign(
         usual_ns=np.where(is_slower, beside_ns, 0).round().astype(np.int64),
         longer_ns=np.round(held["transfer_ns"] * share).astype(np.int64),
     )
-    owners = _owners(held, is_slower, beside_ns > 0, hosts_of(ranks.table))
+    owners = _owners(held, is_slower, ~np.isnan(beside_ns), hosts_of(ranks.table))
     whose = held["among"].map({text: _text(owner.ranks) for text, owner in owners.items()})
     longer = longer.assign(whose=whose, is_most=held["among"].map({text: own.is_most for text, own in owners.items()}))
     longer = longer.loc[is_slower, ["instance", "among", "whose", "is_most", "usual_ns", "longer_ns"]]
@@ -166,12 +156,6 @@ def groups_of_slow_links(slower: pd.DataFrame) -> Mapping[frozenset[int], tuple[
     """By the ranks whose links are slow the ranks of each group that they move data with."""
     pairs = slower[["whose", "among"]].dropna().drop_duplicates().groupby("whose")["among"]
     return {frozenset(numbers(whose)): tuple(frozenset(numbers(text)) for text in sorted(own)) for whose, own in pairs}
-
-
-def groups_by_name(slower: pd.DataFrame) -> Mapping[str, tuple[int, ...]]:
-    """The ranks of each group whose transfers `transfers` names by them: slow links are all of theirs."""
-    own = slower[slower["whose"].isna()]
-    return {name: numbers(text) for name, text in zip(_names(own), own["among"], strict=True)}
 
 
 def _names(slower: pd.DataFrame) -> list[str]:

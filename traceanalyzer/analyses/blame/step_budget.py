@@ -259,9 +259,6 @@ class StepNeeds(Result):
         "met_ns": Column.time(
             "Idle time in which the host waits in a collective of the CPU, for others or its transfer."
         ),
-        "copy_beside_wait_ns": Column.time(
-            "Time of that in which a copy runs and no data moves: own work, even if another rank is a straggler."
-        ),
         "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
         "slower_transfer_ns": Column.time(
             "Time in which a call still moves data that the same call of a sister group (see slower_calls) would have "
@@ -286,20 +283,12 @@ class StepNeeds(Result):
     }
 
 
-def step_needs_per_rank(trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
-    """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false).
-
-    Those with `is_copy` are when a copy runs beside it.
-    """
+def step_needs_per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
+    """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false)."""
     if parts_of_steps.empty:
         return pd.DataFrame()
-    steps = with_columns(parts_of_steps, is_step=True, is_copy=False)
-    if exposed_comm.empty:
-        return steps
-    exposed = Intervals(*(exposed_comm[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns")))
-    copied = unions(trace)["copy"] & exposed
-    stretches = [_stretches(parts_of_steps, exposed, is_copy=False), _stretches(parts_of_steps, copied, is_copy=True)]
-    return under_each_other([steps, *(own for own in stretches if len(own))])
+    steps = with_columns(parts_of_steps, is_step=True)
+    return under_each_other([steps, _stretches(parts_of_steps, exposed_comm)]) if len(exposed_comm) else steps
 
 
 def host_needs_ns(needs: pd.DataFrame, least: int = 1) -> pd.Series:
@@ -311,30 +300,27 @@ def host_needs_ns(needs: pd.DataFrame, least: int = 1) -> pd.Series:
     return known.loc[known["count"] >= least, "mean"].astype("float64")
 
 
-def _stretches(parts_of_steps: pd.DataFrame, own: Intervals, *, is_copy: bool) -> pd.DataFrame:
+def _stretches(parts_of_steps: pd.DataFrame, exposed: pd.DataFrame) -> pd.DataFrame:
     """A row for each; every other column is a step's, so that the columns keep their types."""
-    times, firsts = {"begin_ns": own.starts, "end_ns": own.ends}, np.zeros(len(own), dtype=np.int64)
+    times = {"begin_ns": array_of(exposed, "start_ns"), "end_ns": array_of(exposed, "end_ns")}
+    firsts = np.zeros(len(exposed), dtype=np.int64)
     held = columns_as_they_are(parts_of_steps)
     columns = {name: times[name] if name in times else values.take(firsts) for name, values in held.items()}
-    return table_of({**columns, "is_step": False, "is_copy": is_copy})
+    return table_of({**columns, "is_step": False})
 
 
 def step_needs_across(
     parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, slower_calls: SlowerCalls, pipeline: Pipeline
 ) -> StepNeeds:
     """Split each step's exposed communication, waits first: a wait under a transfer on another stream is one."""
-    every = stack(parts, ("rank", *STEP_PARTS_COLUMNS, "is_step", "is_copy"))
+    every = stack(parts, ("rank", *STEP_PARTS_COLUMNS, "is_step"))
     if every.empty:
         return StepNeeds(without_rows(StepNeeds.columns))
-    is_step, is_copy = (every[name].to_numpy(dtype=bool) for name in ("is_step", "is_copy"))
-    steps = typed(picked(every, is_step, ("rank", *STEP_PARTS_COLUMNS)), _TYPES).rename(
-        columns={"begin_ns": "start_ns"}
-    )
-    exposed, copied = (
-        picked(every, mask, ("rank", "begin_ns", "end_ns")).rename(columns={"begin_ns": "start_ns"})
-        for mask in (~is_step & ~is_copy, is_copy)
-    )
-    table = side_by_side(_split, steps, exposed, copied, call_waits.table, _late_ends(slower_calls.table))
+    is_step = every["is_step"].to_numpy(dtype=bool)
+    steps = typed(picked(every, is_step, ("rank", *STEP_PARTS_COLUMNS)), _TYPES)
+    exposed = picked(every, ~is_step, ("rank", "begin_ns", "end_ns"))
+    steps, exposed = (own.rename(columns={"begin_ns": "start_ns"}) for own in (steps, exposed))
+    table = side_by_side(_split, steps, exposed, call_waits.table, _late_ends(slower_calls.table))
     table = table.rename(columns={"start_ns": "begin_ns"})
     step = table["step"].astype("Int64")
     table = _with_meetings(table).assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
@@ -363,9 +349,7 @@ def _with_meetings(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _split(
-    steps: pd.DataFrame, stretches: pd.DataFrame, copied: pd.DataFrame, calls: pd.DataFrame, late: pd.DataFrame
-) -> pd.DataFrame:
+def _split(steps: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame, late: pd.DataFrame) -> pd.DataFrame:
     exposed = exposed_of(stretches)
     begins, ends = array_of(steps, "start_ns"), array_of(steps, "end_ns")
     transfer, wait = moves_and_waits(calls)
@@ -380,7 +364,6 @@ def _split(
             name: intervals.covered_ns(begins, ends)
             for name, intervals in (
                 ("exposed_wait_ns", own_wait),
-                ("copy_beside_wait_ns", (exposed_of(copied) & own_wait) - transfer),
                 ("exposed_transfer_ns", own_transfer),
                 ("slower_transfer_ns", longer & exposed),
                 ("exposed_unmatched_ns", rest),

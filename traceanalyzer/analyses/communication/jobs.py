@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import is_true
 from traceanalyzer.meaning.columns import numbers
 
 
@@ -26,19 +25,6 @@ def jobs_of(members: pd.DataFrame, ranks: Iterable[int], meeting: Iterable[tuple
     jobs = connected([*groups.values(), *_met(members), *meeting, *((rank,) for rank in asked)])
     lowest = {rank: min({*job} & {*asked}) for job in jobs for rank in {*job} & {*asked}}
     return {rank: lowest[rank] for rank in asked}
-
-
-def met_ranks(members: pd.DataFrame, meeting: Iterable[tuple[int, ...]] = ()) -> frozenset[int]:
-    """Ranks of which some call is known to be answered by another rank's, or whose hosts meet: some may wait for them.
-
-    Calls that may as well be answered by others' (`is_ambiguous`) tell nothing.
-
-    Args:
-        members: of `Members`.
-        meeting: as of `jobs_of`.
-    """
-    certain = members[~is_true(members["is_ambiguous"])] if "is_ambiguous" in members else members
-    return frozenset(rank for linked in (*_met(certain), *meeting) if len(linked) > 1 for rank in linked)
 
 
 def _met(members: pd.DataFrame) -> Iterable[tuple[int, ...]]:

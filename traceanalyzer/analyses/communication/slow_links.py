@@ -178,26 +178,6 @@ def _deviation(pool: np.ndarray, group: np.ndarray, values: np.ndarray) -> tuple
     return (count >= _LEAST_KNOWN)[pool], np.sqrt(np.bincount(pool, under**2) / np.maximum(count, 1))[pool]
 
 
-def is_extra(
-    instances: pd.DataFrame, members: pd.DataFrame, staged: Collection[int], jobs: Mapping[int, int]
-) -> np.ndarray:
-    """Which instances only their group's ranks run, though all ranks of the job should do the same.
-
-    No other rank of the job runs the collective with as many bytes, matched or not. Messages are no such thing, and
-    stages of pipelines, the ranks `staged`, differ by design.
-    """
-    ranks_of_job = pd.Series(jobs).value_counts()
-    staged_jobs = {jobs[rank] for rank in staged if rank in jobs}
-    calls = members[["rank", "size_bytes"]].assign(kind=members["collective"].astype("object")).drop_duplicates()
-    calls = calls.dropna().assign(job=calls["rank"].map(jobs))
-    run_by = calls.groupby(["job", "kind", "size_bytes"])["rank"].nunique()
-    keys = pd.MultiIndex.from_frame(instances[["job", "kind", "size_bytes"]])
-    own = array_of(instances, "ranks")
-    is_alone = run_by.reindex(keys).to_numpy() == own
-    found: np.ndarray = is_alone & (own < ranks_of_job.reindex(instances["job"]).to_numpy())
-    return found & ~instances["job"].isin(staged_jobs).to_numpy() & (instances["kind"] != MESSAGES).to_numpy()
-
-
 def _median_of_others(group: np.ndarray, values: np.ndarray) -> np.ndarray:
     """For each value the median of the others of its group, of two the lesser; NaN for one alone."""
     order = np.lexsort((values, group))
