@@ -37,27 +37,20 @@ _EVERY_TIME = {
 
 _ORDER = "another finding leads before the truth"
 _NAME = "the right rank and cause, without the name of what takes it longer"
-_BLAMED = "a rank is called a straggler that is none"
-_TABLE = "the table of stragglers begins with a rank that nobody waits for in the end"
 _UNMATCHED = "calls on two streams of one group are not matched, so that waits in them stay"
 _WITHOUT_STEPS = "stragglers are looked for in steps alone"
 
 KNOWN_WRONG = {
     "rollouts, answers of random lengths": "launching may gain nothing: the profiler's overhead is unknown",
-    "1f1b, the last stage loads within its bubble": _TABLE,
     "hosts of a stage with more layers": _ORDER,
     "no step is shared": _WITHOUT_STEPS,
     "the late rank marks no steps": _WITHOUT_STEPS,
-    "sampled, garbage once": _BLAMED,
     "a batch of 120 small tensors on one rank": "the change is the CPU's time alone: copies stay as many",
     "pipelines of halves, one pass of one stage is slow": _NAME,
     "sharded tables, a hot GPU": _UNMATCHED,
     "sharded tables, garbage in turn": _UNMATCHED,
     "experts in stages, a hot GPU in the last stage": _NAME,
-    "a large and a small model, a warm GPU that nobody waits for": _TABLE,
     "batches by buckets of lengths, two GPUs brake in turn": _ORDER,
-    "parameters from hosts, a slow bus": "copies that compute hides in part are no straggler",
-    "weights' gradients aside, a hot GPU": _BLAMED,
 }
 """Jobs whose first line is wrong now, and why: to be fixed in the mechanism, never by a condition for the job."""
 
