@@ -1,6 +1,6 @@
 """Episodes: which ranks are stragglers together, in which steps, by what, and which change stands for the remedy."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,9 +22,10 @@ from traceanalyzer.analyses.communication.waits import CallWaits, Members
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, PEERS, Change, Changeable
+from traceanalyzer.analyses.replay.critical_path import PathStretches
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.analyses.statistics import LEAST_PCT, PERCENT, RATIO, SHARE, SIGMAS
+from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO, SHARE, SIGMAS
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
@@ -194,81 +195,45 @@ _PART_OF_REPLAY: Mapping[str, Changeable] = {
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
 
 
-def changes_of(
-    table: pd.DataFrame, found: pd.DataFrame, complete: Sequence[int], replay: Replay
-) -> list[tuple[Change, ...]]:
-    """Of each episode the changes that stand for its remedy; none where the replay cannot make them.
-
-    Nor of what no complete step holds, unless one begins with the idle time before it.
-    """
-    rows = table.to_dict("records")
-    every = [_changes(row, found, replay) for row in rows]
-    if replay.engine is None:
-        return every
-    made = []
-    for row, changes in zip(rows, every, strict=True):
-        is_held = not complete or not {*complete}.isdisjoint(row["numbers"])
-        if changes and not is_held:
-            gain = replay.engine.gains([changes])[0]
-            is_held = 100 * gain.gain_ns >= PERCENT * gain.before_ns
-        made.append(_with_own_kernels(row, changes, found, replay.engine) if is_held else ())
-    return made
-
-
-def _with_own_kernels(
-    row: Mapping[str, Any], changes: tuple[Change, ...], found: pd.DataFrame, engine: Engine
-) -> tuple[Change, ...]:
-    """The changes with compute scaled as a whole, where peers' kernels of other names have no times to give."""
-    if not changes or row["part"] != COMPUTE.column or changes[0].to != PEERS:
-        return changes
-    if engine.shortened([changes]).sum() >= SHARE * cells_of(row, found)["excess_ns"].sum():
-        return changes
-    return (_as_long_as_peers(row),)
-
-
-def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
-    """All compute of the ranks in those steps, scaled to what their peers compute altogether."""
-    peers_ns = 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
-    factor = max(peers_ns, row["own_ns"] - row["excess_ns"], 0) / max(row["own_ns"], 1)
-    return Change("compute", factor, frozenset(row["ranks"]), _in_steps(row))
-
-
 def _in_steps(row: Mapping[str, Any]) -> frozenset[int] | None:
     """The steps that are changed; all where it is in most: work of one may run, or be waited for, in another."""
     is_in_most = row["is_in_every_step"] or len(row["numbers"]) > SHARE * row["steps"]
     return None if is_in_most else frozenset(row["numbers"]) or None
 
 
-def _changes(row: Mapping[str, Any], found: pd.DataFrame, replay: Replay) -> tuple[Change, ...]:
-    """What was longer as on the peers."""
-    part = _PART_OF_REPLAY.get(row["part"])
-    if part is None or (replay.engine is not None and not replay.engine.has_hosts and part in OF_HOSTS):
-        return ()
-    to = _left(row, part)
-    return tuple(Change(part, to, ranks, steps) for ranks, steps in _where(row, cells_of(row, found), part))
+def _changes(
+    row: Mapping[str, Any], found: pd.DataFrame, replay: Replay, among: Sequence[frozenset[int]]
+) -> tuple[Change, ...]:
+    """What was longer as on the peers; of slow links among these groups. None where the replay cannot make it.
 
-
-def _left(row: Mapping[str, Any], part: Changeable) -> float | str:
-    """What is left of a part of the ranks' time, where it is told, else what their peers take.
-
-    A stage that no other rank has runs what others do not: its kernels become as much faster as those that they share.
+    What peers take in all is left of a loader, of a stage that no other rank has, and of kernels that no peer runs.
     """
-    if part == "data" or (part == "compute" and row["is_slow_stage"]):
-        return round(float((0 if pd.isna(row["peers_ns"]) else row["peers_ns"]) / max(row["own_ns"], 1)), 4)
-    return PEERS
+    part, engine = _PART_OF_REPLAY.get(row["part"]), replay.engine
+    if part is None or (engine is not None and not engine.has_hosts and part in OF_HOSTS):
+        return ()
+    own = cells_of(row, found)
+    peers_ns = 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
+    left = min(1.0, round(float(peers_ns / max(row["own_ns"], 1)), 4))
+    as_peers, scaled = (
+        tuple(Change(part, to, ranks, steps) for ranks, steps in _where(row, own, among))
+        for to in (0.0 if part == "data" else PEERS, left)
+    )
+    if part == "data" or row["is_slow_stage"]:
+        return scaled
+    if part == "compute" and engine is not None:
+        return as_peers if engine.shortened([as_peers]).sum() >= SHARE * own["excess_ns"].sum() else scaled
+    return as_peers
 
 
 def _where(
-    row: Mapping[str, Any], own: pd.DataFrame, part: Changeable
+    row: Mapping[str, Any], own: pd.DataFrame, among: Sequence[frozenset[int]]
 ) -> list[tuple[frozenset[int], frozenset[int] | None]]:
     """Ranks, and the steps in which they are late; of ranks in turn those that are late in the same steps.
 
     Of slow links each group that they move data over: a transfer is all its ranks'.
     """
-    if row["groups"] and part == "comm":
-        return [(ranks, _in_steps(row)) for ranks in row["groups"]]
-    if not row["is_in_turn"]:
-        return [(frozenset(row["ranks"]), _in_steps(row))]
+    if among or not row["is_in_turn"]:
+        return [(ranks, _in_steps(row)) for ranks in among or [frozenset(row["ranks"])]]
     together: dict[frozenset[int], set[int]] = {}
     for rank, steps in own.groupby("rank")["step"].unique().items():
         together.setdefault(frozenset(map(int, steps)), set()).add(int(rank))
@@ -397,6 +362,7 @@ def across(
     exposed_calls: ExposedCalls,
     steps: Steps,
     replay: Replay,
+    path_stretches: PathStretches,
     ranks: Ranks,
 ) -> Episodes:
     """Find the rank-steps that need more than their peers', and put together what belongs together."""
@@ -405,6 +371,7 @@ def across(
         return empty
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
     linked = groups_of_slow_links(slower_calls.table)
+    on_path = path_stretches.table["rank"].unique()
     meeting = replay.engine.job.meetings.together() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
     calls = only(call_waits.table, ["rank", "call", "collective", "waits_for"]).merge(
@@ -415,7 +382,7 @@ def across(
         if own["rank"].nunique() < 2:  # nobody else waits for it
             continue
         needs = with_roles(own, replay, ranks)
-        table = _of_job(needs, work, calls, steps.table, places, replay, linked)
+        table = _of_job(needs, work, calls, steps.table, places, replay, on_path, linked)
         if len(table):
             tables.append(table.assign(job=number))
     if not tables:
@@ -433,43 +400,65 @@ def _of_job(
     steps: pd.DataFrame,
     places: Places,
     replay: Replay,
+    on_path: Collection[int],
     linked: Mapping[frozenset[int], tuple[frozenset[int], ...]],
 ) -> pd.DataFrame:
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
     late = with_excess(with_slower_ns(needs, work))
     found = named(cells(late), late, work)
     complete = _complete(late, steps, replay)
-    rows = [row_of(group, late, calls, complete) for group in grouped(found)]
+
+    def episode(group: pd.DataFrame) -> dict[str, Any]:
+        row = row_of(group, late, calls, complete)
+        among = [own for whose, each in linked.items() if whose & {*row["ranks"]} for own in each]
+        return {**row, "changes": _changes(row, found, replay, among if row["part"] == TRANSFER else ())}
+
+    groups = [*grouped(found)]
+    rows = [episode(group) for group in groups]
+    if replay.engine is not None:
+        awaited = [episode(_of(group, on_path)) for group in groups]
+        rows = _that_save(_awaited(rows, awaited, replay.engine), complete, replay.engine)
     table = pd.DataFrame([row for row in rows if not is_of_every_host(row)])
     if table.empty:
         return table
     every = sorted(late["rank"].unique())
     sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
-    table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
-    table = table.assign(groups=_linked(table, linked))
-    table = table.assign(changes=pd.Series(changes_of(table, found, complete, replay), dtype=object))
-    return table if replay.engine is None else table[_are_worth(table["changes"], replay.engine)]
+    return table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
 
 
-def _are_worth(every: Sequence[tuple[Change, ...]], engine: Engine) -> np.ndarray:
-    """Mask of the sets of changes that save something, alone or once the others are made; of those that are known."""
-    known = [changes for changes in every if changes]
+def _of(group: pd.DataFrame, ranks: Collection[int]) -> pd.DataFrame:
+    """The cells of these ranks; all of a group that has none of them, or whose ranks are late in turn."""
+    is_own = group["rank"].isin(ranks) | group["is_in_turn"]
+    return group[is_own] if is_own.any() else group
+
+
+def _awaited(rows: Sequence[dict[str, Any]], awaited: Sequence[dict[str, Any]], engine: Engine) -> list[dict[str, Any]]:
+    """Of each episode the ranks that the critical path is on, where fixing these alone saves as much."""
+    before, *after = engine.steps([(), *(row["changes"] for row in (*rows, *awaited))]).mean(axis=0)
+    as_all, alone = np.split(np.array(after), 2)
+    is_enough = alone - as_all < LEAST_PCT / 100 * before
+    return [fewer if enough else row for row, fewer, enough in zip(rows, awaited, is_enough, strict=True)]
+
+
+def _that_save(rows: Sequence[dict[str, Any]], complete: Sequence[int], engine: Engine) -> list[dict[str, Any]]:
+    """The episodes without which a step is shorter, alone or once the others are fixed; those of which it is not known.
+
+    That is so of what the replay cannot change, and of what no complete step holds.
+    """
+    known = [row["changes"] for row in rows if row["changes"]]
     others = [[each for each in known if each is not own] for own in known]
     together = [tuple(each for changes in held for each in changes) for held in (known, *others)]
     before, after, *steps = engine.steps([(), *together[:1], *known, *together[1:]]).mean(axis=0)
     alone, last = np.split(np.array(steps), 2)
-    saved = iter(np.maximum(before - alone, last - after) >= LEAST_PCT / 100 * before)
-    return np.array([not changes or next(saved) for changes in every], dtype=bool)
-
-
-def _linked(
-    table: pd.DataFrame, linked: Mapping[frozenset[int], tuple[frozenset[int], ...]]
-) -> list[tuple[frozenset[int], ...]]:
-    """Of each episode the groups over which its ranks' slow links move data; none of any other."""
-    return [
-        tuple(group for whose, own in linked.items() if whose & {*ranks} for group in own) if part == TRANSFER else ()
-        for part, ranks in zip(table["part"], table["ranks"], strict=True)
-    ]
+    saves = iter(np.maximum(before - alone, last - after) >= LEAST_PCT / 100 * before)
+    found = []
+    for row in rows:
+        is_held = not complete or not {*complete}.isdisjoint(row["numbers"])
+        if not row["changes"] or next(saves):
+            found.append(row)
+        elif not is_held:
+            found.append({**row, "changes": ()})
+    return found
 
 
 def _text(numbers: Sequence[int]) -> str | None:
