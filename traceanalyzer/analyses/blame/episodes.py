@@ -374,9 +374,12 @@ def across(
     on_path = path_stretches.table["rank"].unique()
     meeting = replay.engine.job.meetings.together() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
-    calls = only(call_waits.table, ["rank", "call", "collective", "waits_for"]).merge(
-        exposed_calls.table, on=["rank", "call"]
-    )
+    calls = only(call_waits.table, ["rank", "call", "collective"]).merge(exposed_calls.table, on=["rank", "call"])
+    if replay.engine is not None:
+        met = replay.engine.job.meetings
+        waits = {"wait_ns": np.maximum(met.ready_ns - met.begun_ns[met.waits], 0), "unmatched_ns": 0}
+        meetings = pd.DataFrame({"rank": met.rank, "step": met.step, "collective": met.name, **waits})
+        calls = under_each_other([only(calls, list(meetings)), meetings]) if len(meetings) else calls
     tables = []
     for number, (_, own) in enumerate(step_needs.table.groupby(job)):
         if own["rank"].nunique() < 2:  # nobody else waits for it
