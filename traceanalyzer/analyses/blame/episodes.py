@@ -143,7 +143,7 @@ def _waits(others: pd.DataFrame, late: pd.DataFrame) -> pd.Series:
     rows = late.sort_values(["rank", "step"])
     now = rows[["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]].sum(axis=1)
     following = now.groupby(rows["rank"]).shift(-1, fill_value=0)
-    return np.maximum(now, following).reindex(others.index)
+    return now.where(now >= following, following).reindex(others.index)
 
 
 def _ranks_and_steps(table: pd.DataFrame) -> pd.MultiIndex:
