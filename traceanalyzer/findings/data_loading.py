@@ -55,10 +55,11 @@ def data_loading(run: Run, idle: Idle, gaps: GapTable, host_work: HostWork, step
     steps = run.few_steps(needs, DATA.column)
     waited_ns = needs.loc[needs["step"].isin(steps), DATA.column].mean() if steps else waits[rank]
     when = f" in {numbered('step', steps)}" if steps else run.each
+    place = next(filter(is_data, names), (*names, "a data range")[0])
     bound = "Input-bound" if 100 * waits[rank] >= CUTS[0][0] * run.step_ns else "DataLoader stall"
     yield Finding(
         headline=f"{bound}: GPUs wait {time_text(round(waited_ns))}{when} for the next batch.",
-        why=f"Rank {rank}'s GPU is idle while its CPU is in {short_name((*names, 'a data range')[0])}{where}.",
+        why=f"Rank {rank}'s GPU is idle while its CPU is in {short_name(place)}{where}.",
         fix=run.terms.choose(
             {
                 "torch": fix,

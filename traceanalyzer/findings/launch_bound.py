@@ -43,7 +43,7 @@ def launch_bound(
     The change is CPUs that take no time, of which half can be reached. CPU-bound is what the verdict says so of.
     """
     waits = run.per_step(idle.table, [HOST.column])[HOST.column].fillna(0).astype("float64")
-    if not waits.max() > 0:
+    if not len(waits) or not run.is_worth(waits.max()):
         return
     rank = int(waits.idxmax())
     times = doing(run, what_ran, rank)
