@@ -12,15 +12,13 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import short_name
 
-_COPIES = "torch._foreach_copy_"
 _FIXES = (
     ("is(finite|nan|inf)", "Check the norm that clip_grad_norm_ returns once; leave detect_anomaly off."),
-    ("copy_|Memcpy", _COPIES),
+    ("^(forward|optimizer) .*(copy_|Memcpy)", "torch._foreach_copy_ takes the list of all tensors in one call."),
+    ("copy_|Memcpy", "torch._foreach_copy_; DistributedDataParallel(gradient_as_bucket_view=True) for gradients."),
     ("nonzero|aten::index(?!_)|masked_select", "torch.where or a product with the mask, no boolean indexing."),
 )
-"""What to do about what a turn launches."""
-
-_OF_GRADIENTS = "; DistributedDataParallel(gradient_as_bucket_view=True) for gradients."
+"""What to do about what a turn launches in a phase."""
 
 
 def per_tensor_work(run: Run, launch_loops: LaunchLoops) -> Iterator[Finding]:
@@ -56,9 +54,7 @@ def per_tensor_work(run: Run, launch_loops: LaunchLoops) -> Iterator[Finding]:
 
 
 def _fix(run: Run, turn: str, place: str, *, is_by_tensor: bool) -> str:
-    known = next((fix for pattern, fix in _FIXES if re.search(pattern, turn)), None)
-    if known == _COPIES:  # of gradients, unless the range says otherwise
-        known += "." if phase(place) in ("forward", "optimizer") else _OF_GRADIENTS
+    known = next((fix for pattern, fix in _FIXES if re.search(pattern, f"{phase(place)} {turn}")), None)
     if known is None and phase(place) == "optimizer":
         known = "Optimizer with fused=True or foreach=True; torch._foreach_mul_ and the like in one of your own."
     elif known is None and is_by_tensor:
