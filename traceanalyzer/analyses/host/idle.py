@@ -308,46 +308,33 @@ class Idle(Result):
 
 
 def idle_per_rank(
-    trace: RankTrace,
-    breakdown: pd.DataFrame,
-    steps: pd.DataFrame,
-    idle_short_ns: int = SHORT_NS,
-    idle_launch_ns: int = LAUNCH_NS,
+    trace: RankTrace, steps: pd.DataFrame, idle_short_ns: int = SHORT_NS, idle_launch_ns: int = LAUNCH_NS
 ) -> pd.DataFrame:
-    """The gaps of each window, clipped to it and cut by cause; checked against the breakdown's idle time."""
-    facts, row, begin, end = _windows(trace, breakdown, steps)
+    """The gaps of the window and of each step's, clipped to it and cut by cause."""
+    names = ("step", "start_ns", "window_ns")
+    held = rows_where(steps, steps["start_ns"].notna()) if len(steps) else without_rows(names)
+    step, start_ns, window_ns = (held[name].to_numpy(dtype=np.int64, na_value=NONE) for name in names)
+    whole, count = trace.window, 1 + len(step)  # the whole window first, which may be of several stretches
+    row = np.append(np.zeros(len(whole.starts), dtype=np.int64), np.arange(1, count))
+    begin, end = np.append(whole.starts, start_ns), np.append(whole.ends, start_ns + window_ns)
     gaps = find(trace)
     window, gap = overlapping(begin, end, Intervals(gaps.starts, gaps.ends))
-    sums = {name: np.zeros(len(facts), dtype=np.int64) for name in (*PARTS, "gaps", "longest_ns")}
+    sums = {name: np.zeros(count, dtype=np.int64) for name in (*PARTS, "gaps", "longest_ns")}
     for rows in row_blocks(len(gap)):
         pieces, own = gaps.take(gap[rows]), row[window[rows]]
-        start_ns, end_ns = begin[window[rows]], end[window[rows]]
-        causes = parts(trace, pieces, start_ns, end_ns, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
-        causes["gaps"] = (pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns)
+        since, until = begin[window[rows]], end[window[rows]]
+        causes = parts(trace, pieces, since, until, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
+        causes["gaps"] = (pieces.lengths >= idle_short_ns) & (pieces.starts >= since)
         for name in (*PARTS, "gaps"):
             np.add.at(sums[name], own, array_of(causes, name))
-        np.maximum.at(sums["longest_ns"], own, np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns))
-    idle_ns = np.sum([sums[name] for name in PARTS], axis=0)
-    assert (idle_ns == array_of(facts, "idle_ns")).all(), "the causes must add up to the breakdown's idle time"
-    longest_ns = pd.arrays.IntegerArray(sums["longest_ns"], sums["longest_ns"] == 0)
-    return facts.assign(**sums | {"longest_ns": longest_ns})
-
-
-def _windows(
-    trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame
-) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
-    """The rows' `step`, `window_ns` and `idle_ns`, the whole window's first; and stretches: of which row, from, to."""
-    whole, names = trace.window, ("step", "start_ns", "window_ns", "idle_ns")
-    held = rows_where(steps, steps["start_ns"].notna()) if len(steps) else without_rows(names)
-    step, start_ns, window_ns, idle_ns = (held[name].to_numpy(dtype=np.int64, na_value=NONE) for name in names)
-    step = np.append(NONE, step)
+        np.maximum.at(sums["longest_ns"], own, np.minimum(pieces.ends, until) - np.maximum(pieces.starts, since))
     facts = {
-        "step": pd.arrays.IntegerArray(step, step == NONE),
-        "window_ns": np.append(array_of(breakdown, "window_ns")[0], window_ns),
-        "idle_ns": np.append(array_of(breakdown, "idle_ns")[0], idle_ns),
+        "step": pd.arrays.IntegerArray(np.append(NONE, step), np.append(NONE, step) == NONE),
+        "window_ns": np.append(whole.length_ns, window_ns),
+        "idle_ns": np.sum([sums[name] for name in PARTS], axis=0),
+        "longest_ns": pd.arrays.IntegerArray(sums["longest_ns"], sums["longest_ns"] == 0),
     }
-    row = np.append(np.zeros(len(whole.starts), dtype=np.int64), np.arange(1, len(step)))
-    return table_of(facts), row, np.append(whole.starts, start_ns), np.append(whole.ends, start_ns + window_ns)
+    return table_of(sums | facts)
 
 
 # Each gap of the GPU: how long, by which causes, and what the host was doing in it.
