@@ -84,9 +84,8 @@ class Result:
     @classmethod
     def without_rows(cls) -> Self:
         """The answer where there is none to give."""
-        table = without_rows(cls.columns)
-        made = cls(table)
-        made._shown.append(table)  # what is derived may need more columns than these
+        made = cls(without_rows((*cls.columns, *cls.stored)))
+        made._shown.append(without_rows(cls.columns))  # what is derived of no rows has no types
         return made
 
     def complete(self) -> Self:
