@@ -12,7 +12,7 @@ import random
 import pytest
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files import archives, safe_pickle
+from traceanalyzer.files import safe_pickle
 
 PLAIN = {"a": [1, 2.5, None, True, b"x", ("y", {"z"}), 1 << 80], "b": {"c": "é" * 300}}
 
@@ -98,12 +98,3 @@ def test_an_array_that_does_not_fit_says_nothing_beside_the_error(capsys, size):
         with pytest.raises(InputError, match=r"file: (refused|not a pickle)"):
             safe_pickle.loads(b"\x80\x05\x96" + size.to_bytes(8, "little") + b"x", "file")
     assert capsys.readouterr().err == ""
-
-
-def test_a_packed_pickle_gets_as_much_memory_as_its_bytes_may_become(monkeypatch):
-    """Empty sets pack by a thousand, and each takes a hundred times its bytes."""
-    asked = []
-    monkeypatch.setattr(safe_pickle, "memory_for", lambda size: asked.append(size) or contextlib.nullcontext())
-    packed = gzip.compress(b"\x80\x04](" + b"\x8f" * 100_000 + b"e.")
-    assert len(safe_pickle.loads(packed, "file")) == 100_000
-    assert safe_pickle._TIMES * asked[0] <= archives.MOST_TIMES * len(packed)

@@ -14,7 +14,7 @@ from isal import isal_zlib
 from msgspec import Struct
 
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.files import archives
+from traceanalyzer.files import archives, bounds
 from traceanalyzer.files.other_tools import written_by
 
 # Bytes of a plain or packed file; a damaged end reads as the end, and all before the damage is kept.
@@ -83,9 +83,9 @@ class PackedFile:
             parts.append(part)
             missing -= len(part)
             self._given_bytes += len(part)
-        if self._given_bytes > archives.FREE_BYTES and self._given_bytes > archives.most_bytes(self.file.tell()):
+        if self._given_bytes > bounds.FREE_BYTES and self._given_bytes > bounds.most_bytes(self.file.tell()):
             raise NotATraceError(
-                f"{self._path}: unpacks to over {archives.MOST_TIMES} times its size; if that is meant, unpack it first"
+                f"{self._path}: unpacks to over {bounds.MOST_TIMES} times its size; if that is meant, unpack it first"
             )
         return b"".join(parts)
 

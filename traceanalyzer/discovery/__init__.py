@@ -38,7 +38,7 @@ from traceanalyzer.files.archives import is_archive, unpack, without_suffix
 from traceanalyzer.files.remote import named, url_of
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.schema import printable
-from traceanalyzer.readers import Header, RankHint, reader_of
+from traceanalyzer.readers import Header, RankHint, ended_ns, header_of, reader_of
 
 LINK_OUT = "a link to outside the folder; --follow-links reads it"
 
@@ -217,19 +217,17 @@ def _near_claims(captures: list[TraceFile]) -> Iterator[tuple[TraceFile, TraceFi
 
 def _end_ns(capture: TraceFile) -> int | None:
     with capture.whole() as path:
-        reader = reader_of(path)
-        return reader.ended_ns(path) if reader else None
+        return ended_ns(path)
 
 
 def _peek(path: Path) -> Header:
     try:
         looked_into(path)
-        reader = reader_of(path)
+        if reader_of(path) is None:
+            raise NotATraceError(f"{path}: {why_none(path)}")
     except OSError as error:
         raise NotATraceError(f"{path}: cannot be read ({error.strerror})") from error
-    if reader is None:
-        raise NotATraceError(f"{path}: {why_none(path)}")
-    return reader.peek(path)
+    return header_of(path)
 
 
 def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | None:

@@ -14,6 +14,7 @@ import pandas as pd
 from traceanalyzer.discovery.candidates import all_below
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import safe_pickle
+from traceanalyzer.files.bounds import TOO_LARGE, memory_for
 from traceanalyzer.model.schema import printable
 
 _RANK = re.compile(r"(\d{1,9})(?:\.(?:json|pkl|pickle|txt|bin))?(?:\.gz)?$")
@@ -102,7 +103,11 @@ def _read(folder: Path, follows_links: bool) -> FlightRecorder:
     notes = []
     for path in files:
         try:
-            rank, dump = _dump(path)
+            with memory_for(path.stat().st_size):
+                rank, dump = _dump(path)
+        except (OSError, MemoryError) as error:
+            notes.append(f"{path}: cannot be read ({getattr(error, 'strerror', TOO_LARGE)})")
+            continue
         except InputError as error:
             notes.append(str(error))
             continue

@@ -21,6 +21,7 @@ from typing import IO, Any, BinaryIO
 from msgspec import Struct
 
 from traceanalyzer.errors import InputError
+from traceanalyzer.files.bounds import MOST_TIMES, most_bytes
 
 # Packed files: which names they have, and their bytes unpacked as they are read.
 
@@ -31,11 +32,6 @@ _JSON = re.compile(_NAME)
 
 NOT_UNPACKED: Mapping[str, str] = {".lz4": "lz4", ".7z": "7-Zip", ".rar": "RAR", ".br": "Brotli", ".Z": "compress"}
 """Suffixes of files that are named as skipped, and what packed them."""
-
-MOST_TIMES = 400
-"""A file that unpacks to more than this times its size is not read on, beyond `FREE_BYTES`: JSON packs by 5 to 100."""
-
-FREE_BYTES = 512 << 20
 
 
 def is_json(name: str) -> bool:
@@ -52,11 +48,6 @@ def unpacked(file: BinaryIO, first: bytes) -> BinaryIO | None:
     """
     opener = next((make for magic, make in _OPENERS.items() if first.startswith(magic)), None)
     return None if opener is None else opener(file)
-
-
-def most_bytes(packed_bytes: int) -> int:
-    """How many bytes so few may become: when they are unpacked, or as what is made of them."""
-    return max(FREE_BYTES, MOST_TIMES * packed_bytes)
 
 
 ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, EOFError, OSError, ValueError)
@@ -139,7 +130,7 @@ def unpack(path: Path, is_wanted: Callable[[str], bool]) -> Unpacked:
     """Unpack the members with names that are wanted.
 
     Links, devices, names that lead out of the folder and archives inside it are left out. What unpacks to more than
-    `packing.MOST_TIMES` times its size, or fills the disk, is not unpacked further.
+    `bounds.MOST_TIMES` times its size, or fills the disk, is not unpacked further.
     """
     folder = Path(tempfile.mkdtemp(prefix="traceanalyzer-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

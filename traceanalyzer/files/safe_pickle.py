@@ -13,18 +13,13 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files import archives
+from traceanalyzer.files.bounds import TOO_LARGE, memory_for
 
 MOST_DEPTH = 64
 """Containers inside containers: dumps of PyTorch have less than ten."""
 
 MOST_BYTES = 16 << 30
 """Of a pickle when it is unpacked."""
-
-_ROOM = 1 << 30
-
-_TIMES = 128
-"""Bytes in memory for one of a pickle: an empty set has 216, and takes two."""
 
 _AT_ONCE = 1 << 18
 """Bytes that are asked of the file in one go."""
@@ -70,16 +65,20 @@ def load(file: IO[bytes], name: str, most_depth: int | None = MOST_DEPTH) -> Any
     bounded = _Bounded(unpacked(file))
     source = io.BufferedReader(bounded, _AT_ONCE)
     try:
-        with without_collection(), memory_for(_size(file)), without_complaints():
+        with without_collection(), memory_for(file.seek(0, 2)), without_complaints():
+            file.seek(0)
             found = PlainUnpickler(source).load()
+            is_too_deep = most_depth is not None and depth_exceeds(found, most_depth)
     except (pickle.UnpicklingError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         why = f"it is larger than {MOST_BYTES >> 30} GiB" if bounded.is_over else _first_line(error)
         raise InputError(f"{name}: refused, not a pickle of plain data ({why})") from error
     except OSError as error:
         raise InputError(f"{name}: cannot be read ({error.strerror or type(error).__name__})") from error
+    except MemoryError as error:
+        raise InputError(f"{name}: refused: {TOO_LARGE}") from error
     except Exception as error:  # hostile opcodes end in nearly any error of the C unpickler
         raise InputError(f"{name}: not a pickle that can be read ({type(error).__name__})") from error
-    if most_depth is not None and depth_exceeds(found, most_depth):
+    if is_too_deep:
         raise InputError(f"{name}: refused, its containers lie more than {most_depth} deep in each other")
     return found
 
@@ -109,38 +108,6 @@ def without_complaints() -> Iterator[None]:
         yield
     finally:
         sys.excepthook = shown
-
-
-@contextmanager
-def memory_for(size: int) -> Iterator[None]:
-    """Room for what a pickle, or a piece of one, of this size can hold, where the system can bound it.
-
-    Eight bytes of a pickle can ask for a table of thirty gigabytes: that is refused here, as what does not fit.
-    """
-    try:
-        import resource  # noqa: PLC0415 - Windows has none
-
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    except (ImportError, OSError):
-        yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = used + _ROOM + _TIMES * size
-    if soft != resource.RLIM_INFINITY and soft <= wanted:
-        yield
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _size(file: IO[bytes]) -> int:
-    """Bytes of a pickle; of a packed one as many as take the memory that so few bytes may become."""
-    head, at = file.read(2), file.seek(0, 2)
-    file.seek(0)
-    return at * archives.MOST_TIMES // _TIMES if head == _GZIP else at
 
 
 def is_pickle(head: bytes) -> bool:

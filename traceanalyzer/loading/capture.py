@@ -20,7 +20,7 @@ from traceanalyzer.meaning.vocabulary import lacking, numbered
 from traceanalyzer.meaning.vocabulary import named as listed_named
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.model.schema import printable
-from traceanalyzer.readers import FILE_ORDER, GUESSED, NODE_ORDER, RankHint, Reader, reader_of
+from traceanalyzer.readers import FILE_ORDER, GUESSED, NODE_ORDER, RankHint, ranks_of
 from traceanalyzer.selection import Selection, select
 
 # What of a run is read.
@@ -67,7 +67,7 @@ def read_capture(capture: TraceFile, options: LoadOptions, skipped: list[Skipped
         kept_in = options.cache if capture.place == capture.path else None
         ways = (hint, *((kind, rule.pattern, rule.flags) for kind, rule in options.rules.extra))
         with capture.whole() as path:
-            for trace in through(kept_in, path, ways, _reader(path).read(path, hint, options.rules)):
+            for trace in through(kept_in, path, ways, ranks_of(path, hint, options.rules)):
                 if options.ranks is None or trace.rank in options.ranks:
                     whole = _with_captured_graphs(_with_rules(trace, options.rules), path, options.rules)
                     yield from _selected(whole, options.selection, skipped)
@@ -76,22 +76,14 @@ def read_capture(capture: TraceFile, options: LoadOptions, skipped: list[Skipped
         skipped.append(Skipped(printable(named(capture.place)), why))
 
 
-def _reader(path: Path) -> Reader:
-    reader = reader_of(path)
-    if reader is None:
-        raise InputError(f"{path}: not there any more, not seen from here, or no trace")
-    return reader
-
-
 def _with_captured_graphs(trace: RankTrace, path: Path, rules: KindRules) -> RankTrace:
     """With the operators of its replayed graphs, where a trace of their capture or their nodes' names lie beside it."""
     if not has_replays(trace):
         return trace
     trace = with_notes_beside(trace, path)
     for file in captures_beside(path):
-        reader = reader_of(file)
         try:
-            ranks = reader.read(file, RankHint(trace.rank, FILE_ORDER), rules) if reader else ()
+            ranks = ranks_of(file, RankHint(trace.rank, FILE_ORDER), rules)
             same = next((other for other in ranks if other.rank == trace.rank), None)
         except InputError:
             continue

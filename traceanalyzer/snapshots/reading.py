@@ -16,7 +16,8 @@ import pandas as pd
 
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import safe_pickle
-from traceanalyzer.files.safe_pickle import PlainUnpickler, memory_for, without_complaints
+from traceanalyzer.files.bounds import TOO_LARGE, memory_for
+from traceanalyzer.files.safe_pickle import PlainUnpickler, without_complaints
 from traceanalyzer.model.schema import printable
 
 # Lists of frames that a pickled history repeats byte for byte: unpickled once, and named from then on.
@@ -186,9 +187,9 @@ class _Pieces:
             source = _Fed(_framed(self._memo(piece), before, piece, after))
             del piece
             unpickler = PlainUnpickler(source)
-            with memory_for(end - start), without_complaints():
+            with without_complaints():
                 found = unpickler.load()
-        except (NotInPieces, TypeError):
+        except (NotInPieces, TypeError, MemoryError):
             raise
         except Exception as error:
             raise InputError(f"a piece of the snapshot cannot be read ({type(error).__name__}: {error})") from error
@@ -575,10 +576,17 @@ def read_snapshot(path: Path) -> Snapshot:
         InputError: it cannot be read, or is no snapshot.
     """
     try:
-        with safe_pickle.without_collection(), path.open("rb") as file, _plain(file) as content:
+        with (
+            safe_pickle.without_collection(),
+            memory_for(path.stat().st_size),
+            path.open("rb") as file,
+            _plain(file) as content,
+        ):
             size = content.seek(0, 2)
             content.seek(0)
             return _snapshot(path, content, size)
+    except MemoryError as error:
+        raise InputError(f"{path}: refused: {TOO_LARGE}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.files import archives
+from traceanalyzer.files.bounds import MOST_TIMES, most_bytes
 from traceanalyzer.model.schema import NONE
 
 # What a source of an export's tables offers, so that nothing above it knows databases from Parquet files.
@@ -269,11 +269,11 @@ class SqliteSource(Source):
 
     def _bounded(self, reader: pa.RecordBatchReader) -> pa.Table:
         """All rows; a column's default value is stored once, and is read in each of them."""
-        batches, left = [], archives.most_bytes(self.path.stat().st_size)
+        batches, left = [], most_bytes(self.path.stat().st_size)
         for batch in reader:
             left -= batch.nbytes
             if left < 0:
-                raise NotATraceError(f"{self.path}: its rows hold over {archives.MOST_TIMES} times its size; not read")
+                raise NotATraceError(f"{self.path}: its rows hold over {MOST_TIMES} times its size; not read")
             batches.append(batch)
         return pa.Table.from_batches(batches, reader.schema)
 

@@ -1,0 +1,59 @@
+"""How much may become of a file: when it is unpacked, and in memory while it is read."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MOST_TIMES = 200
+"""A file that unpacks to more than this times its size is not read on, beyond `FREE_BYTES`: traces pack by 5 to 50."""
+
+FREE_BYTES = 128 << 20
+
+ROOM_BYTES, ROOM_TIMES = 2 << 30, 20
+"""Memory that reading a file may take, and how many times its size more."""
+
+_HELD = threading.Lock()
+
+
+def most_bytes(packed_bytes: int) -> int:
+    """How many bytes so few may become: when they are unpacked, or as what is made of them."""
+    return max(FREE_BYTES, MOST_TIMES * packed_bytes)
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    files = path.iterdir() if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files)
+
+
+@contextmanager
+def memory_for(size: int) -> Iterator[None]:
+    """Room for what reading a file of this size takes, where the system can bound it; what asks for more fails.
+
+    The bound is the process's: of readers in several threads, and of one inside another, the first one's holds.
+
+    Raises:
+        MemoryError: there is no more room.
+    """
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+
+        used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = used + ROOM_BYTES + ROOM_TIMES * size
+    if (soft != resource.RLIM_INFINITY and soft <= wanted) or not _HELD.acquire(blocking=False):
+        yield
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        _HELD.release()
+
+
+TOO_LARGE = f"it needs more memory than {ROOM_BYTES >> 30} GiB and {ROOM_TIMES} times its size"
