@@ -234,10 +234,10 @@ def broken(*_args, **_named):
 
 @pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
 def test_a_reader_that_fails_costs_its_file_only(monkeypatch, capsys):
-    from traceanalyzer.loading import capture as loading_capture
+    from traceanalyzer import readers
 
     job()
-    read = loading_capture.reader_of
+    read = readers.reader_of
 
     def one_broken(path):
         reader = read(path)
@@ -245,7 +245,7 @@ def test_a_reader_that_fails_costs_its_file_only(monkeypatch, capsys):
             return reader
         return type("Broken", (), {"peek": reader.peek, "read": broken, "ended_ns": reader.ended_ns})
 
-    monkeypatch.setattr(loading_capture, "reader_of", one_broken)
+    monkeypatch.setattr(readers, "reader_of", one_broken)
     assert typed("job -o out --jobs 1 --format json") == 3
     assert "rank1.json could not be computed: ZeroDivisionError" in capsys.readouterr().err
     assert len(summary("out")["results"]["breakdown"]) == 1

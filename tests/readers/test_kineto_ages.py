@@ -4,6 +4,7 @@ Field names, categories and units are those of Kineto's and PyTorch's sources of
 """
 
 import json
+import re
 
 import pytest
 
@@ -91,6 +92,18 @@ def on_demand(rank):
             "distributedInfo": info, "traceName": "a.json"}  # fmt: skip
 
 
+def cuspy(rank):
+    """PyTorch's own collector (torch/profiler/_cuspy/trace.py): a copy's direction and memories are arguments."""
+    made = pytorch_2_6(rank)
+    for copy in [one for one in made["traceEvents"] if one["cat"] == "gpu_memcpy"]:
+        kinds = re.fullmatch(r"Memcpy (\w+) \((\w+) -> (\w+)\)", copy["name"])
+        names = ("copy kind", kinds[1]), ("src kind", kinds[2].lower()), ("dst kind", kinds[3].lower())
+        copy |= {"name": "Memcpy", "args": copy["args"] | dict(names)}
+    clock = {"ph": "C", "cat": "gpu_environment", "name": "SM clock", "pid": 0, "tid": 0, "ts": 100.0}
+    made["traceEvents"] += [clock | {"args": {"sm_clock_mhz": 1980}}, clock | {"ts": 900, "args": {"sm_clock_mhz": 1410}}]
+    return made
+
+
 def distributed(rank):
     return {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}}
 
@@ -120,7 +133,8 @@ def later(rank, host=None, kernel=None, base_us=1_621_401_187_000_000, name=OLD_
             yield event(category, what or name, *time, told | more, tid=stream, pid=0)
 
 
-AGES = {"1.8": pytorch_1_8, "1.13": pytorch_1_13, "2.1": pytorch_2_1, "2.6": pytorch_2_6, "on demand": on_demand}
+AGES = {"1.8": pytorch_1_8, "1.13": pytorch_1_13, "2.1": pytorch_2_1, "2.6": pytorch_2_6, "on demand": on_demand,
+        "Cuspy": cuspy}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +174,17 @@ def test_operators_have_their_shapes_and_kernels(of_age, name):
     assert own["gpu_own_ns"].tolist() == [600_000] * 2
 
 
-@pytest.mark.parametrize("name", ["2.6", "on demand"])
+def test_copies_and_clocks_of_cuspy(tmp_path):
+    write(tmp_path / "rank0.json", json.dumps(cuspy(0)).encode())
+    trace = ta.load(tmp_path).ranks[0]
+    copies = trace.gpu_ops[trace.gpu_ops["activity"] == "memcpy"]
+    assert copies[["name", "direction", "source_memory", "target_memory"]].drop_duplicates().to_numpy().tolist() == [
+        ["Memcpy HtoD (Pinned -> Device)", "HtoD", "pinned", "device"]
+    ]
+    assert trace.counters[["name", "value"]].to_numpy().tolist() == [["sm_clock_mhz", 1980], ["sm_clock_mhz", 1410]]
+
+
+@pytest.mark.parametrize("name", ["2.6", "on demand", "Cuspy"])
 def test_groups_have_their_ranks(of_age, name):
     assert of_age[name]["groups"].to_frame()["group_ranks"].unique().tolist() == ["0,1"]
 

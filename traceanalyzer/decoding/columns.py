@@ -289,6 +289,9 @@ class Args(msgspec.Struct, gc=False):
     size_bytes: Int | None = _called("bytes")
     grid: msgspec.Raw = _NOT_RECORDED
     block: msgspec.Raw = _NOT_RECORDED
+    copy: str | int = _called("copy kind", "")
+    source_memory: str | int = _called("src kind", "")
+    target_memory: str | int = _called("dst kind", "")
     in_device: Int | None = _called("inDevice")
     from_device: Int | None = _called("fromDevice")
     to_device: Int | None = _called("toDevice")
@@ -372,7 +375,7 @@ def _ignored(phase: str) -> type[msgspec.Struct]:
 IGNORED = tuple(_ignored(phase) for phase in "sftMBEbenNODPpRcvVISTF(),")
 
 
-# Counters of Kineto files: memory of the GPU as it changes, and what the GPU's hardware counted between samples.
+# Counters of Kineto files: memory of the GPU as it changes, and what was sampled: CUPTI's PM sampling, power, clocks.
 
 
 MEMORY = "[memory]"
@@ -380,10 +383,6 @@ MEMORY = "[memory]"
 
 _GPU_MEMORY = 1
 """`Device Type` of memory events on the GPU."""
-
-_SAMPLED = ("hardware_counters", "mtia_counters")
-"""Categories of counter events that hold samples at equal distances: those of CUPTI's PM sampling, and of MTIA."""
-
 
 def add_memory(table: Columns, events: list[Instant], threads: list[int]) -> None:
     """Append levels of the GPU's memory; the host's memory is left out."""
@@ -410,7 +409,7 @@ def add_samples(table: Columns, events: list[Sample]) -> None:
     rows = [
         (event, name, value)
         for event in events
-        if event.cat.lower() in _SAMPLED
+        if event.cat
         for name, value in _values(event.args).items()
     ]
     _add_counters(

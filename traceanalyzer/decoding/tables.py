@@ -47,6 +47,8 @@ GARBAGE = "gc.collect"
 
 _STREAM_WAIT = "Stream Wait Event"
 
+_PLAIN_COPY = "Memcpy"
+
 _NEEDS_ARGUMENTS = re.compile(r"attention|attn|conv", re.IGNORECASE)
 
 
@@ -124,7 +126,7 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table = builder.table("gpu_ops")
     first_row = table.rows
     table.times(events)
-    names = [event.name for event in events]
+    names = [event.name if event.name != _PLAIN_COPY else _copied(arg) for event, arg in zip(events, args, strict=True)]
     table.texts("name", names)
     activity = {name: runtime_activity(name) or _ACTIVITY[category] for name in set(names)}
     table.texts("activity", [activity[name] for name in names])
@@ -138,6 +140,12 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     described = [row for row, arg in enumerate(args) if arg.collective is not None]
     if described:
         _add_comm_args(builder, [events[row] for row in described], [first_row + row for row in described])
+
+
+def _copied(args: Args) -> str:
+    """A copy's name as Kineto writes it; Cuspy, PyTorch's own collector, tells direction and memories in arguments."""
+    ends = (str(one).capitalize().removesuffix("_static") for one in (args.source_memory, args.target_memory))
+    return f"{_PLAIN_COPY} {args.copy} ({' -> '.join(ends)})" if args.copy else _PLAIN_COPY
 
 
 def _add_notes(builder: TableBuilder, args: list[Args]) -> None:

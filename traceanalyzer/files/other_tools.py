@@ -77,9 +77,9 @@ _JSON = {
 _BY_NAME = {
     ".ncu-rep": f"a report of Nsight Compute, of single kernels that it ran again and again; {_AGAIN}",
     **dict.fromkeys(
-        (".pftrace", ".perfetto-trace", ".perfetto"),
-        "a Perfetto trace, which is not read; give the captures that it was made of (the PyTorch profiler's .json, "
-        "rocprofv3's --output-format json or rocpd)",
+        (".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto"),
+        "a Perfetto trace, which is not read; give the captures that it was made of, or write those (the PyTorch "
+        "profiler's .json, also of Cuspy; rocprofv3's --output-format json or rocpd)",
     ),
     ".rpd": f"a database of {_RPD}",
     ".qdstrm": "raw data of Nsight Systems; make a report of it with its QdstrmImporter, or record again",
