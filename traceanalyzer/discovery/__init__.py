@@ -44,9 +44,12 @@ LINK_OUT = "a link to outside the folder; --follow-links reads it"
 
 _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=\[]?\d+\]?", re.IGNORECASE)
 
-# SGLang writes <time>-TP-<rank>[-DECODE]; with pipelines several ranks share that number.
-_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=\[]?(\d+)(?!\d)|^\d+\.\d+-TP-(\d+)(?!.*-PP-)", re.IGNORECASE)
+_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=\[]?(\d+)(?!\d)", re.IGNORECASE)
 
+_GROUPS = ("dp", "pp", "tp")
+"""Parallel groups in which SGLang's (`TP-1-PP-0`) and vLLM's names (`dp0_pp0_tp1`) place a rank, the outermost first."""
+
+_PLACE = re.compile(rf"(?<![a-z])({'|'.join(_GROUPS)})[_-]?(\d+)(?!\d)", re.IGNORECASE)
 
 BY_NAME = "path"
 """How ranks are called that stand in names of files or folders."""
@@ -92,7 +95,7 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
     if any(one.shown == folder for one in candidates):  # the URL is a file's
         folder = folder.parent
     captures, skipped = _peeked(candidates, folder, in_path)
-    captures = without_twins(captures, skipped)
+    captures = _placed(without_twins(captures, skipped))
     skipped = [*(Skipped(printable(str(one.path)), LINK_OUT) for one in strangers), *skipped]
     if not captures:
         raise InputError(nothing_in(folder, skipped))
@@ -130,7 +133,7 @@ def of_files(paths: Sequence[Path], rank_regex: str | None = None) -> Found:
             raise InputError(f"{path}: named {times} times; name each rank's own file once")
     in_path = _rank_pattern(rank_regex)
     captures, skipped = _peeked(named_files(paths), Path(), in_path)
-    captures = without_twins(captures, skipped)
+    captures = _placed(without_twins(captures, skipped))
     if not captures:
         raise InputError(nothing_in(paths[0], skipped))
     skipped += _unfit(in_path, captures)
@@ -245,7 +248,32 @@ def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | 
 
 def _named_in(parts: Sequence[str]) -> RankHint | None:
     matches = (_RANK_IN_NAME.search(part) for part in reversed(parts))
-    return next((RankHint(int(match[1] or match[2]), BY_NAME) for match in matches if match), None)
+    return next((RankHint(int(match[1]), BY_NAME) for match in matches if match), None)
+
+
+def _placed(captures: Sequence[TraceFile]) -> list[TraceFile]:
+    """The captures; those named by their places in parallel groups are ranks of their own, counted through the groups.
+
+    Not where their names have ranks too, each of one place.
+    """
+    by_folder: dict[Path, dict[Path, tuple[int, ...]]] = {}
+    for capture in captures:
+        told = {name.lower(): int(number) for name, number in _PLACE.findall(capture.place.name)}
+        if "tp" in told and capture.header.ranks is None and (capture.hint is None or capture.hint.source == BY_NAME):
+            place = tuple(told.get(name, 0) for name in _GROUPS)
+            by_folder.setdefault(capture.place.parent, {})[capture.path] = place
+    named = {capture.path: capture.hint.rank for capture in captures if capture.hint}
+    ranks: dict[Path, int] = {}
+    for places in by_folder.values():
+        distinct = set(places.values())
+        pairs = {(named[path], place) for path, place in places.items() if path in named}
+        if len(dict(pairs)) == len(pairs) == len(distinct):
+            continue
+        _, pipelines, tensors = (1 + max(numbers) for numbers in zip(*distinct, strict=True))
+        is_tensor_alone = len({tp for _, _, tp in distinct}) == len(distinct)
+        for path, (dp, pp, tp) in places.items():
+            ranks[path] = tp if is_tensor_alone else (dp * pipelines + pp) * tensors + tp
+    return [replace(c, hint=RankHint(ranks[c.path], BY_NAME)) if c.path in ranks else c for c in captures]
 
 
 def _told_apart(captures: list[TraceFile], top: Path) -> list[TraceFile]:

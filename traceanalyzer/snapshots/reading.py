@@ -511,7 +511,8 @@ def _segments_frames(block: Mapping[str, Any]) -> Any:
 # A snapshot of PyTorch's allocator (`torch.cuda.memory._dump_snapshot`), read into tables.
 
 
-_RANK = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_RANK = re.compile(r"(?:(?<![a-z])(?:rank|worker)[_\-=\[]?|-TP-|^(?=\d+_step_\d))(\d{1,9})(?!\d)", re.IGNORECASE)
+"""In a name: `rank3`, `worker_3`; SGLang's `-TP-3-memory`, torchtitan's `000003_step_10`."""
 _NEEDED = frozenset({"action", "addr", "size", "stream", "time_us", "frames"})
 ACTIONS = (
     "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap",
