@@ -137,6 +137,43 @@ _VALUES: tuple[Callable[[random.Random, Any], None], ...] = (
 )  # fmt: skip
 
 
+def events_mutated(rng: random.Random, content: Any) -> Any:
+    """A document of events, damaged so that each event looks well; the given one is not changed."""
+    content = copied(content)
+    events = [one for one in content["traceEvents"] if "ts" in one and "dur" in one]
+    begins, ends = min(one["ts"] for one in events), max(one["ts"] for one in events)
+    what = rng.randrange(5)
+    if what == 0:  # nested, much deeper than programs are
+        category = rng.choice(("user_annotation", "cpu_op", "python_function", "cuda_runtime"))
+        depth = rng.choice((50, 2000, 5000))
+        content["traceEvents"] += [
+            {"ph": "X", "cat": category, "name": f"layer{place}", "pid": 100, "tid": 1, "ts": begins + place / 1000,
+             "dur": ends - begins + 9 - place / 500, "args": {}}
+            for place in range(depth)
+        ]  # fmt: skip
+    elif what == 1:  # the GPU's clock beside the CPU's, or one of the ranks beside the others
+        moved_us = rng.choice((-5000, -1000, -1, 0.5, 1000, 5000, 3.6e9))
+        for one in events:
+            one["ts"] += moved_us if one.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") or moved_us > 1e6 else 0
+    elif what == 2:  # a stretch of the middle without one kind of events
+        cut = sorted(rng.uniform(begins, ends) for _ in range(2))
+        lost = rng.choice(("kernel", "cpu_op", "cuda_runtime", "user_annotation"))
+        content["traceEvents"] = [
+            one for one in content["traceEvents"] if one.get("cat") != lost or not cut[0] <= one.get("ts", -1) <= cut[1]
+        ]
+    elif what == 3:  # another rank's number, or a unit that is another
+        content["distributedInfo"] = {"rank": rng.choice((0, 1, 7, 2**40, -1)), "world_size": rng.choice((1, 2, 8))}
+        for one in events if rng.random() < 0.5 else ():
+            one["ts"], one["dur"] = one["ts"] * 1000, one["dur"] * 1000
+    else:  # ids that lead elsewhere
+        ids = [one["args"].get("correlation") for one in events if "correlation" in one.get("args", {})]
+        rng.shuffle(ids)
+        for one in events:
+            if "correlation" in one.get("args", {}):
+                one["args"]["correlation"] = ids.pop()
+    return content
+
+
 def text_mutated(rng: random.Random, text: str) -> str:
     """A text with lines lost, doubled and moved, words swapped, odd pieces put in."""
     for _ in range(rng.choice((1, 2, 3))):

@@ -211,3 +211,18 @@ STEPS = ("all", "complete", "last", "3:5", "3,5", ":4", "4")
 RANKS = ("0", "0,2-3", "1-3")
 
 RULES = ("comm=nccl.*", "compute=^gemm$", "copy=Memcpy", "comm=(a|b)+")
+
+
+@cache
+def summary() -> Any:
+    """What is known of a job of two ranks, whose page shows a run.json."""
+    import tempfile
+
+    from traceanalyzer.discovery import discover
+    from traceanalyzer.loading import LoadOptions
+    from traceanalyzer.scale import summarise
+
+    with tempfile.TemporaryDirectory() as place:
+        job(1, Path(place))
+        found = discover(Path(place))
+        return summarise(found, found.runs[-1], LoadOptions(), jobs=1)

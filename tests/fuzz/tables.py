@@ -91,6 +91,20 @@ def _view(rng: random.Random, database: Any) -> None:
     )))  # fmt: skip
 
 
+def _generated(rng: random.Random, database: Any) -> None:
+    """A column whose values nobody stored, and which can be of any length."""
+    table, length = _table(rng, database), rng.choice((8, 100_000, 300_000_000))
+    names = [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
+    column = rng.choice(names)
+    how = rng.choice((f"hex(zeroblob({length}))", f"CAST(zeroblob({length}) AS TEXT)", "rowid << 40", "random()"))
+    kept = [name for name in names if name != column]
+    cells = ", ".join(f'"{name}"' for name in kept)
+    database.execute(f'ALTER TABLE "{table}" RENAME TO "stored"')
+    database.execute(f'CREATE TABLE "{table}" ({cells}, "{column}" GENERATED ALWAYS AS ({how}) VIRTUAL)')
+    database.execute(f'INSERT INTO "{table}" ({cells}) SELECT {cells} FROM "stored"')
+    database.execute('DROP TABLE "stored"')
+
+
 def _trigger(rng: random.Random, database: Any) -> None:
     table = _table(rng, database)
     database.execute(f'CREATE TRIGGER t AFTER INSERT ON "{table}" BEGIN DELETE FROM "{table}"; END')
@@ -120,6 +134,7 @@ _DATABASE = (
     _drop_column,
     _rename,
     _view,
+    _generated,
     _trigger,
     _rows,
     _settings,
@@ -171,6 +186,13 @@ def _lost(rng: random.Random, file: Path) -> None:
         pq.write_table(table.remove_column(rng.randrange(table.num_columns)), file)
 
 
+def _repeated(rng: random.Random, file: Path) -> None:
+    """One row, which takes next to nothing however often it is there."""
+    row = pq.read_table(file).slice(0, 1)
+    count = rng.choice((1000, 100_000))
+    pq.write_table(row.take(pa.array([0] * (count if len(row) else 0))), file)
+
+
 def _emptied(_rng: random.Random, file: Path) -> None:
     pq.write_table(pq.read_table(file).slice(0, 0), file)
 
@@ -192,4 +214,4 @@ _ARROW = (
     lambda _r, _v: b"\xff\xfe",
 )  # fmt: skip
 
-_FOLDER = (_bytes, _bytes, _gone, _swapped, _retyped, _retyped, _retyped, _lost, _emptied, _nudged, _nudged)
+_FOLDER = (_bytes, _bytes, _gone, _swapped, _retyped, _retyped, _retyped, _lost, _emptied, _repeated, _nudged, _nudged)

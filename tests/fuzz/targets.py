@@ -1,6 +1,7 @@
 """What is fuzzed: for each kind of input, how one damaged input is made and looked at."""
 
 import gzip
+import io
 import json
 import pickle
 import random
@@ -14,7 +15,7 @@ import numpy as np
 
 from tests import nsys_builders, rocprof_builders
 from tests.fuzz import kineto_oracle, seeds
-from tests.fuzz.mutations import bytes_mutated, text_mutated, value_mutated
+from tests.fuzz.mutations import ODD_TEXTS, bytes_mutated, events_mutated, text_mutated, value_mutated
 from tests.fuzz.outcome import WrongError
 from tests.fuzz.tables import damage_database, damage_folder
 from tests.fuzz.texts import kineto_bytes
@@ -118,6 +119,61 @@ def _rocprof(rng: random.Random, folder: Path) -> Look:
     return lambda: read_trace(path)
 
 
+def _archive(rng: random.Random, folder: Path) -> Look:
+    """Tar and zip files whose headers are odd, beside a good rank: that one is found whatever they hold."""
+    import tarfile
+    import zipfile
+
+    from traceanalyzer.discovery import discover
+
+    text = json.dumps(seeds.kineto()[0]).encode()
+    (folder / "rank7.json").write_bytes(json.dumps(seeds.kineto()[1]).encode())
+    names = [
+        "rank1.json",
+        "a/rank2.json",
+        rng.choice(ODD_TEXTS)[:600] or "x",
+        "../rank3.json",
+        "rank1.json/rank4.json",
+        "x" * 300 + ".json",
+    ]
+    made = io.BytesIO()
+    is_zip = rng.random() < 0.4
+    if is_zip:
+        with zipfile.ZipFile(made, "w") as archive:
+            for name in rng.sample(names, 3):
+                archive.writestr(zipfile.ZipInfo(name.encode(errors="replace").decode()), text)
+    else:
+        with tarfile.open(
+            fileobj=made, mode="w", format=rng.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT))
+        ) as archive:
+            for name in rng.sample(names, 3):
+                member = tarfile.TarInfo(name.encode(errors="replace").decode())
+                member.size, member.type = (
+                    len(text),
+                    rng.choice((b"0", b"0", b"0", b"1", b"2", b"3", b"5", b"6", b"L", b"x", b"S")),
+                )
+                member.linkname = rng.choice(("", "/etc/passwd", "rank1.json"))
+                key = rng.choice(("mtime", "size", "path", "GNU.sparse.map", "GNU.sparse.size", "comment"))
+                value = rng.choice(("1e30", str(2**70), "nan", "-1", "", "x" * 5000, "0,1,2", "../x"))
+                member.pax_headers = {key: value} if rng.random() < 0.5 else {}
+                archive.addfile(member, io.BytesIO(text))
+    data = made.getvalue()
+    data = bytes_mutated(rng, data) if rng.random() < 0.6 else data
+    if not is_zip and rng.random() < 0.5:
+        data = gzip.compress(data, 1)
+    (folder / ("a.zip" if is_zip else "a.tar.gz" if data[:2] == b"\x1f\x8b" else "a.tar")).write_bytes(data)
+
+    def look() -> bool:
+        found = discover(folder)
+        if not any(one.path.name == "rank7.json" for run in found.runs for one in run.captures):
+            raise WrongError("archive: the good rank beside it is lost")
+        if (folder.parent / "rank3.json").exists():
+            raise WrongError("archive: written outside of it")
+        return bool(found.skipped)
+
+    return look
+
+
 def _rocpd(rng: random.Random, folder: Path) -> Look:
     path = rocprof_builders.write_database(
         folder / "a_results.db", rocprof_builders.buffers(), later=rng.random() < 0.5
@@ -176,9 +232,14 @@ def _odd_field(rng: random.Random, message: Any, field: Any, value: Any) -> None
 
 
 def _run_json(rng: random.Random, folder: Path) -> Look:
+    from traceanalyzer.failures import Failure
     from traceanalyzer.job import run_info
+    from traceanalyzer.report.build import build
+    from traceanalyzer.report.writers import html
 
     content = value_mutated(rng, seeds.RUN_INFO)
+    if rng.random() < 0.3:
+        content = {**seeds.RUN_INFO, "memory": value_mutated(rng, seeds.RUN_INFO["memory"])}
     data = json.dumps(content).encode(errors="surrogatepass")
     path = folder / "run.json"
     path.write_bytes(bytes_mutated(rng, data) if rng.random() < 0.3 else data)
@@ -187,6 +248,11 @@ def _run_json(rng: random.Random, folder: Path) -> Look:
         info, notes = run_info.read_or_note(path)
         if info is not None:
             run_info.thresholds(info)
+            made = build(seeds.summary(), "fuzzed", notes, "fuzz", info, findings=())
+            failures: list[Failure] = []
+            html.page(made, failures=failures)
+            if failures:
+                raise WrongError(f"page: {failures[0].what}: {failures[0].traceback}")
         return bool(notes)
 
     return look
@@ -449,10 +515,12 @@ def _analyses(rng: random.Random, folder: Path) -> Look:
     path = folder / f"rank0{suffix}"
     path.write_bytes(data)
     if rng.random() < 0.4:
-        other = value_mutated(rng, rng.choice(seeds.kineto()))
+        other = rng.choice((value_mutated, events_mutated))(rng, rng.choice(seeds.kineto()))
         (folder / "rank1.json").write_bytes(json.dumps(other).encode(errors="surrogatepass"))
     if rng.random() < 0.2:
         (folder / "run.json").write_bytes(json.dumps(value_mutated(rng, seeds.RUN_INFO)).encode(errors="surrogatepass"))
+    if rng.random() < 0.1:  # one rank's file under another rank's name
+        (folder / f"rank2{suffix}").write_bytes(data)
     return lambda: analysed(folder)
 
 
@@ -514,7 +582,8 @@ TARGETS: Mapping[str, Target] = MappingProxyType({
     "rocprofv3": Target("rocprofv3 JSON, the reader alone", _rocprof),
     "rocpd": Target("rocpd database, the reader alone", _rocpd),
     "xplane": Target("XLA xplane, the reader alone", _xplane),
-    "run_json": Target("run.json", _run_json),
+    "archives": Target("tar and zip archives beside a good rank", _archive),
+    "run_json": Target("run.json, with a page rendered", _run_json),
     "summaries": Target("stored summaries and baselines, through diff", _summaries),
     "topology": Target("topology text, through the doctor", _topology),
     "nccl_log": Target("NCCL logs and ncclras, through the doctor", _nccl_log),

@@ -6,13 +6,15 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.fuzz.mutations import bytes_mutated, value_mutated
+from tests.fuzz.mutations import bytes_mutated, events_mutated, value_mutated
 
 
 def kineto_bytes(rng: random.Random, content: Any) -> tuple[bytes, str]:
     """A damaged file and the suffix of its name."""
     if rng.random() < 0.55:
         content = value_mutated(rng, content)
+    elif rng.random() < 0.5:
+        content = events_mutated(rng, content)
     if rng.random() < 0.2 and isinstance(content, dict):
         content = content.get("traceEvents", content)
     text = _json(rng, content)

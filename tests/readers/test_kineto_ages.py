@@ -100,7 +100,10 @@ def cuspy(rank):
         names = ("copy kind", kinds[1]), ("src kind", kinds[2].lower()), ("dst kind", kinds[3].lower())
         copy |= {"name": "Memcpy", "args": copy["args"] | dict(names)}
     clock = {"ph": "C", "cat": "gpu_environment", "name": "SM clock", "pid": 0, "tid": 0, "ts": 100.0}
-    made["traceEvents"] += [clock | {"args": {"sm_clock_mhz": 1980}}, clock | {"ts": 900, "args": {"sm_clock_mhz": 1410}}]
+    made["traceEvents"] += [
+        clock | {"args": {"sm_clock_mhz": 1980}},
+        clock | {"ts": 900, "args": {"sm_clock_mhz": 1410}},
+    ]
     return made
 
 

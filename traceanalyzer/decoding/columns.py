@@ -384,6 +384,7 @@ MEMORY = "[memory]"
 _GPU_MEMORY = 1
 """`Device Type` of memory events on the GPU."""
 
+
 def add_memory(table: Columns, events: list[Instant], threads: list[int]) -> None:
     """Append levels of the GPU's memory; the host's memory is left out."""
     held = [
@@ -406,12 +407,7 @@ def add_memory(table: Columns, events: list[Instant], threads: list[int]) -> Non
 
 def add_samples(table: Columns, events: list[Sample]) -> None:
     """Append what was counted, a row for each counter of an event; what is no number is left out."""
-    rows = [
-        (event, name, value)
-        for event in events
-        if event.cat
-        for name, value in _values(event.args).items()
-    ]
+    rows = [(event, name, value) for event in events if event.cat for name, value in _values(event.args).items()]
     _add_counters(
         table,
         [event for event, _, _ in rows],
