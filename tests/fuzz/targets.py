@@ -232,7 +232,6 @@ def _odd_field(rng: random.Random, message: Any, field: Any, value: Any) -> None
 
 
 def _run_json(rng: random.Random, folder: Path) -> Look:
-    from traceanalyzer.failures import Failure
     from traceanalyzer.job import run_info
     from traceanalyzer.report.build import build
     from traceanalyzer.report.writers import html
@@ -249,7 +248,7 @@ def _run_json(rng: random.Random, folder: Path) -> Look:
         if info is not None:
             run_info.thresholds(info)
             made = build(seeds.summary(), "fuzzed", notes, "fuzz", info, findings=())
-            failures: list[Failure] = []
+            failures: list[Any] = []
             html.page(made, failures=failures)
             if failures:
                 raise WrongError(f"page: {failures[0].what}: {failures[0].traceback}")
