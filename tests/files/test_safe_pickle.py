@@ -1,7 +1,6 @@
 """Pickles of others: plain data is read, all else is refused before it runs."""
 
 import collections
-import contextlib
 import errno
 import gc
 import gzip

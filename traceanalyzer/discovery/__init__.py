@@ -47,7 +47,7 @@ _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=
 _RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=\[]?(\d+)(?!\d)", re.IGNORECASE)
 
 _GROUPS = ("dp", "pp", "tp")
-"""Parallel groups in which SGLang's (`TP-1-PP-0`) and vLLM's names (`dp0_pp0_tp1`) place a rank, the outermost first."""
+"""Groups in which SGLang's (`TP-1-PP-0`) and vLLM's names (`dp0_pp0_tp1`) place a rank, the outermost first."""
 
 _PLACE = re.compile(rf"(?<![a-z])({'|'.join(_GROUPS)})[_-]?(\d+)(?!\d)", re.IGNORECASE)
 
