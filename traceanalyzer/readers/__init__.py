@@ -15,8 +15,8 @@ READERS: tuple[Reader, ...] = (rocpd, nsys, rocprofv3, xplane, kineto)
 """Tried in this order."""
 
 __all__ = [
-    "FILE_ORDER", "GUESSED", "NODE_ORDER", "READERS", "Header", "RankHint", "Reader", "ended_ns", "header_of", "ranks_of",
-    "reader_of",
+    "FILE_ORDER", "GUESSED", "NODE_ORDER", "READERS", "Header", "RankHint", "Reader", "ended_ns", "header_of",
+    "ranks_of", "reader_of",
 ]  # fmt: skip
 
 
