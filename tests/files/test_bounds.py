@@ -54,9 +54,9 @@ def _snapshot(folder):
 
 READ = {
     _parquet: "from traceanalyzer.readers import header_of as read",
-    _xplane: "from traceanalyzer.readers import ranks_of\n"
+    _xplane: "from traceanalyzer.readers import RankHint, ranks_of\n"
     "from traceanalyzer.kinds import KindRules\n"
-    "def read(path): return list(ranks_of(path, None, KindRules()))",
+    "def read(path): return list(ranks_of(path, RankHint(0, 'path'), KindRules()))",
     _dump: "from traceanalyzer.doctor.flight_recorder import read_flight_recorder as read",
     _snapshot: "from traceanalyzer.snapshots import read_snapshot as read",
 }
