@@ -183,12 +183,12 @@ def _before_the_damage(file: BinaryIO, skipped_bytes: int) -> Iterator[bytes]:
     """
     file.seek(0)
     unpacker, packed = zlib.decompressobj(_GZIP), b""
-    while skipped_bytes and (packed := packed or file.read(_PACKED_BYTES)):
-        skipped_bytes -= len(unpacker.decompress(packed, skipped_bytes))
-        packed = unpacker.unconsumed_tail
-        if unpacker.eof:
-            packed, unpacker = unpacker.unused_data, zlib.decompressobj(_GZIP)
     try:
+        while skipped_bytes and (packed := packed or file.read(_PACKED_BYTES)):
+            skipped_bytes -= len(unpacker.decompress(packed, skipped_bytes))
+            packed = unpacker.unconsumed_tail
+            if unpacker.eof:
+                packed, unpacker = unpacker.unused_data, zlib.decompressobj(_GZIP)
         while packed := packed or file.read(_PACKED_BYTES):
             for place in range(len(packed)):
                 yield unpacker.decompress(packed[place : place + 1])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
@@ -259,7 +260,8 @@ def of_rows(results: Any, where: str) -> dict[str, pd.DataFrame]:
     for name, rows in tables(results, where).items():
         known = result_class(name)
         columns = list(known.columns) if known and not rows else None
-        frames[name] = pd.DataFrame(rows, columns=columns).convert_dtypes()
+        with np.errstate(all="ignore"):  # numbers that are too large for integers stay as they are
+            frames[name] = pd.DataFrame(rows, columns=columns).convert_dtypes()
     return frames
 
 

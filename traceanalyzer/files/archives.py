@@ -197,16 +197,20 @@ class _Bounded:
     """A packed tar file's bytes, those of members that nobody wants and of headers too."""
 
     def __init__(self, stream: Any, path: Path) -> None:
-        self._stream, self._left = stream, most_bytes(path.stat().st_size)
+        self._stream, self._left, self._is_over = stream, most_bytes(path.stat().st_size), False
 
     def read(self, size: int) -> bytes:
         """The next bytes.
 
         Raises:
             InputError: they are more than a file of that size should hold.
+            EOFError: it is asked again after its end, as `tarfile` does to skip what a header promises.
         """
+        if self._is_over:
+            raise EOFError("it ends inside a member")
         found: bytes = self._stream.read(size)
         self._left -= len(found)
+        self._is_over = not found
         if self._left < 0:
             raise InputError(_TOO_MANY)
         return found

@@ -193,12 +193,21 @@ def _tree_order(paths: Sequence[str], autograd: Sequence[str | None], totals_ns:
     for path, total_ns in zip(paths, totals_ns, strict=True):
         weights[path] += total_ns
 
-    def place(row: int) -> tuple[object, ...]:
-        parts = paths[row].split("/")
-        above = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
-        return paths[row] == OUTSIDE, [(-weights[path], path) for path in above], autograd[row] == "backward"
+    places: dict[str, tuple[tuple[int, str], ...]] = {"": ()}
 
-    return sorted(range(len(paths)), key=place)
+    def place(path: str) -> tuple[tuple[int, str], ...]:
+        around = []
+        while path not in places:
+            around.append(path)
+            path = path.rpartition("/")[0]
+        for one in reversed(around):
+            places[one] = (*places[path], (-weights[one], one))
+            path = one
+        return places[path]
+
+    return sorted(
+        range(len(paths)), key=lambda row: (paths[row] == OUTSIDE, place(paths[row]), autograd[row] == "backward")
+    )
 
 
 def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray, name: str) -> dict[str, Any]:

@@ -139,7 +139,8 @@ class Database:
 
 def _by_id(rows: pd.DataFrame) -> pd.DataFrame:
     """By id; of rows with one id (a damaged file's) the first."""
-    return rows.drop_duplicates("id").set_index("id")
+    with np.errstate(all="ignore"):  # ids that are no numbers are hashed like others
+        return rows.drop_duplicates("id").set_index("id")
 
 
 def _named(ids: pd.Series, names: Mapping[int, str]) -> pd.Series:
