@@ -70,9 +70,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "integrity": Analysis(
             integrity.across, integrity.per_rank, _NONE, sees_all="damage lies anywhere in a capture"
         ),
-        "ranks": Analysis(
-            trace.ranks_across, trace.ranks_per_rank, _NONE, sees_all="its counts are of the whole capture"
-        ),
+        "ranks": Analysis(trace.ranks_across, trace.ranks_per_rank, _NONE),
         "headline": Analysis(headline.headline_across),
         "breakdown": Analysis(breakdown.Breakdown.of_ranks, breakdown.breakdown_per_rank),
         "time_parts": Analysis(overview.time_parts_across),
