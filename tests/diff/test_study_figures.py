@@ -3,16 +3,22 @@
 import pandas as pd
 import pytest
 
-from tests.samples import RUNNERS
-from traceanalyzer.diff import compare
+from tests import once
+from traceanalyzer.diff import Side, compare
+from traceanalyzer.diff.captures import Capture, of_results, shared_steps
 from traceanalyzer.diff.metrics import row
-from traceanalyzer.diff.sources import SourceOptions, read_side
 
-OPTIONS = SourceOptions()
+NEEDED = ("ranks", "headline", "breakdown", "steps", "pipelines", "block_bounds", "stream_pairs")
+
+
+def side(name):
+    tables = of_results(once.results(name, NEEDED))
+    steps = shared_steps(tables["steps"], tables["breakdown"])
+    return Side(name, (Capture(name, "traces", tables, steps, is_exact=True),))
 
 
 def table(*names):
-    return compare([read_side(str(RUNNERS / name), OPTIONS) for name in names], force=True).metrics
+    return compare([side(name) for name in names], force=True).metrics
 
 
 def values(metrics, name, *runs):

@@ -1,13 +1,14 @@
 """What a ring and a tree should cost, and a measured run on more ranks."""
 
-import json
-
 import pytest
 from click.testing import CliRunner
 
+from tests import once
 from tests.samples import RUNNERS
-from traceanalyzer.analyses.replay.projection import Links
+from traceanalyzer.analyses.replay.projection import NEEDED, Links, project
 from traceanalyzer.cli import cli
+from traceanalyzer.errors import InputError
+from traceanalyzer.job.model_state import Model
 
 LINKS = Links(gbps=100, hop_ns=1000)
 
@@ -31,23 +32,27 @@ def test_a_tree_wins_for_small_all_reduces_on_many_ranks():
     assert LINKS.expected_ns("all_reduce", 1e9, 4) == LINKS.ring_ns("all_reduce", 1e9, 4)
 
 
-def projected(name, *more):
-    return CliRunner().invoke(cli, ["tools", "project", str(RUNNERS / name), "--json", *more])
-
-
 def test_more_ranks_cost_more_and_slower_networks_more_again():
-    near, far = (json.loads(projected("pytorch_ddp", *more).output) for more in ((), ("--network", "5")))
-    longest = [row["step_high_ns"] for row in near["expected"]["ranks"]]
+    results = once.results("pytorch_ddp", NEEDED)
+    model = Model(params=100_000_000, layers=4, d_model=64, strategy="ddp")
+    near, far = (project(results, [4, 8, 64], model=model, network_gbps=rate) for rate in (None, 5.0))
+    longest = near.by_ranks["step_high_ns"].tolist()
     assert longest == sorted(longest)
-    assert near["measured"]["ranks"] == 2
-    assert all(row["step_low_ns"] <= row["step_high_ns"] for row in near["expected"]["ranks"])
-    assert far["expected"]["ranks"][-1]["step_high_ns"] > longest[-1]
-    state = {row["strategy"]: row["state_bytes"] for row in near["expected"]["strategies"]}
+    assert near.ranks == 2
+    assert (near.by_ranks["step_low_ns"] <= near.by_ranks["step_high_ns"]).all()
+    assert far.by_ranks["step_high_ns"].iloc[-1] > longest[-1]
+    state = near.by_strategy.set_index("strategy")["state_bytes"]
     assert state["ddp"] > state["zero1"] > state["zero2"] > state["zero3"] > 0
-    assert any("weak scaling" in said for said in near["assumptions"])
+    assert any("weak scaling" in said for said in near.assumptions)
 
 
 def test_a_pipeline_is_refused():
-    done = projected("pp_1f1b")
-    assert done.exit_code
-    assert "sends and receives" in f"{done.output} {done.exception}"
+    with pytest.raises(InputError, match="sends and receives"):
+        project(once.results("pp_1f1b", NEEDED), [4])
+
+
+def test_the_command_says_that_figures_are_expected():
+    done = CliRunner().invoke(cli, ["tools", "project", str(RUNNERS / "pytorch_ddp"), "--to", "4"])
+    assert done.exit_code == 0
+    assert "Expected, not measured" in done.output
+    assert "Assumes: " in done.output
