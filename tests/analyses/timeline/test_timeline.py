@@ -1,4 +1,5 @@
 from tests.builders import rank_trace
+from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
 
 OPS = [("compute", 5, 40, 1), ("comm", 20, 60, 16), ("copy", 70, 80), ("comm", 85, 90, 84)]
@@ -21,3 +22,19 @@ def test_selected_steps_only_and_calls_keep_their_number():
     [row] = results["timeline"].rows()
     assert (row["operation"], row["call"]) == (1, 0)
     assert [call["call"] for call in results["calls"].rows()] == [0]
+
+
+def test_host_events_have_the_depth_of_what_they_lie_in():
+    events = [
+        ("a", 0, 100, 1),
+        ("a", 0, 100, 1),
+        ("b", 10, 20, 1),
+        ("c", 50, 60, 1),
+        ("d", 120, 130, 1),
+        ("e", 5, 9, 2),
+    ]
+    trace = host_trace([("gemm", 0, 200)], host_ops=events)
+    rows = run([trace], ["host_events"])["host_events"].rows()
+    assert [(row["name"], row["depth"], row["event"]) for row in rows] == [
+        ("a", 0, 0), ("a", 1, 1), ("b", 2, 2), ("c", 2, 3), ("d", 0, 4), ("e", 0, 5),
+    ]  # fmt: skip
