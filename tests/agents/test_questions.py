@@ -145,7 +145,7 @@ def test_a_root_that_is_not_there_is_refused(tmp_path, capsys):
     assert "nowhere: no such folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("folder", ["a\0b", "x" * 100_000])
+@pytest.mark.parametrize("folder", ["a\0b", "x" * 100_000, "\ud800"])
 def test_a_name_that_no_folder_can_have_is_no_folder(folder):
     with pytest.raises(UsageError, match="no such folder"):
         Workspace((ROOT,)).place(folder)

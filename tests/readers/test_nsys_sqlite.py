@@ -263,6 +263,26 @@ def test_a_damaged_database(tmp_path):
         read_all(cut)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT * FROM o, c",
+        "CREATE TABLE NVTX_EVENTS (start, end, eventType, globalTid, text AS (hex(zeroblob(400000000)) || start))",
+    ],
+)
+def test_what_nobody_stored_is_not_read(tmp_path, statement):
+    path = write_sqlite(tmp_path / "a.sqlite", export())
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("ALTER TABLE NVTX_EVENTS RENAME TO o")
+        database.execute(statement)
+        if "GENERATED" in statement:
+            database.execute("INSERT INTO NVTX_EVENTS SELECT start, end, eventType, globalTid FROM o")
+        database.commit()
+    (trace,) = read_all(path)
+    assert len(trace.gpu_ops) == 4
+    assert trace.ranges["name"].str.len().max() < 100 or trace.ranges.empty
+
+
 def test_stream_waits_name_the_stream_and_the_call_of_the_event_that_they_wait_for(read):
     def wait(start, event, occasion, *, context=1, sync=2, process=100):
         return {"start": start, "end": start + 1, "deviceId": 0, "contextId": context, "streamId": 9, "syncType": sync,

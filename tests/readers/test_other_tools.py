@@ -82,6 +82,7 @@ def test_files_of_other_tools_say_what_to_give_instead(tmp_path, content, told):
     [
         ("rank0.ncu-rep", "Nsight Compute"),
         ("rank0.pftrace", "a Perfetto trace"),
+        ("rank0.pftrace.gz", "a Perfetto trace"),
         ("rank0.perfetto-trace", "a Perfetto trace"),
         ("rank0.hatchet", "Triton's Proton"),
         ("rank0.ntff", "AWS Neuron"),

@@ -331,16 +331,16 @@ class Workspace:
         Raises:
             UsageError: it lies elsewhere, by `..` or a link too, or does not exist.
         """
-        given = Path(folder)
+        given, shown = Path(folder), _short(folder.encode(errors="replace").decode())
         for root in self.roots:
             with suppress(OSError, ValueError):  # too long for a path, or with a NUL
                 path = (root / given).resolve(strict=True)
                 if self.is_open or path.is_relative_to(root.resolve()):
                     return path
         if self.is_open:
-            raise UsageError(f"{folder}: no such folder")
+            raise UsageError(f"{shown}: no such folder")
         roots = ", ".join(str(root) for root in self.roots)
-        raise UsageError(f"{folder}: no such folder below {roots}")
+        raise UsageError(f"{shown}: no such folder below {roots}")
 
     def report(self, folder: str) -> Report:
         """The report of the newest run of a folder; read again when a file has changed.

@@ -167,7 +167,7 @@ class _Member(Struct, frozen=True):
 def _of_zip(path: Path) -> Iterator[_Member]:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
-            if not info.is_dir():
+            if not info.filename.endswith("/"):
                 why = "encrypted; unpack it yourself" if info.flag_bits & 1 else None
                 yield _Member(info.filename, None, lambda info=info: archive.open(info), info.compress_size, why)  # type: ignore[misc]  # the default binds
 
