@@ -309,6 +309,7 @@ class Args(msgspec.Struct, gc=False):
     rank: Int | None = _called("Rank")
     source_rank: Int | None = _called("Src Rank")
     target_rank: Int | None = _called("Dst Rank")
+    comms_id: int | str | None = _called("Comms Id")
     source_stream: Int | None = _called("wait_on_stream")
     record_correlation: Int = _called("wait_on_cuda_event_record_corr_id", -1)
     old_shapes: msgspec.Raw = _called("Input dims", _NOT_RECORDED)  # PyTorch 1.8 and 1.9

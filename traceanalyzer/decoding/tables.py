@@ -259,14 +259,21 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
     table.integers("gpu_op", gpu_ops)
     table.integers("thread", _threads(events))
     table.texts("collective", collectives)
-    for name in ("external_id", "group_size", "in_elements", "out_elements", "sequence"):
+    for name in ("external_id", "group_size", "in_elements", "out_elements"):
         table.integers(name, [getattr(arg, name) for arg in args])
+    table.integers("sequence", [_call_number(arg) for arg in args])
     for name in ("group", "group_description", "dtype"):
         table.texts(name, [getattr(arg, name) for arg in args])
     for name in ("group_ranks", "in_split", "out_split"):
         table.texts(name, [as_list(getattr(arg, name)) for arg in args])
     table.integers("root", [_root(arg, name) for arg, name in zip(args, collectives, strict=True)])
     table.integers("peer", [_place_of_peer(arg) for arg in args])
+
+
+def _call_number(args: Args) -> int | None:
+    """PyTorch's id of a call, 64 bits that are the same on all its ranks; else its number within the group."""
+    told = str(args.comms_id)
+    return int(told) % 2**62 if told.isdecimal() else args.sequence
 
 
 def _rows_of(names: list[str], wanted: set[str]) -> list[int]:

@@ -112,7 +112,7 @@ COMM_ARGS: Mapping[str, str] = MappingProxyType(
         "out_elements": _MAYBE_INT,
         "in_split": _CATEGORY,  # "6144,2048"
         "out_split": _CATEGORY,
-        "sequence": _MAYBE_INT,  # NCCL's number of the call within its group
+        "sequence": _MAYBE_INT,  # the call's number within its group, or its id on all ranks
         "reduction": _CATEGORY,  # sum, product, max, min, avg; of a collective that reduces, where the trace says it
         "root": _MAYBE_INT,  # of a rooted collective
         "peer": _MAYBE_INT,  # of send and recv: its position in the group
