@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum, auto
 from types import MappingProxyType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self
 
 import pandas as pd
 from msgspec import Struct
@@ -106,24 +106,6 @@ class Written(StrEnum):
     VERSIONS = auto()
 
 
-class Shown(TypedDict, total=False):
-    """Optional properties of a column: fields of `Column` by name."""
-
-    label: str
-    better: Better
-    written: Written
-    is_secondary: bool
-    is_aside: bool
-    is_aside_when_one: bool
-    alias: str
-    replaced_by: str
-    is_news_when_zero: bool
-    is_compared: bool
-    leads: bool
-    is_of_all_runs: bool
-    absent: str
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: what its values are, in one line, and what may be done with them.
@@ -180,69 +162,67 @@ class Column:
         return cls("", unit, Adds.DERIVED, is_moment=name.endswith(_MOMENTS))
 
     @classmethod
-    def time(cls, definition: str, adds: Adds = Adds.SUM, **shown: Unpack[Shown]) -> Self:
+    def time(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
         """A length of time in nanoseconds."""
         return cls(definition, Unit.NS, adds, **shown)
 
     @classmethod
-    def spent(cls, definition: str, adds: Adds = Adds.SUM, **shown: Unpack[Shown]) -> Self:
+    def spent(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
         """A length of time of which less is better."""
         return cls.time(definition, adds, better=Better.LESS, **shown)
 
     @classmethod
-    def lost(cls, definition: str, **shown: Unpack[Shown]) -> Self:
+    def lost(cls, definition: str, **shown: Any) -> Self:
         """The same of time that need not be: a wide table shows it also when there is none of it."""
         return cls.spent(definition, is_news_when_zero=True, **shown)
 
     @classmethod
-    def moment(cls, definition: str, **shown: Unpack[Shown]) -> Self:
+    def moment(cls, definition: str, **shown: Any) -> Self:
         """A point in time in nanoseconds."""
         return cls(definition, Unit.NS, Adds.EXTREME, is_moment=True, **shown)
 
     @classmethod
-    def size(cls, definition: str, adds: Adds = Adds.SUM, **shown: Unpack[Shown]) -> Self:
+    def size(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
         """Bytes."""
         return cls(definition, Unit.BYTES, adds, **shown)
 
     @classmethod
-    def flops(cls, definition: str, adds: Adds = Adds.SUM, **shown: Unpack[Shown]) -> Self:
+    def flops(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
         """Floating-point operations."""
         return cls(definition, Unit.FLOPS, adds, **shown)
 
     @classmethod
-    def count(cls, definition: str, adds: Adds = Adds.SUM, **shown: Unpack[Shown]) -> Self:
+    def count(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
         """How many."""
         return cls(definition, Unit.COUNT, adds, **shown)
 
     @classmethod
-    def share(cls, definition: str, adds: Adds = Adds.DERIVED, **shown: Unpack[Shown]) -> Self:
+    def share(cls, definition: str, adds: Adds = Adds.DERIVED, **shown: Any) -> Self:
         """Per cent of something."""
         return cls(definition, Unit.PCT, adds, **shown)
 
     @classmethod
-    def rate(
-        cls, definition: str, unit: Unit = Unit.GB_PER_S, adds: Adds = Adds.DERIVED, **shown: Unpack[Shown]
-    ) -> Self:
+    def rate(cls, definition: str, unit: Unit = Unit.GB_PER_S, adds: Adds = Adds.DERIVED, **shown: Any) -> Self:
         """Something a second: GB/s unless said otherwise."""
         return cls(definition, unit, adds, **shown)
 
     @classmethod
-    def number(cls, definition: str, adds: Adds = Adds.DERIVED, **shown: Unpack[Shown]) -> Self:
+    def number(cls, definition: str, adds: Adds = Adds.DERIVED, **shown: Any) -> Self:
         """A number without a unit: a ratio, a level."""
         return cls(definition, Unit.NUMBER, adds, **shown)
 
     @classmethod
-    def ident(cls, definition: str, **shown: Unpack[Shown]) -> Self:
+    def ident(cls, definition: str, **shown: Any) -> Self:
         """A number that is a name: a rank, a step, a position."""
         return cls(definition, Unit.ID, Adds.NONE, **shown)
 
     @classmethod
-    def flag(cls, definition: str, **shown: Unpack[Shown]) -> Self:
+    def flag(cls, definition: str, **shown: Any) -> Self:
         """Yes or no."""
         return cls(definition, Unit.FLAG, Adds.NONE, **shown)
 
     @classmethod
-    def text(cls, definition: str, **shown: Unpack[Shown]) -> Self:
+    def text(cls, definition: str, **shown: Any) -> Self:
         """A name or a sentence."""
         return cls(definition, Unit.TEXT, Adds.NONE, **shown)
 

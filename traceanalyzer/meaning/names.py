@@ -43,17 +43,12 @@ def _igemm(match: re.Match[str], _: str) -> str:
     return f"MIOpen {_PASSES[match['pass']]} {match['tile'].replace('x', '×')} {match['dtype']}"
 
 
-def _ck(match: re.Match[str], _: str) -> str:
-    return f"ck · {match['what']}"
+def _of(library: str) -> Callable[[re.Match[str], str], str]:
+    """A library's kernels by their own names."""
+    return lambda match, _: f"{library} · {_AFFIXES.sub('', match['what'])}"
 
 
-def _ck_tile(match: re.Match[str], _: str) -> str:
-    return f"ck_tile · {match['what'].removesuffix('Kernel')}"
-
-
-def _aiter(match: re.Match[str], _: str) -> str:
-    return f"aiter · {match['what'].removesuffix('_kernel')}"
-
+_AFFIXES = re.compile(r"^(?:MIOpen|miopen)_*|(?:Kernel|_kernel)$")
 
 RULES: tuple[Rule, ...] = (
     (_TENSILE, _tensile),
@@ -62,20 +57,17 @@ RULES: tuple[Rule, ...] = (
         _igemm,
     ),
     # Mangled: the length of a name stands before it, I before its template arguments, E behind the scope.
-    (re.compile(r"^_ZN2ck.*?\d+kernel_(?P<what>[a-z]\w*?)(?=I[A-Z]|E)"), _ck),
-    (_CK_PLAIN, _ck),
-    (re.compile(r"^_ZN7ck_tile\d+kentry.*?NS_\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)"), _ck_tile),
-    (re.compile(r"\bck_tile::kentry<.*?ck_tile::(?P<what>\w+)"), _ck_tile),
-    (re.compile(r"^_ZN5aiter\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)"), _aiter),
-    (re.compile(r"\baiter::(?:\w+::)*(?P<what>[A-Za-z]\w*)"), _aiter),
-    (
-        re.compile(r"\brocprim::(?:\w+::)*(?P<what>\w+?)(?:_kernel)?<"),
-        lambda match, _: f"rocPRIM · {match['what']}",
-    ),
+    (re.compile(r"^_ZN2ck.*?\d+kernel_(?P<what>[a-z]\w*?)(?=I[A-Z]|E)"), _of("ck")),
+    (_CK_PLAIN, _of("ck")),
+    (re.compile(r"^_ZN7ck_tile\d+kentry.*?NS_\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)"), _of("ck_tile")),
+    (re.compile(r"\bck_tile::kentry<.*?ck_tile::(?P<what>\w+)"), _of("ck_tile")),
+    (re.compile(r"^_ZN5aiter\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)"), _of("aiter")),
+    (re.compile(r"\baiter::(?:\w+::)*(?P<what>[A-Za-z]\w*)"), _of("aiter")),
+    (re.compile(r"\brocprim::(?:\w+::)*(?P<what>\w+)<"), _of("rocPRIM")),
     (re.compile(r"^__amd_rocclr_fill"), lambda *_: "HIP fill"),
     (re.compile(r"^__amd_rocclr_copy"), lambda *_: "HIP copy"),
     (re.compile(r"^SubTensorOp"), lambda *_: "MIOpen tensor op"),
-    (re.compile(r"^(?P<what>MIOpen\w+|miopen\w+)"), lambda match, _: f"MIOpen · {match['what'][6:].lstrip('_')}"),
+    (re.compile(r"^(?P<what>MIOpen\w+|miopen\w+)"), _of("MIOpen")),
 )
 """The first rule whose pattern is found in the name gives the short name."""
 
@@ -215,10 +207,6 @@ def _softmax(match: re.Match[str], name: str) -> str:
     return f"{'log_' if 'LogSoftMax' in name else ''}softmax {match['way'].lower()}"
 
 
-def _cub(match: re.Match[str], _: str) -> str:
-    return f"cub · {match['what']}"
-
-
 def _copy(match: re.Match[str], _: str) -> str:
     return f"copy {match['way']} ({match['from'].lower()} → {match['to'].lower()})"
 
@@ -266,7 +254,7 @@ _RULES: tuple[Rule, ...] = (
     (re.compile(r"GammaBetaBackward"), lambda *_: "layer_norm backward (gamma, beta)"),
     (re.compile(r"layer_norm_grad_input"), lambda *_: "layer_norm backward (input)"),
     (re.compile(r"layer_norm_kernel"), lambda *_: "layer_norm"),
-    (re.compile(r"\bDevice(?P<what>[A-Z]\w+?)Kernel\b"), _cub),
+    (re.compile(r"\bDevice(?P<what>[A-Z]\w+?)Kernel\b"), _of("cub")),
     (re.compile(r"^Memcpy (?P<way>\w+) \((?P<from>\w+) -> (?P<to>\w+)\)"), _copy),
     (re.compile(r"^Memset"), lambda *_: "memset"),
 )
