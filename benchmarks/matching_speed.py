@@ -14,6 +14,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.communication import waits
 from traceanalyzer.analyses.communication.matching import match
+from traceanalyzer.analyses.trace import Ranks
 
 CASES = ((2, 8_000, 2), (8, 8_000, 8), (64, 2_000, 64), (64, 2_000, 8), (1_024, 200, 8))
 """Ranks, calls a rank, ranks a group."""
@@ -32,7 +33,8 @@ def report(ranks: int, calls: int, group: int, mode: str) -> None:
     begin = time.perf_counter()
     found = match(stacked, parts).members
     matched = time.perf_counter()
-    waits.members_across(parts)
+    numbers = pd.DataFrame({"rank": [*parts], "host": None})
+    waits.members_across(parts, Ranks(numbers))
     done = time.perf_counter()
     number = truth[found["row"].to_numpy()]
     groups = pd.Series(number).groupby(found["instance"].to_numpy())
@@ -74,7 +76,6 @@ def one_rank(rank: int, group: int, number: np.ndarray, end: np.ndarray, size: n
             "sequence": pd.array(number, dtype="Int64") if mode == "sequence" else absent,
             "peers": None, "is_uneven": pd.array([False] * len(end), dtype="boolean"), "arguments": "kernel",
             "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "grid": "24x1x1",
-            **dict.fromkeys(waits.UNTIL.values(), 0),
         }
     )  # fmt: skip
 

@@ -13,13 +13,10 @@ from traceanalyzer.analyses.blame.stragglers import Stragglers as _Stragglers
 from traceanalyzer.analyses.communication.calls import Calls as _Calls
 from traceanalyzer.analyses.communication.clocks import Clocks as _Clocks
 from traceanalyzer.analyses.communication.collectives import Collectives as _Collectives
-from traceanalyzer.analyses.communication.collectives import CollectiveWaits as _CollectiveWaits
-from traceanalyzer.analyses.communication.collectives import Instances as _Instances
 from traceanalyzer.analyses.communication.collectives import Nccl as _Nccl
 from traceanalyzer.analyses.communication.groups import Groups as _Groups
 from traceanalyzer.analyses.communication.waits import CallWaits as _CallWaits
 from traceanalyzer.analyses.communication.waits import ExposedComm as _ExposedComm
-from traceanalyzer.analyses.communication.waits import Matches as _Matches
 from traceanalyzer.analyses.communication.waits import Members as _Members
 from traceanalyzer.analyses.communication.waits import Waits as _Waits
 from traceanalyzer.analyses.experts import DispatchLoads as _DispatchLoads
@@ -87,7 +84,6 @@ from traceanalyzer.analyses.replay.critical_path import CriticalPath as _Critica
 from traceanalyzer.analyses.replay.critical_path import PathStretches as _PathStretches
 from traceanalyzer.analyses.replay.replay import Replay as _Replay
 from traceanalyzer.analyses.streams.blocks import BlockBounds as _BlockBounds
-from traceanalyzer.analyses.streams.blocks import Blocks as _Blocks
 from traceanalyzer.analyses.streams.copies import Copies as _Copies
 from traceanalyzer.analyses.streams.copies import MemoryOps as _MemoryOps
 from traceanalyzer.analyses.streams.copies import SyncCopies as _SyncCopies
@@ -195,7 +191,6 @@ _ResultName: TypeAlias = Literal[
     "exposed_calls",
     "gaps",
     "queue_depth",
-    "blocks",
     "expert_layers",
     "exchange_receivers",
     "dispatch_loads",
@@ -214,15 +209,12 @@ _ResultName: TypeAlias = Literal[
     "step_needs",
     "stragglers",
     "collectives",
-    "collective_waits",
     "replay",
     "critical_path",
     "bottleneck",
     "path_over_ranks",
     "path_stretches",
-    "matches",
     "clocks",
-    "instances",
     "members",
     "call_waits",
     "slower_calls",
@@ -247,14 +239,13 @@ def analyse(
     idle_launch_ns: int = 50000,
     silent_ns: int = 1000000,
     stream_role_pct: float = 90,
+    block_repeats: int = 4,
     memory_points: int = 600,
     trained_model: _Model | None = None,
     bins: int = 60,
     unprofiled_step_ns: int | None = None,
     stated_work: _StatedWork | None = None,
     queue_bins: int = 200,
-    block_repeats: int = 4,
-    block_bound_pct: float = 80,
     most_host_events: int = 16000,
     counter_bins: int = 300,
     most_replayed: int = 8000000,
@@ -277,14 +268,13 @@ def find(
     idle_launch_ns: int = 50000,
     silent_ns: int = 1000000,
     stream_role_pct: float = 90,
+    block_repeats: int = 4,
     memory_points: int = 600,
     trained_model: _Model | None = None,
     bins: int = 60,
     unprofiled_step_ns: int | None = None,
     stated_work: _StatedWork | None = None,
     queue_bins: int = 200,
-    block_repeats: int = 4,
-    block_bound_pct: float = 80,
     most_host_events: int = 16000,
     counter_bins: int = 300,
     most_replayed: int = 8000000,
@@ -307,14 +297,13 @@ def report(
     idle_launch_ns: int = 50000,
     silent_ns: int = 1000000,
     stream_role_pct: float = 90,
+    block_repeats: int = 4,
     memory_points: int = 600,
     trained_model: _Model | None = None,
     bins: int = 60,
     unprofiled_step_ns: int | None = None,
     stated_work: _StatedWork | None = None,
     queue_bins: int = 200,
-    block_repeats: int = 4,
-    block_bound_pct: float = 80,
     most_host_events: int = 16000,
     counter_bins: int = 300,
     most_replayed: int = 8000000,
@@ -449,7 +438,7 @@ def kernels_over_ranks(traces: TraceSet) -> _KernelsOverRanks: ...
 def streams(traces: TraceSet, *, stream_role_pct: float = 90) -> _Streams: ...
 def stream_pairs(traces: TraceSet) -> _StreamPairs: ...
 def copies(traces: TraceSet) -> _Copies: ...
-def block_bounds(traces: TraceSet, *, block_repeats: int = 4, block_bound_pct: float = 80) -> _BlockBounds: ...
+def block_bounds(traces: TraceSet, *, block_repeats: int = 4) -> _BlockBounds: ...
 def pipelines(
     traces: TraceSet,
     *,
@@ -518,7 +507,6 @@ def exposed_calls(
 ) -> _ExposedCalls: ...
 def gaps(traces: TraceSet, *, idle_short_ns: int = 5000, idle_launch_ns: int = 50000) -> _GapTable: ...
 def queue_depth(traces: TraceSet, *, queue_bins: int = 200) -> _QueueDepth: ...
-def blocks(traces: TraceSet, *, block_repeats: int = 4, block_bound_pct: float = 80) -> _Blocks: ...
 def expert_layers(
     traces: TraceSet,
     *,
@@ -596,11 +584,11 @@ def step_needs(
 def stragglers(
     traces: TraceSet,
     *,
+    most_replayed: int = 8000000,
+    unprofiled_step_ns: int | None = None,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
     least_times: float = 1.2,
-    most_replayed: int = 8000000,
-    unprofiled_step_ns: int | None = None,
     wiring: _Wiring | None = None,
 ) -> _Stragglers: ...
 def collectives(
@@ -610,13 +598,6 @@ def collectives(
     run_hosts: _Mapping[int, str] | None = None,
     wiring: _Wiring | None = None,
 ) -> _Collectives: ...
-def collective_waits(
-    traces: TraceSet,
-    *,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-    wiring: _Wiring | None = None,
-) -> _CollectiveWaits: ...
 def replay(
     traces: TraceSet,
     *,
@@ -662,19 +643,9 @@ def path_stretches(
     run_hosts: _Mapping[int, str] | None = None,
     wiring: _Wiring | None = None,
 ) -> _PathStretches: ...
-def matches(
-    traces: TraceSet,
-    *,
-    wiring: _Wiring | None = None,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-) -> _Matches: ...
 def clocks(
     traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
 ) -> _Clocks: ...
-def instances(
-    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
-) -> _Instances: ...
 def members(
     traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
 ) -> _Members: ...
@@ -687,7 +658,6 @@ def slower_calls(
     least_times: float = 1.2,
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
-    wiring: _Wiring | None = None,
 ) -> _SlowerCalls: ...
 def waits(
     traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None

@@ -39,7 +39,6 @@ def offload(run: Run) -> dict[str, Any]:
         "its compute / upload / offload ms": " / ".join(
             f"{blocks[part].mean() / MS:.2f}" for part in ("compute_ns", "upload_ns", "download_ns")
         ),
-        "bound": ", ".join(sorted(blocks["bound"].unique())),
         "idle by CPU %": host_idle_pct(run),
         "exposed copies %": rounded(run.table("headline")["exposed_copy_pct"].mean(), 1),
         "exposed comm %": rounded(run.table("headline")["exposed_comm_pct"].mean(), 1),

@@ -19,7 +19,7 @@ DAMAGED = Capture(dropped={1: (0,), 2: (11,)}, offset_ns={3: 2 * MS})
 @pytest.fixture(scope="module", params=["kineto", pytest.param("nsys", marks=pytest.mark.thorough)])
 def damaged(request):
     job = scenarios.ddp(8, slow_compute_ns={5: 300_000})
-    return analysed(job, "call_waits", "clocks", "stragglers", "matches", how=DAMAGED, by=request.param)
+    return analysed(job, "call_waits", "clocks", "stragglers", how=DAMAGED, by=request.param)
 
 
 def mixed(calls):

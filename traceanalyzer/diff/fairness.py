@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses.communication.groups import mesh_of
+from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.analyses.integrity import integrity
 from traceanalyzer.diff import captures as diff_captures
 from traceanalyzer.diff import contents, surroundings
@@ -499,7 +499,7 @@ def must_exchange(capture: Capture) -> bool | None:
     roles = groups["role"] if groups is not None and "role" in groups else None
     if groups is None or roles is None or roles.isna().any():
         return None
-    spanned = mesh_of(groups, world_size(capture))
+    spanned = mesh(groups, world_size(capture))
     if spanned is None:
         return None
     return any(name in spanned for name in ("data parallel", "HSDP"))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from traceanalyzer.analyses.communication.groups import mesh_of
+from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.diff.captures import ALIKE, Capture, world_size
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import digits
@@ -98,7 +98,7 @@ def parallel(capture: Capture) -> str | None:
     frame = capture.table("groups")
     if frame is None or "role" not in frame:
         return None
-    return mesh_of(frame, world_size(capture))
+    return mesh(frame, world_size(capture))
 
 
 def parallel_sizes(capture: Capture) -> dict[str, int]:

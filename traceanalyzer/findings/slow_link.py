@@ -55,7 +55,7 @@ def _in_some_steps(run: Run, calls: pd.DataFrame) -> Iterator[Finding]:
             "counters.",
             changes=(Change("collective", USUAL, steps=frozenset(numbers_of), name=str(kind)),),
             steps=numbers_of,
-            table="instances",
+            table="call_waits",
         )
 
 

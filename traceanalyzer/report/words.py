@@ -488,7 +488,7 @@ def headline_of(report: Report, split: Split | None) -> str:
     sizes = ranks["world_size"].dropna().unique().tolist()
     shape = report.run_info.strategy if report.run_info else None
     if not shape and "groups" in report.results:
-        shape = mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None)
+        shape = mesh(report.results["groups"].table, sizes[0] if len(sizes) == 1 else None)
     basis = split.basis.replace(" to ", "–") if split else None
     parts = dict.fromkeys((report.label, *gpus, shape, basis))
     return " · ".join(str(part) for part in parts if part)

@@ -36,20 +36,20 @@ HASH = "3f786850e387550fdab836ed7e6dc881de23001b"
 
 USE = {"group": HASH, "group_ranks": "0,1,2,3", "collective": "all_reduce", "phase": "forward", "group_description": None,
        "group_size": 4, "world_size": 8, "calls": 40, "size_bytes": 40 << 20, "unknown_sizes": 0, "steps": 2, "step_calls": 40,
-       "step_bytes": 40 << 20, "uneven_calls": 0, "by_attention": 0, "both_ways": 0, "peers": 2, "in_fsdp": 0, "in_experts": 0,
+       "uneven_calls": 0, "by_attention": 0, "both_ways": 0, "peers": 2, "in_fsdp": 0, "in_experts": 0,
        "of_tables": 0}  # fmt: skip
 
 
 def of(*rows, ranks=(0,)):
     table = pd.DataFrame([USE | row for row in rows])
-    integers = ("group_size", "world_size", "size_bytes", "step_bytes")
+    integers = ("group_size", "world_size", "size_bytes")
     return across(
         {rank: table.astype(dict.fromkeys(integers, "Int64")) for rank in ranks}, Ranks.without_rows()
     ).to_frame()
 
 
 GATHER, SCATTER = {"collective": "all_gather"}, {"collective": "reduce_scatter"}
-SMALL = {"size_bytes": 400, "step_bytes": 400}
+SMALL = {"size_bytes": 400}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ SUMS = {
     "exposed_comm": (["rank"], ["exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns"]),
     "idle": (["rank"], ["sync_ns", "data_ns", "host_ns", "launch_ns", "unknown_ns", "between_kernels_ns"]),
     "phases": (["rank", "phase"], ["compute_ns", "exposed_comm_ns", "idle_ns", "operations"]),
-    "streams": (["rank", "stream"], ["busy_ns", "dependency_ns"]),
+    "streams": (["rank", "stream"], ["busy_ns"]),
     "stream_pairs": (["rank", "of", "first", "second"], ["both_ns", "first_ns", "second_ns"]),
     "launches": (["rank"], ["operations", "window_ns", "empty_queue_ns"]),
     "gaps": (["rank"], ["length_ns"]),

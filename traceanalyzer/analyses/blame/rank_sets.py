@@ -12,7 +12,7 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.step_budget import HAS_KNOWN_WORK, KERNEL, OF_DATA, OPERATOR
 from traceanalyzer.analyses.communication.groups import Groups
-from traceanalyzer.analyses.communication.jobs import BLOCK
+from traceanalyzer.analyses.communication.jobs import HOST_RANKS
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import FALSE_ALARMS, SHARE
@@ -168,7 +168,7 @@ def places_of(
         *_by("host", "host {}", hosts),
         *_by("rack", "rack {}", racks),
         *_by("stage", "pipeline stage {}", stages),
-        *(() if has_hosts else _by("node", "neighbours, one node", {rank: rank // BLOCK for rank in every})),
+        *(() if has_hosts else _by("node", "neighbours, one node", {rank: rank // HOST_RANKS for rank in every})),
         *_groups(groups, every),
         *(_by("device", "GPU {} of every host", devices) if has_hosts else ()),
     ]

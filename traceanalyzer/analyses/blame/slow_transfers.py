@@ -33,8 +33,7 @@ class SlowerCalls(Result):
 
     And for longer than such transfers differ by chance, as far as their spread is known.
 
-    Sister groups run the same collective with as many ranks on as many hosts; with as many bytes, else what they take
-    at most for so many.
+    Sister groups run the same collective with as many bytes and ranks on as many hosts.
     """
 
     title: ClassVar[str] = "Calls that move data for longer than those of sister groups"

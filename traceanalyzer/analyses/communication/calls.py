@@ -1,6 +1,6 @@
 """Every communication call of each rank with its arguments, recorded or inferred."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from traceanalyzer.analyses.base import (
     RANK,
     STEP_OF_LAUNCH,
     Result,
-    all_known,
     plain_values,
     stack,
     taken,
 )
 from traceanalyzer.analyses.grouping import Groups, by_category, largest_before
+from traceanalyzer.analyses.host.activity import range_around
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.meaning.columns import Column, Written
@@ -33,6 +33,7 @@ from traceanalyzer.model.tables import (
     columns_of,
     mask_of,
     outer_first,
+    picked,
     rows_named,
     rows_where,
     table_of,
@@ -54,49 +55,45 @@ def owners(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     of_op = np.full(len(trace.gpu_ops) + 1, NONE, dtype=np.int64)
     of_op[rows] = np.arange(len(rows))
-    args = trace.comm_args
-    call_of_kernel = of_op[array_of(args, "gpu_op")]
-    of_kernel, host = np.flatnonzero(call_of_kernel != NONE), np.flatnonzero(array_of(args, "gpu_op") == NONE)
+    gpu_op = array_of(trace.comm_args, "gpu_op")
+    call_of_kernel = of_op[gpu_op]
+    of_kernel = np.flatnonzero(call_of_kernel != NONE)
+    host = trace.comm_args[["start_ns", "end_ns", "thread"]][gpu_op == NONE]
     launch = array_of(trace.gpu_ops, "launch")[rows]
     launched = np.flatnonzero(launch != NONE)
-    begun, thread = (array_of(trace.api_calls, name)[launch[launched]] for name in ("start_ns", "thread"))
-    alone = _once(begun, thread)
-    launched, begun, thread = launched[alone], begun[alone], thread[alone]
-    starts, ends, threads = (array_of(args, name)[host] for name in ("start_ns", "end_ns", "thread"))
-    found = _next_of_group(starts, threads, begun, thread)
-    has_next = found != NONE
-    host, starts, ends, threads, found = (each[has_next] for each in (host, starts, ends, threads, found))
-    call, is_around = launched[found], begun[found] < ends
-    has_around = np.isin(call, call[is_around])
-    fits = ~_launched_itself(trace, starts, ends, threads) & _carries(trace, rows[call], host)
-    kept = (is_around | (~has_around & fits)) & ~np.isin(call, call_of_kernel[of_kernel])
-    host, call, starts, ends = host[kept], call[kept], starts[kept], ends[kept]
-    order = outer_first(starts, ends)
-    order = order[
-        ends[order] > largest_before(ends[order], call[order])
-    ]  # of operations inside each other the outermost
-    return np.concatenate([of_kernel, host[order]]), np.concatenate([call_of_kernel[of_kernel], call[order]])
+    # One launch of a graph may carry many kernels: its host operations cannot be told apart.
+    launches = _moments(trace, launch[launched]).assign(call=launched).drop_duplicates(_MOMENT, keep=False)
+    host = _with_next(host, launches, "call").dropna(subset="call").astype({"call": "int64"})
+    is_around = host["begun_ns"] < host["end_ns"]
+    has_around = host["call"].isin(host["call"][is_around])
+    # Others are those before the launch but for those that launched a kernel of their own, which the capture lost.
+    lost = _moments(trace, np.flatnonzero(is_lost_launch(trace.api_calls)))
+    launched_itself = _with_next(host.drop(columns="begun_ns"), lost)["begun_ns"] < host["end_ns"]
+    fits = ~has_around & ~launched_itself & _carries(trace, rows[host["call"]], host.index.to_numpy())
+    host = host[(is_around | fits) & ~host["call"].isin(call_of_kernel[of_kernel])]
+    host = host.iloc[outer_first(array_of(host, "start_ns"), array_of(host, "end_ns"))]
+    call = array_of(host, "call")
+    is_outer = array_of(host, "end_ns") > largest_before(array_of(host, "end_ns"), call)
+    own = host.index.to_numpy()[is_outer]
+    return np.concatenate([of_kernel, own]), np.concatenate([call_of_kernel[of_kernel], call[is_outer]])
 
 
-def _once(starts: np.ndarray, threads: np.ndarray) -> np.ndarray:
-    """Positions of launches that no other one equals, as they begin.
-
-    One launch of a graph may carry many kernels: its host operations cannot be told apart.
-    """
-    order = np.lexsort((threads, starts))
-    again = pd.DataFrame({"start": starts, "thread": threads}).duplicated(keep=False).to_numpy()
-    return order[~again[order]]
+_MOMENT = ["begun_ns", "thread"]
 
 
-def _launched_itself(trace: RankTrace, starts: np.ndarray, ends: np.ndarray, threads: np.ndarray) -> np.ndarray:
-    """Host operations during which their thread launched a kernel that the capture does not have."""
-    lost = np.flatnonzero(is_lost_launch(trace.api_calls))
-    if not len(lost):
-        return np.zeros(len(starts), dtype=bool)
-    begun, thread = (array_of(trace.api_calls, name)[lost] for name in ("start_ns", "thread"))
-    found = _next_of_group(starts, threads, begun, thread)
-    itself: np.ndarray = (found != NONE) & (begun[found] < ends)
-    return itself
+def _moments(trace: RankTrace, api_calls: np.ndarray) -> pd.DataFrame:
+    """When these API calls began, in order, and on which thread."""
+    begun, thread = (array_of(trace.api_calls, name)[api_calls] for name in ("start_ns", "thread"))
+    return pd.DataFrame({"begun_ns": begun, "thread": thread})
+
+
+def _with_next(host: pd.DataFrame, launches: pd.DataFrame, *names: str) -> pd.DataFrame:
+    """Host operations with the first launch on their thread since they began: `begun_ns`, and columns of it."""
+    ordered, launches = (
+        each.sort_values(by, kind="stable") for each, by in ((host, "start_ns"), (launches, "begun_ns"))
+    )
+    found = pd.merge_asof(ordered, launches, left_on="start_ns", right_on="begun_ns", by="thread", direction="forward")
+    return found[["begun_ns", *names]].set_index(ordered.index).join(host, how="right")
 
 
 def _carries(trace: RankTrace, ops: np.ndarray, host: np.ndarray) -> np.ndarray:
@@ -104,24 +101,10 @@ def _carries(trace: RankTrace, ops: np.ndarray, host: np.ndarray) -> np.ndarray:
 
     Where the kernel's name tells no collective, it may be of any.
     """
-    names, collectives = trace.gpu_ops["name"].array[ops], trace.comm_args["collective"].array[host]
-    told = by_category(names, kinds.kernel_collective)
-    is_sent = by_category(collectives, lambda name: name in _SENT)
-    carries: np.ndarray = np.array([own is None for own in told], dtype=bool)
-    carries |= (told == "send_recv") == is_sent.astype(bool)
+    told = by_category(trace.gpu_ops["name"].array[ops], kinds.kernel_collective)
+    is_sent = by_category(trace.comm_args["collective"].array[host], lambda name: name in _SENT).astype(bool)
+    carries: np.ndarray = pd.isna(told) | ((told == "send_recv") == is_sent)
     return carries
-
-
-def _next_of_group(times: np.ndarray, groups: np.ndarray, of_times: np.ndarray, of_groups: np.ndarray) -> np.ndarray:
-    """For each row the position among the others of the first of its group at its time or later; -1 for none.
-
-    The others are in order of time.
-    """
-    found = np.full(len(times), NONE, dtype=np.int64)
-    for group in np.unique(groups):
-        rows, others = np.flatnonzero(groups == group), np.flatnonzero(of_groups == group)
-        found[rows] = np.append(others, NONE)[np.searchsorted(of_times[others], times[rows], side="left")]
-    return found
 
 
 OPERATOR = "operator"
@@ -134,76 +117,53 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     `rows` are their positions in `trace.gpu_ops`. Peer-to-peer copies keep their own bytes. Sizes of kernels are taken
     where their library's operators have the tensors as arguments. The group's size may stand in the kernel's name.
     """
-    names = calls["name"].array
-    kernels = by_category(names, kinds.comm_kernel)
+    kernels = by_category(calls["name"].array, kinds.comm_kernel)
     in_name = pd.array([kernel and kernel.group_size for kernel in kernels], dtype="Int64")
     calls = with_columns(calls, group_size=pd.Series(calls["group_size"].array).fillna(pd.Series(in_name)).array)
-    is_silent = ~calls["arguments"].notna().to_numpy()
+    is_silent = calls["arguments"].isna().to_numpy()
     operator = np.where(is_silent, comm_operators(trace, rows), NONE) if is_silent.any() else np.full(len(rows), NONE)
     has_operator = operator != NONE
     if not has_operator.any():
         return calls
-    texts = {name: taken(trace.host_ops[name].array, operator) for name in ("name", "shapes", "dtypes")}
+    names, shapes, dtypes = (taken(trace.host_ops[name].array, operator) for name in ("name", "shapes", "dtypes"))
     is_copy = rows_named(calls, "activity", "memcpy")
-    of_kernel = by_category(names, kinds.kernel_collective)
+    of_kernel = by_category(calls["name"].array, kinds.kernel_collective)
     of_kernel[is_copy] = None
-    what = _operator_arguments_filled(calls["collective"].array, of_kernel)
-    what = _operator_arguments_filled(what, by_category(texts["name"], kinds.operator_collective))
+    what = array_of(calls, "collective")
+    for told in (of_kernel, by_category(names, kinds.operator_collective)):
+        what = np.where(pd.isna(what), told, what)
     has_bytes = np.array([kernel is None or kernel.sizes is not None for kernel in kernels], dtype=bool)
-    own_dtypes = np.array([kernel and kernel.dtype for kernel in kernels], dtype=object)
-    keys = (what, texts["shapes"], texts["dtypes"], calls["group_size"].array, own_dtypes)
-    dtypes, sizes = _bytes_of(keys, np.flatnonzero(has_operator & ~is_copy & has_bytes))
-    arguments = np.array(calls["arguments"].array, dtype=object)
-    arguments[~sizes.isna() | (is_copy & has_operator)] = OPERATOR
+    own_dtypes = [kernel and kernel.dtype for kernel in kernels]
+    keys = pd.DataFrame(
+        {"what": what, "shapes": shapes, "dtypes": dtypes, "ranks": calls["group_size"], "own": own_dtypes}
+    )
+    keys = keys[has_operator & ~is_copy & has_bytes]
+    told = [*zip(*(plain_values(keys[name]) for name in keys), strict=True)]
+    facts = {each: kinds.operator_bytes(*each) for each in {*told}}
+    sizes = pd.Series([facts[each].size_bytes for each in told], keys.index, dtype="Int64").reindex(calls.index)
+    of_operator = pd.Series([facts[each].dtype for each in told], keys.index, dtype="object").reindex(calls.index)
+    arguments = np.where(sizes.notna() | (is_copy & has_operator), OPERATOR, array_of(calls, "arguments"))
+    dtype = array_of(calls, "dtype")
     return with_columns(
         calls,
         collective=as_objects(what),
-        dtype=as_objects(_operator_arguments_filled(calls["dtype"].array, dtypes)),
-        size_bytes=calls["size_bytes"].array.fillna(sizes),
+        dtype=as_objects(np.where(pd.isna(dtype), of_operator, dtype)),
+        size_bytes=calls["size_bytes"].fillna(sizes).array,
         arguments=as_objects(arguments),
     )
-
-
-def _operator_arguments_filled(values: Any, others: np.ndarray) -> np.ndarray:
-    """Objects, and others where they are absent."""
-    objects = np.array(values, dtype=object)
-    return np.where(pd.isna(objects), others, objects)
 
 
 def comm_operators(
     trace: RankTrace, rows: np.ndarray, is_of: Callable[[str], bool] = kinds.is_comm_operator
 ) -> np.ndarray:
     """For each call the row in `host_ops` of the innermost communicating operator around its launch, else -1."""
-    launch = array_of(trace.gpu_ops, "launch")[rows]
     own = np.flatnonzero(mask_of(trace.host_ops["name"].array, is_of))
     found = np.full(len(rows), NONE, dtype=np.int64)
-    launched = np.flatnonzero(launch != NONE)
-    if not len(own) or not len(launched):
-        return found
+    launched = np.flatnonzero(array_of(trace.gpu_ops, "launch")[rows] != NONE)
     moments, threads = launch_moments(trace, rows[launched])
-    starts, ends, thread_of = (array_of(trace.host_ops, name)[own] for name in ("start_ns", "end_ns", "thread"))
-    for thread in np.unique(threads):
-        held, asked = np.flatnonzero(thread_of == thread), np.flatnonzero(threads == thread)
-        times, reach = moments[asked], np.maximum.accumulate(ends[held])
-        outermost = held[ends[held] > np.append(NONE, reach[:-1])] if len(held) else held
-        for operators in (outermost, held):  # the innermost, where it is around the launch, overrides
-            place = np.searchsorted(starts[operators], times, side="right") - 1
-            begun = np.flatnonzero(place >= 0)
-            around = operators[place[begun]]
-            is_around = ends[around] >= times[begun]
-            found[launched[asked[begun[is_around]]]] = own[around[is_around]]
+    operators = picked(trace.host_ops, own, ("start_ns", "end_ns", "thread"))
+    found[launched] = np.append(own, NONE)[range_around(operators, threads, moments)]
     return found
-
-
-def _bytes_of(keys: Sequence[Any], rows: np.ndarray) -> tuple[np.ndarray, Any]:
-    """Element types and sizes in bytes of these rows, worked out once for equal ones; absent elsewhere."""
-    told = [*zip(*(plain_values(pd.Series(values[rows])) for values in keys), strict=True)]
-    facts = {each: kinds.operator_bytes(*each) for each in {*told}}
-    count = len(keys[0])
-    dtypes, sizes = np.full(count, np.nan, dtype=object), np.full(count, None, dtype=object)
-    dtypes[rows] = [facts[each].dtype or np.nan for each in told]
-    sizes[rows] = [facts[each].size_bytes for each in told]
-    return dtypes, pd.array(sizes, dtype="Int64")
 
 
 _FIRST = (
@@ -229,16 +189,19 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
     groups = Groups.of_numbers(call)
     place = np.full(count, NONE, dtype=np.int64)
     place[call[groups.first]] = np.arange(len(groups))
-    is_kernel = groups.any(array_of(args, "gpu_op")[rows] != NONE)
-    is_inferred = groups.any(array_of(args, "has_inferred_size")[rows])
-    columns = columns_of(args)
+    columns = {name: values[rows] for name, values in columns_of(args).items()}
+    is_kernel, is_inferred = groups.any(columns["gpu_op"] != NONE), groups.any(columns["has_inferred_size"])
+    # Size of the full arrays; NA when elements or dtype of one are unknown.
+    element = pd.array(by_category(columns["dtype"], kinds.dtype_bytes), dtype="Int64")
+    gathers = by_category(columns["collective"], lambda name: name == "all_gather") == True  # noqa: E712 - by element
+    elements = pd.Series(columns["in_elements"]).where(~gathers, pd.Series(columns["out_elements"]))
+    sizes = pd.Series(columns["size_bytes"]).fillna(elements * element)
     found = {
-        "collective": _collective(args["collective"].array[rows], groups),
-        **{name: groups.first_known(columns[name][rows]) for name in _FIRST},
-        "size_bytes": _size(args, rows, groups),
-        "is_uneven": _is_uneven(args, rows, groups),
-        "peers": _peers(args, rows, groups),
-        "host_operations": all_known(groups.counts()),
+        "collective": _collective(columns["collective"], groups),
+        **{name: groups.first_known(columns[name]) for name in _FIRST},
+        "size_bytes": pd.arrays.IntegerArray(groups.sums(whole(sizes.array, 0)), groups.any(sizes.isna().to_numpy())),
+        "is_uneven": _is_uneven(columns, groups),
+        "peers": _peers(columns, groups),
         "arguments": np.select([is_inferred, is_kernel], [INFERRED_SIZE, "kernel"], "host").astype(object),
     }
     return {name: _taken(values, place) for name, values in found.items()}
@@ -250,44 +213,27 @@ def _taken(values: Any, place: np.ndarray) -> Any:
     return as_objects(np.append(values, np.array([None], dtype=object))[place])
 
 
-def _size(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
-    """Size in bytes of the full arrays of each call; NA when elements or dtype of one are unknown."""
-    said, gathered, given = (args[name].array[rows] for name in ("size_bytes", "out_elements", "in_elements"))
-    collective: Any = args["collective"].array[rows]
-    of_dtype = by_category(args["dtype"].array[rows], kinds.dtype_bytes)
-    is_told = np.array([own is not None for own in of_dtype], dtype=bool)
-    element = np.where(is_told, of_dtype, 0).astype(np.int64)
-    gathers = by_category(collective, lambda name: name == "all_gather") == True  # noqa: E712 - element by element
-    elements = np.where(gathers, whole(gathered, 0), whole(given, 0))
-    is_known = is_told & ~np.where(gathers, gathered.isna(), given.isna())
-    has_said = ~said.isna()
-    sizes = np.where(has_said, whole(said, 0), np.where(is_known, elements * element, 0))
-    return pd.arrays.IntegerArray(groups.sums(sizes), groups.any(~(has_said | is_known)))
-
-
-def _is_uneven(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
+def _is_uneven(columns: Mapping[str, Any], groups: Groups) -> Any:
     """Whether split sizes differ; NA when those that the trace shows are equal but it left some out."""
-    told = [by_category(args[name].array[rows], _differ) for name in ("in_split", "out_split")]
+    told = [by_category(columns[name], _differ) for name in ("in_split", "out_split")]
     is_uneven, is_cut = (groups.any((told[0] == what) | (told[1] == what)) for what in ("uneven", "cut"))
     return pd.arrays.BooleanArray(is_uneven, is_cut & ~is_uneven)
 
 
 def _differ(split: str) -> str:
-    sizes = set(split.split(","))
-    if len(sizes - {kinds.CUT_LIST}) > 1:
-        return "uneven"
-    return "cut" if kinds.CUT_LIST in sizes else "even"
+    sizes = {*split.split(",")}
+    is_uneven = len(sizes - {kinds.CUT_LIST}) > 1
+    return "uneven" if is_uneven else "cut" if kinds.CUT_LIST in sizes else "even"
 
 
-def _peers(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> np.ndarray:
+def _peers(columns: Mapping[str, Any], groups: Groups) -> np.ndarray:
     """`send 1, recv 1` of each call that has peers."""
-    peer = args["peer"].array[rows]
-    collective: Any = args["collective"].array[rows]
+    named = np.flatnonzero(~columns["peer"].isna() & ~columns["collective"].isna())
+    peers = columns["peer"][named].astype("int64").astype("str").astype("object")
+    texts = pd.Series(columns["collective"][named].astype("object") + " " + peers).groupby(groups.of_row[named])
     found = np.full(len(groups), None, dtype=object)
-    is_named = np.flatnonzero(~peer.isna() & (collective.codes != NONE))
-    for row in is_named[np.argsort(groups.of_row[is_named], kind="stable")].tolist():
-        group, text = groups.of_row[row], f"{collective[row]} {peer[row]}"
-        found[group] = text if found[group] is None else f"{found[group]}, {text}"
+    for group, own in texts:
+        found[group] = ", ".join(own)
     return found
 
 
@@ -305,7 +251,7 @@ def _collective(collective: Any, groups: Groups) -> np.ndarray:
 
 ARGUMENTS = (
     "collective", "group", "group_description", "group_ranks", "group_size", "dtype", "in_elements",
-    "out_elements", "in_split", "out_split", "root", "size_bytes", "is_uneven", "peers", "host_operations",
+    "out_elements", "in_split", "out_split", "root", "size_bytes", "is_uneven", "peers",
 )  # fmt: skip
 """What positions in the program have in common; a sequence number they do not."""
 
@@ -317,44 +263,29 @@ def with_inferred(calls: pd.DataFrame) -> pd.DataFrame:
 
     Kernels queued when the capture began are the end of the step before it. Counted from its end, each is
     the call at the same position from a later step's end on the same stream, as long as name and grid agree;
-    the first that disagrees ends the run. `arguments` says `inferred`.
+    the first that disagrees ends the run, and the step that agrees on most tells. `arguments` says `inferred`.
     """
-    in_step = np.flatnonzero(calls["step"].notna().to_numpy())
-    queued = np.flatnonzero(~calls["arguments"].notna().to_numpy()[: in_step[0] if len(in_step) else 0])
-    step = whole_of(calls, "step")
-    steps = [*dict.fromkeys(step[in_step].tolist())]
-    # The last step may be cut, so its end says nothing; a sole one is all there is.
-    templates = steps[:-1] or steps
-    streams = array_of(calls, "stream")[queued]
-    found = [_best_match(calls, queued[streams == stream], step, templates) for stream in np.unique(streams)]
-    if not any(len(rows) for rows, _ in found):
+    step, streams, is_told = whole_of(calls, "step"), array_of(calls, "stream"), calls["arguments"].notna().to_numpy()
+    in_step = np.flatnonzero(step != NONE)
+    queued = np.flatnonzero(~is_told[: in_step[0] if len(in_step) else 0])
+    if not len(queued):
         return calls
-    rows, sources = (np.concatenate(each) for each in zip(*found, strict=True))
-    filled = {name: calls[name].array.copy() for name in (*ARGUMENTS, "arguments")}
-    for name in ARGUMENTS:
-        filled[name][rows] = filled[name][sources]
-    filled["arguments"][rows] = INFERRED
-    return with_columns(calls, **filled)
-
-
-def _best_match(
-    calls: pd.DataFrame, rows: np.ndarray, step_of: np.ndarray, steps: list[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that get arguments and the rows they get them from: the step that agrees on most.
-
-    Counted from both ends, the positions up to the first whose kernels differ; several steps may be queued.
-    """
-    streams = array_of(calls, "stream")
-    told = (streams == streams[rows[0]]) & calls["arguments"].notna().to_numpy()
+    steps = [*dict.fromkeys(step[in_step].tolist())]
     kernel = Groups.of(calls, ("name", "grid"), with_absent=True).of_row
-    targets, found = rows[::-1], (rows[:0], rows[:0])
-    for step in steps:
-        template = np.flatnonzero(told & (step_of == step))[::-1]
-        if len(template):
-            sources = template[np.arange(len(rows)) % len(template)]
-            run = int(np.argmin(np.append(kernel[targets] == kernel[sources], False)))
-            found = max(found, (targets[:run], sources[:run]), key=lambda match: len(match[0]))
-    return found
+    source = np.arange(len(calls))
+    for stream in np.unique(streams[queued]):
+        targets, best = queued[streams[queued] == stream][::-1], queued[:0]
+        # The last step may be cut, so its end says nothing; a sole one is all there is. Several may be queued.
+        for number in steps[:-1] or steps:
+            template = np.flatnonzero(is_told & (streams == stream) & (step == number))[::-1]
+            sources = np.resize(template, len(targets) if len(template) else 0)
+            agrees = kernel[targets[: len(sources)]] == kernel[sources]
+            best = max(best, sources[: int(np.argmin(np.append(agrees, False)))], key=len)
+        source[targets[: len(best)]] = best
+    is_inferred = source != np.arange(len(calls))
+    filled = {name: calls[name].array[source] for name in (*ARGUMENTS, "arguments")}
+    filled["arguments"] = as_objects(np.where(is_inferred, INFERRED, array_of(calls, "arguments")))
+    return with_columns(calls, **filled)
 
 
 class Calls(Result):
@@ -384,7 +315,9 @@ class Calls(Result):
             "all-to-all the send buffer, else the buffer; summed over coalesced operations.",
             is_aside=True,
         ),
-        "sequence": Column.ident("NCCL's number of the call within its group."),
+        "sequence": Column.ident(
+            "NCCL's number of the call within its group; where PyTorch records one, its id on all ranks (`Comms Id`)."
+        ),
         "reduction": Column.text(
             "What a reducing collective computes: sum, avg, max, min, product. Absent when the trace does not say: "
             "NCCL's payloads in Nsight reports do, PyTorch's profiler does not; a kernel named `Sum` serves all.",
@@ -392,7 +325,6 @@ class Calls(Result):
         ),
         "root": Column.ident("Root of a rooted collective."),
         "peers": Column.text("Peers of send and receive operations: `send 1, recv 1`."),
-        "host_operations": Column.count("Host operations that the call carries.", is_compared=False),
         "is_uneven": Column.flag(
             "Whether an all-to-all's split sizes differ; absent when those that the trace shows are equal, "
             "but it left some out."

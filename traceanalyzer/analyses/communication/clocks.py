@@ -1,6 +1,6 @@
 """Clock offsets between ranks, with their spread, and one common clock."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,13 +8,15 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, is_true
-from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
+from traceanalyzer.analyses.communication.clock_offsets import NAMES, chained_offsets
 from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import LEAST_UNCERTAINTY_NS
 from traceanalyzer.analyses.communication.waits import Members
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Unit, text
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.meaning.vocabulary import named, numbered
+from traceanalyzer.model.tables import without_rows
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -62,20 +64,13 @@ def across(members: Members, ranks: Ranks) -> Clocks:
 
     Offsets are against the median rank of those that are connected, once there are more than two.
     """
-    found = chained_offsets(members.table, hosts_of(ranks.table)) if len(members) else {}
-    names = ["reference", "offset_ns", "spread_ns", "instances"]
-    known = pd.DataFrame.from_dict(found, orient="index", columns=names, dtype="Int64")
+    none = pd.DataFrame(columns=NAMES, dtype="Int64")
+    known = chained_offsets(members.table, hosts_of(ranks.table)) if len(members) else none
     groups = known.groupby("reference")["offset_ns"]
     median = groups.transform(lambda own: int(np.median(own.to_numpy(dtype=np.int64))) if len(own) > 2 else 0)
     known = known.assign(offset_ns=(known["offset_ns"] - median).astype("Int64"))
     order = pd.Index(ranks.table["rank"].astype("int64"), name="rank")
     return Clocks(known.reindex(order).reset_index())
-
-
-ENOUGH_OVERLAP = 0.5
-"""Share of the shorter one's time that ranks whose clocks nothing ties together must share for these to be believed."""
-
-_MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +114,35 @@ def common_clock(results: "Results") -> Clock:
     else:
         known = results["ranks"].to_frame().dropna(subset=["window_start_ns", "window_ns"]).set_index("rank")
         first, length = known["window_start_ns"].astype("int64"), known["window_ns"].astype("int64")
-        spans = table_of({"first": first, "last": first + length})
+        spans = pd.DataFrame({"first": first, "last": first + length})
     names = ["offset_ns", "uncertainty_ns", "is_significant", "reference"]
     told = results["clocks"].to_frame() if "clocks" in results else without_rows(["rank", *names])
     clocks = told.set_index("rank").reindex(index=spans.index, columns=names)
-    is_known = is_true(clocks["is_significant"]) & clocks["offset_ns"].notna()
-    offsets = clocks["offset_ns"].where(is_known, 0).fillna(0).astype("int64")
+    is_corrected = is_true(clocks["is_significant"]) & clocks["offset_ns"].notna()
+    offsets = clocks["offset_ns"].where(is_corrected, 0).fillna(0).astype("int64")
     moved, where = _moved(spans.sub(offsets, axis=0), clocks["reference"], results)
     shifts = offsets + moved
+    known = (
+        clocks[is_corrected & (moved == 0)]
+        .astype({"offset_ns": "int64"})
+        .sort_values("offset_ns", key=lambda own: -own.abs(), kind="stable")
+    )
+    each = [
+        f"rank {rank} by {text(offset, Unit.NS)} (± {text(uncertainty, Unit.NS)})"
+        for rank, offset, uncertainty in zip(known.index, known["offset_ns"], known["uncertainty_ns"], strict=True)
+    ]
+    notes = [f"Clocks are corrected by what shared collectives tell of them: {named(each)}."] if each else []
+    if apart := moved.index[moved != 0].tolist():
+        notes.append(
+            f"The ranks' clocks do not agree: {numbered('rank', apart)} {'is' if len(apart) == 1 else 'are'} drawn "
+            f"with {where} at the same place as the others'. Compare lengths, not moments."
+        )
+    if not notes and len(spans) > 1:
+        hosts = int(results["ranks"].to_frame()["host"].nunique()) if "ranks" in results else 0
+        said = f"Times are as the clocks of {hosts} hosts recorded them; they may differ from each other."
+        notes.append(said if hosts > 1 else "All ranks on one clock, as recorded.")
     zero_ns = int((spans["first"] - shifts).min()) if len(spans) else 0
-    is_aligned = moved != 0
-    known = clocks[is_known & ~is_aligned]
-    note = " ".join([*_said_of_offsets(known), *_said_of_moved(moved.index[is_aligned], where)])
-    if not note and len(spans) > 1:
-        note = _as_recorded(results)
-    return Clock({int(rank): int(shift) for rank, shift in shifts.items()}, zero_ns, note, not is_aligned.any())
+    return Clock({int(rank): int(shift) for rank, shift in shifts.items()}, zero_ns, " ".join(notes), not apart)
 
 
 def _moved(spans: pd.DataFrame, reference: pd.Series, results: "Results") -> tuple[pd.Series, str]:
@@ -145,63 +154,23 @@ def _moved(spans: pd.DataFrame, reference: pd.Series, results: "Results") -> tup
     if len(groups) < 2:
         return moved, ""
     anchor = max(groups, key=len)
-    starts, where = _first_steps(results, spans, moved.index)
+    starts, where = _first_steps(results, spans)
     begin, end = spans.loc[anchor, "first"].min(), spans.loc[anchor, "last"].max()
     for group in groups:
         first, last = spans.loc[group, "first"].min(), spans.loc[group, "last"].max()
         shared = min(last, end) - max(first, begin)
-        if group is not anchor and shared < ENOUGH_OVERLAP * min(last - first, end - begin):
+        if group is not anchor and shared < SHARE * min(last - first, end - begin):
             moved[group] = int(starts[group].min() - starts[anchor].min())
     return moved, where
 
 
-def _first_steps(results: "Results", spans: pd.DataFrame, ranks: pd.Index) -> tuple[pd.Series, str]:
+def _first_steps(results: "Results", spans: pd.DataFrame) -> tuple[pd.Series, str]:
     """Start of the first step that all ranks have; without one of each rank's first operation."""
-    steps = results["steps"].table if "steps" in results else pd.DataFrame()
-    held = steps[steps["start_ns"].notna() & steps["step"].notna()] if len(steps) else steps
-    if len(held):
+    if "steps" in results and len(results["steps"].table):
+        held = results["steps"].table.dropna(subset=["start_ns", "step"])
         holders = held.groupby("step")["rank"].nunique()
-        shared = holders.index[holders == len(ranks)]
+        shared = holders.index[holders == len(spans)]
         if len(shared):
-            first = shared.min()
-            starts = held[held["step"] == first].set_index("rank")["start_ns"].astype("int64")
-            return starts.reindex(ranks), f"the start of step {first}"
+            starts = held[held["step"] == shared[0]].set_index("rank")["start_ns"].astype("int64")
+            return starts.reindex(spans.index), f"the start of step {shared[0]}"
     return spans["first"], "its first operation"
-
-
-def _said_of_offsets(known: pd.DataFrame) -> list[str]:
-    if known.empty:
-        return []
-    order = known["offset_ns"].abs().sort_values(ascending=False, kind="stable").index
-    each = [
-        f"rank {rank} by {_time(known['offset_ns'][rank])} (± {_time(known['uncertainty_ns'][rank])})"
-        for rank in order[:_MOST_NAMED]
-    ]
-    more = f" and {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
-    return [f"Clocks are corrected by what shared collectives tell of them: {', '.join(each)}{more}."]
-
-
-def _said_of_moved(ranks: Iterable[int], where: str) -> list[str]:
-    listed = [str(rank) for rank in ranks]
-    if not listed:
-        return []
-    who = f"rank {listed[0]}" if len(listed) == 1 else f"ranks {', '.join(listed)}"
-    said = (
-        f"The ranks' clocks do not agree: {who} {'is' if len(listed) == 1 else 'are'} drawn with {where} at the same "
-        "place as the others'. Compare lengths, not moments."
-    )
-    return [said]
-
-
-def _as_recorded(results: "Results") -> str:
-    hosts = int(results["ranks"].to_frame()["host"].nunique()) if "ranks" in results else 0
-    if hosts > 1:
-        return f"Times are as the clocks of {hosts} hosts recorded them; they may differ from each other."
-    return "All ranks on one clock, as recorded."
-
-
-def _time(time_ns: float) -> str:
-    """`2.99 ms`, `30 µs`, `12.9 s`."""
-    if pd.isna(time_ns):
-        return "an unknown time"
-    return text(float(time_ns), Unit.NS)

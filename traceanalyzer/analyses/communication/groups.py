@@ -1,32 +1,29 @@
 """Process groups: their ranks, names, purposes, and the mesh they span."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, all_known, plain_rows, stack
+from traceanalyzer.analyses.base import Result, all_known, stack
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import at_places, places_of
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import Wiring
 from traceanalyzer.kinds import POINT_TO_POINT
-from traceanalyzer.meaning.columns import Adds, Column, numbers
+from traceanalyzer.meaning.columns import Column, numbers
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    columns_of,
     is_name,
     rows_where,
     table_of,
@@ -125,31 +122,14 @@ def is_telling(description: object) -> bool:
 LARGE_BYTES = 64 << 10
 """Collectives that are smaller on average (losses, norms, flags) do not tell what a group is for."""
 
-REPEATED = 2
-"""Collectives of a step's forward pass that are more than one of something."""
-
-MOSTLY = 0.6
-"""Share of calls from which on something holds of a group's calls. In a ring of n ranks n − 1 of n exchanges are
-between attention kernels; of two at least half."""
-
-
 _EXCHANGES = ("all_to_all", "ep_dispatch", "ep_combine")
 
 
-class Role(Struct, frozen=True):
-    """What a group is for, and how that is known."""
-
-    name: str
-    how_known: str
-
-
-def roles_of_uses(uses: pd.DataFrame) -> tuple[Role, ...]:
+def roles_of_uses(uses: pd.DataFrame) -> tuple[str, ...]:
     """Every role that the calls of some groups alike show; none where they show nothing, or it could be several.
 
     A group that carries several things (all ranks are often one group for everything) has several roles.
     """
-    is_after = uses["phase"].isin(["backward", "communication", "optimizer"])
-    uses = uses.assign(is_after_forward=is_after)
     found = [rule(uses) for rule in (_exchanges, _shards, _messages, _reductions)]
     return tuple(role for role in found if role is not None)
 
@@ -158,82 +138,69 @@ def role_of_messages(uses: pd.DataFrame) -> str | None:
     """What a rank's group is for that sends and receives, by its description, else by what stands next to them."""
     described = [role_of_description(text) for text in uses["group_description"].dropna().unique()]
     found = _messages(uses)
-    return next((role for role in described if role), found.name if found else None)
+    return next((role for role in described if role), found)
 
 
-def _messages(uses: pd.DataFrame) -> Role | None:
-    own = rows_where(uses, uses["collective"].isin(POINT_TO_POINT))
+def _messages(uses: pd.DataFrame) -> str | None:
+    own = uses[uses["collective"].isin(POINT_TO_POINT)]
     if own.empty:
         return None
-    if _share(own, "by_attention") >= MOSTLY:
-        return Role(CONTEXT, "sends and receives between attention kernels")
-    if int(own["both_ways"].sum()) == int(own["calls"].sum()):  # a pipeline begins with an activation one way
-        return Role(NEIGHBOURS, "every call sends as much as it receives")
+    if _are_mostly(own, "by_attention"):
+        return CONTEXT
+    if own["both_ways"].sum() == own["calls"].sum():  # a pipeline begins with an activation one way
+        return NEIGHBOURS
     # A stage has two neighbours; more are those of one rank: a server, a coordinator.
-    return Role(PIPELINE, "sends and receives between ranks") if int(own["peers"].max()) <= 2 else None
+    return PIPELINE if own["peers"].max() <= 2 else None
 
 
-def _exchanges(uses: pd.DataFrame) -> Role | None:
-    own = rows_where(uses, uses["collective"].isin(_EXCHANGES))
-    if own.empty:
-        return None
-    if own["collective"].isin(_EXCHANGES[1:]).any():
-        return Role(EXPERT, "dispatch and combine of experts' tokens")
-    if _share(own, "in_experts") >= MOSTLY:
-        return Role(EXPERT, "all-to-alls inside ranges of experts")
-    # Queries, keys and values go in, one result comes out: at least half of the calls are next to attention.
-    if _share(own, "by_attention") >= MOSTLY:
-        return Role(CONTEXT, "all-to-alls next to attention kernels")
-    if _share(own, "of_tables") >= MOSTLY:
-        return Role(
-            TABLES, "all-to-alls of what was looked up in tables (TorchRec's ranges, or table lookups' kernels)"
-        )
-    return Role(EXPERT, "all-to-alls with uneven split sizes") if own["uneven_calls"].sum() else None
+def _exchanges(uses: pd.DataFrame) -> str | None:
+    own = uses[uses["collective"].isin(_EXCHANGES)]
+    is_of_experts = own["collective"].isin(_EXCHANGES[1:]).any() or _are_mostly(own, "in_experts")
+    rules = (
+        (is_of_experts, EXPERT),
+        # Queries, keys and values go in, one result comes out: at least half of the calls are next to attention.
+        (_are_mostly(own, "by_attention"), CONTEXT),
+        (_are_mostly(own, "of_tables"), TABLES),
+        (own["uneven_calls"].sum(), EXPERT),
+    )
+    return next((role for holds, role in rules if holds), None)
 
 
-def _shards(uses: pd.DataFrame) -> Role | None:
-    own = rows_where(uses, uses["collective"].isin(("all_gather", "reduce_scatter")))
+def _shards(uses: pd.DataFrame) -> str | None:
+    own = uses[uses["collective"].isin(("all_gather", "reduce_scatter"))]
     scatters = own[own["collective"] == "reduce_scatter"]
     if len(scatters) == len(own):
         return None
-    if _share(own, "in_fsdp") >= MOSTLY:
-        return Role(SHARDED, "all-gathers and reduce-scatters inside FSDP ranges")
-    forward, role = scatters[scatters["phase"] == "forward"], None
-    if not _is_large(own):
-        return None
-    if _per_step(forward) >= REPEATED and _is_large(forward):
-        role = Role(TENSOR, "reduce-scatters in the forward pass: activations, not gradients")
-    elif _share(own, "by_attention") >= MOSTLY:
-        role = Role(CONTEXT, "all-gathers next to attention kernels")
-    elif len(scatters) and scatters["is_after_forward"].all():
-        how = "all-gathers, and reduce-scatters only after the forward pass: parameters and gradients"
-        role = Role(SHARDED, how)
-    return role
+    rules = (
+        (_are_mostly(own, "in_fsdp"), SHARDED),
+        (not _is_large(own), None),
+        (_are_of_every_forward_pass(scatters), TENSOR),  # activations, not gradients
+        (_are_mostly(own, "by_attention"), CONTEXT),
+        (len(scatters) and scatters["phase"].isin(_AFTER_FORWARD).all(), SHARDED),
+    )
+    return next((role for holds, role in rules if holds), None)
 
 
-def _reductions(uses: pd.DataFrame) -> Role | None:
-    own = rows_where(uses, uses["collective"] == "all_reduce")
-    forward, later = own[own["phase"] == "forward"], own[own["is_after_forward"]]
-    if _per_step(forward) >= REPEATED and _is_large(forward):
-        return Role(TENSOR, "all-reduces of every forward pass: activations, not gradients")
-    if len(later) and _is_large(later):
-        return Role(DATA, "all-reduces only after the forward pass: gradients")
-    return None
+def _reductions(uses: pd.DataFrame) -> str | None:
+    own = uses[uses["collective"] == "all_reduce"]
+    if _are_of_every_forward_pass(own):
+        return TENSOR
+    return DATA if _is_large(own[own["phase"].isin(_AFTER_FORWARD)]) else None
 
 
-def _share(uses: pd.DataFrame, column: str) -> float:
-    """Share of the calls that are counted in a column."""
-    calls = int(uses["calls"].sum())
-    return float(uses[column].sum()) / calls if calls else 0.0
+_AFTER_FORWARD = ("backward", "communication", "optimizer")
 
 
-def _per_step(uses: pd.DataFrame) -> float:
-    """Calls a step of the busiest rank; of the whole capture where there are no steps."""
-    if uses.empty:
-        return 0.0
-    has_steps = uses["steps"] > 0
-    rates = (uses["step_calls"] / uses["steps"].where(has_steps)).where(has_steps, uses["calls"])
-    return float(rates.groupby(uses["rank"]).sum().max())
+def _are_mostly(uses: pd.DataFrame, column: str) -> bool:
+    """Whether most of the calls are counted in a column: in a ring of n ranks n − 1 of n are between attention."""
+    return bool(uses[column].sum() > SHARE * uses["calls"].sum())
+
+
+def _are_of_every_forward_pass(uses: pd.DataFrame) -> bool:
+    """Whether large ones run more than once in a forward pass of the busiest rank; in the capture without steps."""
+    own = uses[uses["phase"] == "forward"]
+    rates = (own["step_calls"] / own["steps"]).where(own["steps"] > 0, own["calls"])
+    return bool((rates.groupby(own["rank"]).sum() > 1).any()) and _is_large(own)
 
 
 def _is_large(uses: pd.DataFrame) -> bool:
@@ -246,7 +213,7 @@ KEYS = ("group", "group_ranks", "collective", "phase")
 
 COLUMNS = (
     *KEYS, "group_description", "group_size", "world_size", "calls", "size_bytes", "unknown_sizes", "steps",
-    "step_calls", "step_bytes", "uneven_calls", "by_attention", "both_ways", "peers", "in_fsdp", "in_experts",
+    "step_calls", "uneven_calls", "by_attention", "both_ways", "peers", "in_fsdp", "in_experts",
     "of_tables",
 )  # fmt: skip
 
@@ -266,7 +233,7 @@ def per_rank(
 ) -> pd.DataFrame:
     """One row for each group, collective and phase of the rank's calls whose group is known.
 
-    `step_calls` and `step_bytes` are those of the whole steps, of which there are `steps`; `by_attention` counts calls
+    `step_calls` are those of the whole steps, of which there are `steps`; `by_attention` counts calls
     launched next to an attention kernel: of the matrix products, convolutions and attention kernels launched before
     and after the call, the nearest one or the other is attention; `both_ways` those that
     send as often as they receive. `of_tables` counts those of a recommender's tables; `peers` are the
@@ -309,7 +276,6 @@ def per_rank(
         "world_size": pd.array([trace.meta.world_size] * len(groups), dtype="Int64"),
         "calls": groups.counts(),
         "size_bytes": groups.total(sizes),
-        "step_bytes": groups.total(pd.Series(sizes).where(is_of_step, 0).array),
         "unknown_sizes": all_known(groups.sums(sizes.isna().astype(np.int64))),
         "steps": len(steps),
         "step_calls": groups.sums(is_of_step.astype(np.int64)),
@@ -338,10 +304,6 @@ def _named(ranges: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
     return np.array([known[name] for name in names], dtype=bool)
 
 
-SHORT_NAME = 12
-"""A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
-
-
 class Groups(Result):
     """One row for each process group that communicates: widest strides last."""
 
@@ -355,16 +317,10 @@ class Groups(Result):
             is_aside_when_one=True,
         ),
         "role": Column.text("What the group is for, alone; absent where that is not known.", is_secondary=True),
-        "how_known": Column.text("What tells so: the description that its maker gave it, or what runs in it."),
         "group_size": Column.number("Number of ranks.", is_aside=True),
         "stride": Column.number("Distance between neighbouring ranks; absent where it is not always the same."),
         "collectives": Column.text("What runs in it, most calls first: calls of all ranks that were captured."),
         "calls": Column.count("Their number.", is_aside=True),
-        "step_bytes": Column.size(
-            "Sizes of a rank's calls (full arrays) of a mean whole step, mean over ranks; n/a when one is "
-            "unknown, or there are no steps.",
-            adds=Adds.DERIVED,
-        ),
         "path": Column.text(
             "The farthest path between two of its GPUs, by the run's topology (`NV18`: eighteen NVLinks; then PIX, "
             "PXB, PHB, NODE, SYS; `network` between machines); absent without one, or where a GPU is not known."
@@ -388,22 +344,23 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     uses = stack(parts, COLUMNS)
     if uses.empty:
         return Groups(without_rows([*Groups.columns, "users"]))
-    keyed = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
-    table = _facts(keyed)
-    table = table.assign(family=_families(table))
-    keyed = keyed.assign(family=keyed["code"].map(table.set_index("code")["family"]))
-    named = _hybrid({int(family): _role(own) for family, own in keyed.groupby("family")}, table)
+    uses = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
+    table = _facts(uses)
+    # Groups of one description, size and stride are axes of one mesh; those of ranks that lie anyhow are not.
+    keys = table[["group_description", "group_size", "stride"]].astype("object").fillna("")
+    family = keys.assign(own=table.index.where(table["stride"].isna(), -1)).groupby([*keys, "own"]).ngroup()
+    named = {number: _role(own) for number, own in uses.groupby(uses["code"].map(family))}
+    named = _hybrid(named, table["members"].groupby(family).agg(list))
     known = wiring.placed(ranks.table) if wiring else None
     table = table.assign(
-        role=[named[family][0] for family in table["family"]],
-        how_known=[named[family][1] for family in table["family"]],
+        role=[named[number] for number in family],
         path=[known.path(own) if own and known else None for own in table["members"]],
         transport=[known.transport(own) if own and known else None for own in table["members"]],
         first=[own[0] if own else -1 for own in table["members"]],
     )
-    table = table.assign(group_label=_labels(table))
+    table = table.assign(group_label=_labels(table)).astype({"stride": "Int64"})
     table = table.sort_values(["group_size", "stride", "first", "group"], kind="stable")
-    return Groups(table[[*Groups.columns, "users"]].astype({"stride": "Int64"}).reset_index(drop=True))
+    return Groups(table[[*Groups.columns, "users"]].reset_index(drop=True))
 
 
 def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
@@ -411,152 +368,102 @@ def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
 
     Absent where the group is not known.
     """
-    table = groups.table
-    if table.empty or frame.empty:
+    known = groups.table
+    if known.empty or frame.empty:
         return pd.Series(None, index=frame.index, dtype="object")
-    known = columns_of(table)
-    keys = ["group", "group_ranks"] if "group_ranks" in frame else ["group", "rank"]
-    if keys[1] == "rank":
-        rows = np.repeat(np.arange(len(table)), [len(users) for users in known["users"]])
-        users = np.array([rank for users in known["users"] for rank in users], dtype=np.int64)
-        known = {name: known[name].take(rows) for name in ("group", "group_label")} | {"rank": users}
+    keys = ["group", "group_ranks"]
+    if "group_ranks" not in frame:
+        keys, known = ["group", "rank"], known.explode("users").rename(columns={"users": "rank"})
+        known = known.astype({"rank": "int64"})
     found = at_places(known["group_label"], places_of(frame, known, keys))
-    found[np.asarray(frame["group"].array.isna())] = None
+    found[frame["group"].isna()] = None
     return pd.Series(found, index=frame.index, dtype="object")
 
 
-def _facts(keyed: pd.DataFrame) -> pd.DataFrame:
+def _facts(uses: pd.DataFrame) -> pd.DataFrame:
     """What is true of each group, from all ranks' calls in it: a row for each `code`, in order."""
-    rows: dict[int, list[dict[str, Any]]] = {}
-    for row in plain_rows(keyed):
-        rows.setdefault(row["code"], []).append(row)
-    return pd.DataFrame(
-        [{"code": code} | _facts_of(rows[code]) for code in sorted(rows)], dtype="object"
-    ).infer_objects()
+    by_code = uses.groupby("code")
+    table = by_code[["group", "group_ranks", "group_description", "group_size"]].first()
+    users = by_code["rank"].agg(lambda ranks: tuple(sorted({*ranks})))
+    listed = [tuple(sorted(numbers(text))) for text in table["group_ranks"]]
+    sizes = [len(own) if pd.isna(size) else size for own, size in zip(users, table["group_size"], strict=True)]
+    members = [
+        told or (own if len(own) == size and (len(own) > 1 or not pd.isna(said)) else None)
+        for told, own, size, said in zip(listed, users, sizes, table["group_size"], strict=True)
+    ]
+    calls = uses.groupby(["code", "collective"])["calls"].sum().reset_index()
+    calls = calls.sort_values(["calls", "collective"], ascending=[False, True])
+    texts = calls["collective"].map(collective_words) + " " + calls["calls"].astype("str")
+    return table.assign(
+        members=pd.Series(members, table.index, dtype="object"),
+        users=users,
+        group_size=[len(own) if own else size for own, size in zip(members, table["group_size"], strict=True)],
+        stride=[(stride(own) if own else None) or pd.NA for own in members],
+        world_size=by_code["world_size"].max(),
+        collectives=texts.groupby(calls["code"]).agg(", ".join).reindex(table.index, fill_value=""),
+        calls=calls.groupby("code")["calls"].sum().reindex(table.index, fill_value=0),
+    )
 
 
-def _facts_of(uses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    users = tuple(sorted({row["rank"] for row in uses}))
-    size = next((row["group_size"] for row in uses if row["group_size"] is not None), None)
-    is_whole = len(users) == size if size is not None else len(users) > 1
-    members = tuple(sorted(numbers(uses[0]["group_ranks"]))) or (users if is_whole else None)
-    worlds = [row["world_size"] for row in uses if row["world_size"] is not None]
-    counts: Counter[str] = Counter()
-    for row in sorted((row for row in uses if row["collective"] is not None), key=itemgetter("collective")):
-        counts[row["collective"]] += row["calls"]
-    return {
-        "group": uses[0]["group"],
-        "group_ranks": uses[0]["group_ranks"],
-        "group_description": next(
-            (row["group_description"] for row in uses if row["group_description"] is not None), None
-        ),
-        "members": members,
-        "users": users,
-        "group_size": len(members) if members else pd.NA if size is None else size,
-        "stride": (stride(members) if members else None) or pd.NA,
-        "world_size": int(max(worlds)) if worlds else None,
-        "collectives": ", ".join(f"{collective_words(name)} {calls}" for name, calls in counts.most_common()),
-        "calls": counts.total(),
-        "step_bytes": _step_bytes(uses),
-    }
-
-
-def _step_bytes(uses: Sequence[Mapping[str, Any]]) -> int | None:
-    if any(row["unknown_sizes"] for row in uses) or not min(row["steps"] for row in uses):
-        return None
-    sums: Counter[int] = Counter()
-    for row in uses:
-        sums[row["rank"]] += row["step_bytes"] or 0
-    steps = {row["rank"]: row["steps"] for row in reversed(uses)}
-    return round(float(np.mean([sums[rank] / steps[rank] for rank in sorted(steps)])))
-
-
-def _families(table: pd.DataFrame) -> np.ndarray:
-    """Number of each group's make: groups of one description, size and stride are axes of one mesh."""
-    keys = table[["group_description", "group_size", "stride"]].astype("object").fillna("")
-    # Groups whose ranks lie anyhow are alike only to themselves.
-    keys = keys.assign(own=table["code"].where(table["stride"].isna(), -1))
-    return np.asarray(keys.groupby([*keys], dropna=False).ngroup())
-
-
-def _role(uses: pd.DataFrame) -> tuple[str | None, str]:
+def _role(uses: pd.DataFrame) -> str | None:
     description = next(iter(uses["group_description"].dropna()), None)
-    named = role_of_description(description)
-    if named:
-        return named, f"its description: {description}"
-    if found := roles_of_uses(uses):
-        return " and ".join(dict.fromkeys(role.name for role in found)), "; ".join(role.how_known for role in found)
-    if is_telling(description):
-        return str(description), "its description"
-    return None, "unknown from its calls"
+    found = role_of_description(description) or " and ".join(dict.fromkeys(roles_of_uses(uses)))
+    return found or (str(description) if is_telling(description) else None)
 
 
-def _hybrid(roles: dict[int, tuple[str | None, str]], table: pd.DataFrame) -> dict[int, tuple[str | None, str]]:
+def _hybrid(roles: dict[int, str | None], members: pd.Series) -> dict[int, str | None]:
     """Groups that reduce what others have sharded are the replicas of hybrid sharding, the others its shards.
 
     Frameworks call the axis of shards alike with and without replicas: without, it is plain sharding.
+
+    Args:
+        roles: of each family of groups.
+        members: for each family the ranks of each of its groups.
     """
-    if REPLICATE not in {role for role, _ in roles.values()}:
-        roles = {family: (SHARDED if role == SHARD else role, how) for family, (role, how) in roles.items()}
-    sharded, reduced = ([family for family, (role, _) in roles.items() if role == name] for name in (SHARDED, DATA))
+    if REPLICATE not in roles.values():
+        roles = {family: SHARDED if role == SHARD else role for family, role in roles.items()}
+    sharded, reduced = ([family for family, role in roles.items() if role == name] for name in (SHARDED, DATA))
     if len(sharded) != 1 or len(reduced) != 1:
         return roles
-    shard, replica = (table[table["family"] == families[0]] for families in (sharded, reduced))
-    is_crossing = all(
-        len(set(one) & set(other)) == 1
-        for one in shard["members"] for other in replica["members"] if one and other and set(one) & set(other)
-    )  # fmt: skip
-    if not is_crossing or shard["members"].isna().any() or replica["members"].isna().any():
-        return roles
-    how = (roles[sharded[0]][1], f"{roles[reduced[0]][1]}, already sharded by other groups")
-    return roles | {sharded[0]: (SHARD, how[0]), reduced[0]: (REPLICATE, how[1])}
+    crossings = [len({*one} & {*other}) if one and other else 2
+                 for one in members[sharded[0]] for other in members[reduced[0]]]  # fmt: skip
+    return roles | ({sharded[0]: SHARD, reduced[0]: REPLICATE} if max(crossings) == 1 else {})
 
 
 def _labels(table: pd.DataFrame) -> list[str]:
-    """What each group is called; groups that would be called alike say their own name too."""
-    plain = [_label(row) for row in table.to_dict("records")]
-    short = [name if len(name) <= SHORT_NAME else f"{name[:8]}…" for name in table["group"].astype("str")]
+    """What each group is called; groups that would be called alike say their own name too, long ones cut."""
+    columns = (table[name] for name in ("members", "group_size", "role", "world_size"))
+    plain = [_label(*row) for row in zip(*columns, strict=True)]
+    short = table["group"].astype("str").str.replace(r"^(.{8}).{5,}$", r"\1…", regex=True)
     return [f"{text}, group {name}" if plain.count(text) > 1 else text for text, name in zip(plain, short, strict=True)]
 
 
-def _label(row: Mapping[str, object]) -> str:
-    members, size = row["members"], row["group_size"]
-    role = row["role"] if isinstance(row["role"], str) else None  # absent beside other groups' is no None
+def _label(members: tuple[int, ...] | None, size: object, role: str | None, world_size: int | None) -> str:
     if not members:
         of = "group of unknown ranks" if pd.isna(size) else f"group of {size} ranks"
-        return f"{role}, {of}" if role else of
-    text = ranks_text(members, row["world_size"])  # type: ignore[arg-type]
-    if role:
+        return f"{role}, {of}" if isinstance(role, str) else of
+    text = ranks_text(members, None if pd.isna(world_size) else world_size)
+    if isinstance(role, str):  # absent beside other groups' is no None
         return f"{role} ({text})"
     return text if text.startswith("all ") else f"group of {size} ranks ({text.removeprefix('ranks ')})"
 
 
-def mesh(groups: Result, world_size: int | None) -> str | None:
-    """As `mesh_of`, of a Result."""
-    return mesh_of(groups.table, world_size)
-
-
-def mesh_of(groups: pd.DataFrame, world_size: int | None) -> str | None:
+def mesh(groups: pd.DataFrame, world_size: int | None) -> str | None:
     """`data parallel 2 × tensor parallel 4`, outermost first; `None` where the groups span no mesh of all ranks.
 
     Axes multiply: each one's stride is the product of the sizes of those inside it, and all sizes make the world's. A
     group of all ranks is the mesh only when there is no other.
     """
-    rows = groups[["stride", "group_size", "role"]].dropna(subset=["stride", "group_size"])
-    found: dict[tuple[int, int], list[str]] = {}
-    for stride, size, role in rows.itertuples(index=False):
-        held = found.setdefault((int(stride), int(size)), [])
-        if isinstance(role, str) and role not in held:
-            held.append(role)
+    axes = groups.dropna(subset=["stride", "group_size"]).groupby(["stride", "group_size"])["role"]
+    found = {axis: [*dict.fromkeys(own.dropna())] for axis, own in axes}
     inner = {axis: roles for axis, roles in found.items() if axis[1] != world_size} or found
     texts: list[str] = []
     reach = 1
-    for stride, size in sorted(inner):
+    for (stride, size), roles in inner.items():
         if stride != reach:
             return None
         reach *= size
-        roles = inner[stride, size]
-        if any(role in (SHARDED, SHARD, REPLICATE) for role in roles):
-            roles = [role for role in roles if role != DATA]  # losses and norms are reduced over the same ranks
-        texts.insert(0, f"{' and '.join(roles) or 'axis'} {size}")
+        # Losses and norms are reduced over the ranks of shards, too.
+        aside = {DATA} if {SHARDED, SHARD, REPLICATE} & {*roles} else {}
+        texts.insert(0, f"{' and '.join(role for role in roles if role not in aside) or 'axis'} {size}")
     return " × ".join(texts) if reach == world_size and any(inner.values()) else None

@@ -44,12 +44,12 @@ def connected(links: Iterable[Iterable[int]]) -> list[list[int]]:
     return sorted(map(sorted, sets))
 
 
-BLOCK = 8
+HOST_RANKS = 8
 """GPUs of a host, where the trace does not say which rank is where."""
 
 
 def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
     """The host of each rank of `Ranks`; blocks of 8 neighbours where any is not known."""
     if ranks["host"].isna().any():
-        return {int(rank): str(rank // BLOCK) for rank in ranks["rank"]}
+        return {int(rank): str(rank // HOST_RANKS) for rank in ranks["rank"]}
     return dict(zip(ranks["rank"].astype(int), ranks["host"].astype(str), strict=True))

@@ -10,130 +10,39 @@ from msgspec import Struct
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.grouping import Groups, number_in_group, rows_of_each
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.meaning.columns import numbers
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import (
-    array_of,
-    columns_of,
-    picked,
-    rows_where,
-    table_of,
-    under_each_other,
-    whole_of,
-    with_columns,
-)
-
-
-def equal_keys(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Pairs of positions whose key, and position among equal keys, are the same, in order of the left ones."""
-    width, keys = max(len(left), len(right), 1), np.unique(np.concatenate([left, right]))
-    codes = [np.searchsorted(keys, side) * width + number_in_group(side) for side in (left, right)]
-    _, first, second = np.intersect1d(*codes, return_indices=True)
-    pairs = np.stack([first, second], axis=1).astype(np.int64)
-    return pairs[np.argsort(first, kind="stable")]
-
+from traceanalyzer.model.tables import array_of, columns_of, rows_where, whole_of
 
 BIN_NS = 50_000
-"""Width of a bin of differences."""
+"""Width of a bin of differences, in which the ends of one collective lie on two ranks, but for long calls."""
 
-AMBIGUOUS_SHARE = 0.9
-"""A runner-up with this share of the winner's votes makes the vote ambiguous."""
+MOST = 0.9
+"""Of the winner's votes, or of calls: what has as many is a rival, or agrees."""
 
-_PEAK_NS = BIN_NS // 5
-"""From one call to the next its ends differ on two ranks by less, but for some."""
+LEAST_UNCERTAINTY_NS = 30_000
+"""Ranks of one host, whose clock is the same, show medians of ends of up to 29 µs."""
 
 _MOST_PAIRS = 1_000_000
 
-
-class Vote(Struct, frozen=True):
-    """Outcome of a vote.
-
-    Attributes:
-        offset_ns: median difference (left end − right end) of the pairs in the winning bin; where these are more than
-            each call once, for calls come closer than a bin is wide, of those where they lie densest there.
-        votes: pairs in it.
-        voters: calls of the side with fewer voters: the most that a bin of true pairs can hold.
-        width_ns: of a bin.
-        is_ambiguous: another bin has 90 % of the winner's votes.
-    """
-
-    offset_ns: int
-    votes: int
-    voters: int
-    width_ns: int
-    is_ambiguous: bool
-
-
-def vote(left: "CallList", right: "CallList", width_ns: int) -> Vote | None:
-    """The offset of two ranks' synchronising calls; `None` where no pair is compatible, or too few agree on any.
-
-    Bins begin at every half of their width, so that a cluster at a bin's edge is not split in two. Beyond a million
-    pairs an even sample of the left calls votes, which keeps the cost near-linear.
-    """
-    sides = [(side.end_ns[side.is_synchronising], side.signature[side.is_synchronising]) for side in (left, right)]
-    (ends, signatures), (others, other_signatures) = sides
-    rows, cols = _compatible_pairs(signatures, other_signatures)
-    if not len(rows):
-        return None
-    differences = ends[rows] - others[cols]
-    half_ns = width_ns // 2
-    held, count = np.unique(differences // half_ns, return_counts=True)
-    bins, place = np.unique(np.concatenate([held - 1, held]), return_inverse=True)
-    counts = np.bincount(place, np.tile(count, 2))
-    winner = bins[np.argmax(counts)]
-    start = winner * half_ns
-    agreeing = differences[(differences >= start) & (differences < start + 2 * half_ns)]
-    voters = min(len(np.unique(rows)), len(np.unique(cols)))
-    if len(agreeing) < max(_LEAST_SHARE * voters, min(_LEAST_VOTES, voters)):
-        return None
-    near = differences[(differences >= start - half_ns) & (differences < start + 3 * half_ns)]
-    return Vote(
-        offset_ns=int(np.median(agreeing if len(agreeing) <= voters else _densest(near, _PEAK_NS))),
-        votes=len(agreeing),
-        voters=voters,
-        width_ns=width_ns,
-        is_ambiguous=bool(counts[np.abs(bins - winner) > 3].max(initial=0) >= AMBIGUOUS_SHARE * len(agreeing)),
-    )
-
-
-def _densest(differences: np.ndarray, width_ns: int) -> np.ndarray:
-    """Those that most others are near to: true pairs agree closely, pairs with the call before or behind scatter."""
-    ordered = np.sort(differences)
-    count = np.searchsorted(ordered, ordered + width_ns, side="right") - np.arange(len(ordered))
-    first = int(count.argmax())
-    return ordered[first : first + int(count[first])]
-
-
-def _compatible_pairs(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (left, right) of all pairs with equal signatures, an even sample of the left ones if many."""
-    order = np.argsort(right, kind="stable")
-    first = np.searchsorted(right[order], left, side="left")
-    partners = np.searchsorted(right[order], left, side="right") - first
-    voters = np.flatnonzero(partners)
-    stride = -(-int(partners.sum()) // _MOST_PAIRS)
-    voters = voters[:: max(stride, 1)]
-    partners = partners[voters]
-    begins = np.cumsum(partners) - partners
-    within = np.arange(int(partners.sum())) - np.repeat(begins, partners)
-    return np.repeat(voters, partners), order[np.repeat(first[voters], partners) + within]
-
+_MOST_DRIFT = 1e-4
+"""Clocks that are further apart a second are no clocks: the candidates are wrong."""
 
 METHODS = ("sequence", "step and position", "offset", "order between others")
 """How a pair is found, surest first."""
 
 BY_SEQUENCE, BY_STEP, BY_TIME, BY_ORDER = range(len(METHODS))
 
-_AGREEING = 0.9
-"""Share of a block's calls that must end within a bin of the offset for the block to be verified."""
+INFERRED_METHODS = (*METHODS, *(f"{method}; group inferred" for method in METHODS))
+"""Of calls that name no group the ranks that run them in the same order, to ends that fit, are one group."""
 
-_MOST_DRIFT = 1e-4
-"""Clocks that are further apart a second are no clocks: the candidates are wrong."""
 
-_MORE = 1.1
-"""Times the verified pairs, from which on the votes for another offset count for more."""
-
-_LEAST_SHARE, _LEAST_VOTES = 0.25, 4
-"""A vote decides nothing when fewer of the possible pairs agree: three of a dozen do so by chance."""
+# Which calls of two ranks belong together, within one process group.
+#
+# First by NCCL's sequence number when both ranks have it, else by the step and the position in it. That is
+# verified step by step; calls for which it fails are matched by the time of their ends, at the offset that the
+# verified calls, else a vote, agree on.
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +57,8 @@ class CallList:
         is_synchronising: its ends are the same moment on both ranks.
         near_ns: how far apart these may be: half of the shortest such call, which its neighbours are not as near as,
             and a bin at least. Ends of large all-reduces beside compute were seen 160 µs off the clocks' offset.
-        may_end_early: sends, which may end long before their receives do: NCCL buffers them (seen up to 25 MB).
+        are_messages: sends may end long before their receives do, for NCCL buffers them (seen up to 25 MB): their order
+            tells more than their times.
     """
 
     end_ns: np.ndarray
@@ -157,131 +67,10 @@ class CallList:
     sequence: np.ndarray
     is_synchronising: np.ndarray
     near_ns: np.ndarray
-    may_end_early: bool = False
+    are_messages: bool = False
 
     def __len__(self) -> int:
         return len(self.end_ns)
-
-
-def are_enough(is_verified: np.ndarray) -> bool:
-    """Whether at least half of the candidates are verified."""
-    return bool(is_verified.any() and 2 * is_verified.sum() >= len(is_verified))
-
-
-def is_refuted(left: CallList, right: CallList, is_verified: np.ndarray, offset_ns: int | None) -> bool:
-    """Whether far more calls agree on another offset than steps of one number are verified.
-
-    A rank whose numbers are one higher looks right where all steps are as long: the one that is not tells.
-    """
-    if is_verified.all() or not are_enough(is_verified) or offset_ns is None:
-        return False
-    decided = voted(left, right)
-    if decided is None or decided.is_ambiguous or abs(decided.offset_ns - offset_ns) <= decided.width_ns:
-        return False
-    return decided.votes > _MORE * int(is_verified.sum())
-
-
-def without_drift(left: CallList, right: CallList, pairs: np.ndarray) -> CallList:
-    """The left calls on a clock that runs as fast as the right one, if the candidates suggest a credible drift.
-
-    Clocks of two hosts may drift apart by tens of µs a second, more than a bin in a long capture.
-    """
-    rows, cols = pairs[left.is_synchronising[pairs[:, 0]] & right.is_synchronising[pairs[:, 1]]].T
-    third = len(rows) // 3
-    if not third:
-        return left
-    ends = left.end_ns[rows]
-    difference = ends - right.end_ns[cols]
-    first, last = (slice(third), slice(-third, None))
-    length = np.median(ends[last]) - np.median(ends[first])
-    rate = (np.median(difference[last]) - np.median(difference[first])) / max(length, 1)
-    if abs(rate) > _MOST_DRIFT:
-        return left
-    shift = np.round(rate * (left.end_ns - np.median(ends))).astype(np.int64)
-    return replace(left, end_ns=left.end_ns - shift)
-
-
-def candidates(left: CallList, right: CallList) -> tuple[np.ndarray, int]:
-    """Pairs by sequence number, else by step and position, and how they were found."""
-    if len(left) and len(right) and (left.sequence != NONE).all() and (right.sequence != NONE).all():
-        return equal_keys(left.sequence, right.sequence), BY_SEQUENCE
-    pairs = equal_keys(left.step, right.step)
-    # Without ends that tell, calls outside steps are one more block.
-    tells = left.is_synchronising.any() and right.is_synchronising.any()
-    return pairs[left.step[pairs[:, 0]] != NONE] if tells else pairs, BY_STEP
-
-
-def verified(
-    left: CallList, right: CallList, pairs: np.ndarray, method: int, told_ns: int | None
-) -> tuple[np.ndarray, int | None]:
-    """Mask of the pairs whose whole step agrees in signatures and ends; their offset, `told_ns` where that is given.
-
-    Positions in a step also need the same number of calls on both ranks, which sequence numbers do not. A step
-    without synchronising calls is verified by signatures and number alone.
-    """
-    if not len(pairs):
-        return np.zeros(0, dtype=bool), None
-    rows, cols = pairs.T
-    is_same = left.signature[rows] == right.signature[cols]
-    synchronises = left.is_synchronising[rows] & right.is_synchronising[cols]
-    difference = left.end_ns[rows] - right.end_ns[cols]
-    offset_ns = _offset(left, right, difference[synchronises & is_same]) if told_ns is None else told_ns
-    is_near = np.abs(difference - (offset_ns or 0)) <= np.minimum(left.near_ns[rows], right.near_ns[cols])
-    fits = is_near | (difference < (offset_ns or 0)) if left.may_end_early else is_near
-    steps, code = np.unique(left.step[rows], return_inverse=True)
-    calls, near, fitting = (
-        np.bincount(code[synchronises & mask], minlength=len(steps)) for mask in (np.True_, is_near, fits)
-    )
-    is_good = (fitting >= _AGREEING * calls) & (np.bincount(code[~is_same], minlength=len(steps)) == 0)
-    if told_ns is None:
-        # Were a send taken for the one before it, all would seem early: some have to end with their receives.
-        is_good &= near >= _LEAST_SHARE * calls
-    if method == BY_STEP:
-        numbers = [np.searchsorted(steps, side.step[np.isin(side.step, steps)]) for side in (left, right)]
-        is_good &= np.equal(*(np.bincount(number, minlength=len(steps)) for number in numbers))
-    return is_good[code], offset_ns
-
-
-def _offset(left: CallList, right: CallList, differences: np.ndarray) -> int | None:
-    """Left clock minus right clock; early ends would shift the median, not the vote.
-
-    Where steps are as long as each other a vote cannot tell them apart: most of the candidates can.
-    """
-    decided = voted(left, right) if left.may_end_early else None
-    if decided is not None and not (decided.is_ambiguous and len(differences)):
-        return decided.offset_ns
-    if decided is not None:
-        differences = _densest(differences, BIN_NS)
-    return int(np.median(differences)) if len(differences) else None
-
-
-def voted(left: CallList, right: CallList) -> Vote | None:
-    """Offset by vote and whether it is ambiguous; `None` when too few pairs agree on any.
-
-    Where bins of the usual width are hardly agreed on, in bins as wide as such calls' ends may be apart.
-    """
-    narrow = vote(left, right, BIN_NS)
-    if narrow is not None and not narrow.is_ambiguous and 2 * narrow.votes >= narrow.voters:
-        return narrow
-    apart = [side.near_ns[side.is_synchronising] for side in (left, right)]
-    width_ns = 2 * int(min(np.median(each) for each in apart)) if all(map(len, apart)) else 0
-    wide = vote(left, right, width_ns) if width_ns > 2 * BIN_NS else None
-    return narrow if wide is None or wide.is_ambiguous else wide
-
-
-# Which calls of two ranks belong together, within one process group.
-#
-# First by NCCL's sequence number when both ranks have it, else by the step and the position in it. That is
-# verified step by step; calls for which it fails are matched by the time of their ends, at the offset that the
-# verified calls, else a vote, agree on.
-
-
-LEAST_UNCERTAINTY_NS = 30_000
-"""Ranks of one host, whose clock is the same, show medians of ends of up to 29 µs."""
-
-_FAR_NS = 4 * BIN_NS
-"""Ends of a synchronising call are not that far apart (in real captures mostly less than 110 µs), but for long ones,
-which are near enough to be matched by time."""
 
 
 class Alignment(Struct, frozen=True):
@@ -302,31 +91,28 @@ class Alignment(Struct, frozen=True):
     is_ambiguous: bool = False
 
 
-def align(left: CallList, right: CallList, offset_ns: int | None = None) -> Alignment:
-    """Match two ranks' calls; those without a partner are in no pair.
-
-    `offset_ns` is that of the ranks' clocks where other calls of theirs told it.
-    """
-    if _are_apart(left, right):
-        none = np.empty(0, dtype=np.int64)
-        return Alignment(none, none, none, None)
-    pairs, method = candidates(left, right)
-    told_ns = offset_ns
-    is_verified, offset_ns = verified(left, right, pairs, method, told_ns)
-    if not are_enough(is_verified):
-        steady = without_drift(left, right, pairs)
-        is_verified_so, offset_so_ns = verified(steady, right, pairs, method, told_ns)
-        if are_enough(is_verified_so):
-            left, is_verified, offset_ns = steady, is_verified_so, offset_so_ns
-    is_wrong = method == BY_STEP and told_ns is None and is_refuted(left, right, is_verified, offset_ns)
-    pairs, is_ambiguous = pairs[is_verified], False
-    if is_wrong or not are_enough(is_verified):
-        # Without a decision what is verified stays, and nothing is added to it.
-        decided = voted(left, right)
-        if decided is None:
-            offset_ns = None
-        else:
-            offset_ns, is_ambiguous, pairs = decided.offset_ns, decided.is_ambiguous, pairs[:0]
+def align(left: CallList, right: CallList) -> Alignment:
+    """Match two ranks' calls; those without a partner are in no pair."""
+    pairs, method = _candidates(left, right)
+    steady = _without_drift(left, right, pairs)
+    is_good, offset_ns = _verified(steady, right, pairs, method)
+    verified, is_ambiguous = int(is_good.sum()), False
+    is_sure = verified == len(pairs) > 0 or _are_apart(left, right)
+    decided = None if is_sure else vote(left, right)
+    # A rank whose step numbers are one higher looks right where all steps are as long: the one that is not tells.
+    is_refuted = (
+        method == BY_STEP
+        and decided is not None
+        and not decided.is_ambiguous
+        and decided.votes > verified
+        and abs(decided.offset_ns - (offset_ns or 0)) > left.near_ns.max()
+    )
+    if 2 * verified >= max(len(pairs), 1) and not is_refuted:
+        left, pairs = steady, pairs[is_good]
+    elif decided is None:  # what is verified stays, and nothing is added to it
+        pairs, offset_ns = pairs[is_good], None
+    else:
+        pairs, offset_ns, is_ambiguous = pairs[:0], decided.offset_ns, decided.is_ambiguous
     methods = np.full(len(pairs), method, dtype=np.int64)
     for find, how in ((_nearest, BY_TIME), (_in_gaps, BY_ORDER)):
         if offset_ns is None:
@@ -338,14 +124,145 @@ def align(left: CallList, right: CallList, offset_ns: int | None = None) -> Alig
     return Alignment(pairs[:, 0], pairs[:, 1], methods, offset_ns, is_ambiguous)
 
 
+def _candidates(left: CallList, right: CallList) -> tuple[np.ndarray, int]:
+    """Pairs by sequence number, else by step and position, and how they were found."""
+    if len(left) and len(right) and (left.sequence != NONE).all() and (right.sequence != NONE).all():
+        return _equal_keys(left.sequence, right.sequence), BY_SEQUENCE
+    pairs = _equal_keys(left.step, right.step)
+    # Without ends that tell, calls outside steps are one more block.
+    tells = left.is_synchronising.any() and right.is_synchronising.any()
+    return pairs[left.step[pairs[:, 0]] != NONE] if tells else pairs, BY_STEP
+
+
+def _equal_keys(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Pairs of positions whose key, and position among equal keys, are the same, in order of the left ones."""
+    width, keys = max(len(left), len(right), 1), np.unique(np.concatenate([left, right]))
+    codes = [np.searchsorted(keys, side) * width + number_in_group(side) for side in (left, right)]
+    _, first, second = np.intersect1d(*codes, return_indices=True)
+    pairs = np.stack([first, second], axis=1).astype(np.int64)
+    return pairs[np.argsort(first, kind="stable")]
+
+
+def _without_drift(left: CallList, right: CallList, pairs: np.ndarray) -> CallList:
+    """The left calls on a clock that runs as fast as the right one, if the candidates suggest a credible drift.
+
+    Clocks of two hosts may drift apart by tens of µs a second, more than a bin in a long capture.
+    """
+    rows, cols = pairs[left.is_synchronising[pairs[:, 0]] & right.is_synchronising[pairs[:, 1]]].T
+    if len(rows) < 3 or left.are_messages:
+        return left
+    ends, third = left.end_ns[rows], len(rows) // 3
+    sides = (
+        values[part] for values in (ends - right.end_ns[cols], ends) for part in (slice(third), slice(-third, None))
+    )
+    begin, end, first, last = map(np.median, sides)
+    rate = (end - begin) / max(last - first, 1)
+    if abs(rate) > _MOST_DRIFT:
+        return left
+    return replace(left, end_ns=left.end_ns - np.round(rate * (left.end_ns - np.median(ends))).astype(np.int64))
+
+
+def _verified(left: CallList, right: CallList, pairs: np.ndarray, method: int) -> tuple[np.ndarray, int | None]:
+    """Mask of the pairs whose whole step agrees in signatures and ends, and their offset.
+
+    Positions in a step also need the same number of calls on both ranks, which sequence numbers do not; that alone
+    verifies messages, and steps without synchronising calls.
+    """
+    rows, cols = pairs.T
+    is_same = left.signature[rows] == right.signature[cols]
+    synchronises = left.is_synchronising[rows] & right.is_synchronising[cols]
+    apart = left.end_ns[rows] - right.end_ns[cols]
+    known = apart[synchronises & is_same]
+    offset_ns = int(np.median(_densest(known, BIN_NS) if left.are_messages else known)) if len(known) else None
+    is_near = np.abs(apart - (offset_ns or 0)) <= np.minimum(left.near_ns[rows], right.near_ns[cols])
+    steps, code = np.unique(left.step[rows], return_inverse=True)
+    tells = synchronises & (not left.are_messages)
+    calls, near, unlike = (np.bincount(code[mask], minlength=len(steps)) for mask in (tells, tells & is_near, ~is_same))
+    is_good = (near >= MOST * calls) & (unlike == 0)
+    if method == BY_STEP:
+        numbers_of = [np.searchsorted(steps, side.step[np.isin(side.step, steps)]) for side in (left, right)]
+        is_good &= np.equal(*(np.bincount(number, minlength=len(steps)) for number in numbers_of))
+    return is_good[code], offset_ns
+
+
 def _are_apart(left: CallList, right: CallList) -> bool:
-    """Whether the ranks were recorded one after the other: no step in common, no moment, no sequence that tells."""
+    """Whether the ranks were recorded one after the other: no step in common, and no moment."""
     steps, others = (side.step[side.step != NONE] for side in (left, right))
     if not len(steps) or not len(others) or np.isin(steps, others).any():
         return False
-    if (left.sequence != NONE).all() and (right.sequence != NONE).all():
-        return False
     return bool(left.end_ns.min() > right.end_ns.max() or right.end_ns.min() > left.end_ns.max())
+
+
+class Vote(Struct, frozen=True):
+    """Left clock minus right clock, how many pairs are for it, and whether another offset has nearly as many."""
+
+    offset_ns: int
+    votes: int
+    is_ambiguous: bool
+
+
+def vote(left: CallList, right: CallList) -> Vote | None:
+    """The offset of two ranks' synchronising calls that most pairs agree on.
+
+    Every compatible pair votes for the difference of its ends, in bins of 50 µs; where these are not agreed on, in
+    bins as wide as such calls' ends may be apart. `None` where half of the calls that may be in pairs agree on neither.
+    """
+    own, others = (np.flatnonzero(side.is_synchronising) for side in (left, right))
+    rows, cols = _compatible_pairs(left.signature[own], right.signature[others])
+    if not len(rows):
+        return None
+    apart = left.end_ns[own][rows] - right.end_ns[others][cols]
+    voters = min(len(np.unique(rows)), len(np.unique(cols)))
+    wide_ns = 2 * int(min(np.median(left.near_ns[own]), np.median(right.near_ns[others])))
+    ways = (_winner(apart, width_ns, voters) for width_ns in (BIN_NS, wide_ns))
+    known = (way for way in ways if way is not None)
+    first = next(known, None)
+    if first is None or not first.is_ambiguous:
+        return first
+    return next((way for way in known if not way.is_ambiguous), first)
+
+
+def _winner(apart: np.ndarray, width_ns: int, voters: int) -> Vote | None:
+    """The winner; bins begin at every half of their width, to split no cluster.
+
+    Of a bin that may hold more than one call of each the offset is where differences lie densest: true pairs agree
+    closely, pairs with the call before or behind scatter.
+    """
+    half_ns = width_ns // 2
+    held, count = np.unique(apart // half_ns, return_counts=True)
+    bins, place = np.unique(np.concatenate([held - 1, held]), return_inverse=True)
+    counts = np.bincount(place, np.tile(count, 2))
+    winner, votes = bins[np.argmax(counts)], counts.max()
+    if votes < SHARE * voters:
+        return None
+    near = apart[np.abs(apart - (winner + 1) * half_ns) <= width_ns]
+    rival = counts[np.abs(bins - winner) > 3].max(initial=0)
+    return Vote(int(np.median(_densest(near, BIN_NS // 5))), int(votes), bool(rival >= MOST * votes))
+
+
+def _densest(differences: np.ndarray, width_ns: int) -> np.ndarray:
+    """Those that most others are near to."""
+    ordered = np.sort(differences)
+    count = np.searchsorted(ordered, ordered + width_ns, side="right") - np.arange(len(ordered))
+    first = int(count.argmax())
+    return ordered[first : first + int(count[first])]
+
+
+def _compatible_pairs(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (left, right) of all pairs with equal signatures; beyond a million an even sample of the left ones."""
+    order = np.argsort(right, kind="stable")
+    first, past = (np.searchsorted(right[order], left, side=side) for side in ("left", "right"))
+    voters = np.flatnonzero(past > first)
+    voters = voters[:: max(-(-int((past - first).sum()) // _MOST_PAIRS), 1)]
+    count = (past - first)[voters]
+    within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(voters, count), order[np.repeat(first[voters], count) + within]
+
+
+def _left_over(side: CallList, taken: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the other calls, and how many of those taken are before each."""
+    free = np.setdiff1d(np.arange(len(side)), taken)
+    return free, np.searchsorted(np.sort(taken), free)
 
 
 def _nearest(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int) -> np.ndarray:
@@ -353,23 +270,17 @@ def _nearest(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int)
 
     They keep the order of the given pairs: a group's calls run in the same order on all ranks.
     """
-    rows, cols = (_left_over(side, pairs[:, column]) for column, side in enumerate((left, right)))
-    rows, cols = rows[left.is_synchronising[rows]], cols[right.is_synchronising[cols]]
+    (rows, gaps), (cols, others) = (_left_over(side, pairs[:, at]) for at, side in enumerate((left, right)))
+    is_own, is_other = left.is_synchronising[rows], right.is_synchronising[cols]
+    rows, gaps, cols, others = rows[is_own], gaps[is_own], cols[is_other], others[is_other]
     if not len(rows) or not len(cols):
-        return np.empty((0, 2), dtype=np.int64)
-    ends, others = left.end_ns[rows] - offset_ns, right.end_ns[cols]
-    there, back = _closest(ends, others), _closest(others, ends)
-    is_pair = (back[there] == np.arange(len(rows))) & (left.signature[rows] == right.signature[cols[there]])
-    is_pair &= np.abs(ends - others[there]) <= np.minimum(left.near_ns[rows], right.near_ns[cols[there]])
-    rows, cols = rows[is_pair], cols[there][is_pair]
-    gaps = [np.searchsorted(np.sort(pairs[:, column]), side) for column, side in enumerate((rows, cols))]
-    return np.stack([rows, cols], axis=1)[gaps[0] == gaps[1]]
-
-
-def _left_over(side: CallList, taken: np.ndarray) -> np.ndarray:
-    is_free = np.ones(len(side), dtype=bool)
-    is_free[taken] = False
-    return np.flatnonzero(is_free)
+        return pairs[:0]
+    ends, times = left.end_ns[rows] - offset_ns, right.end_ns[cols]
+    there, back = _closest(ends, times), _closest(times, ends)
+    cols, others, apart = cols[there], others[there], np.abs(ends - times[there])
+    is_pair = (back[there] == np.arange(len(rows))) & (left.signature[rows] == right.signature[cols])
+    is_pair &= (gaps == others) & (apart <= np.minimum(left.near_ns[rows], right.near_ns[cols]))
+    return np.stack([rows, cols], axis=1)[is_pair]
 
 
 def _closest(times: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -378,33 +289,30 @@ def _closest(times: np.ndarray, others: np.ndarray) -> np.ndarray:
     ordered = others[order]
     after = np.minimum(np.searchsorted(ordered, times), len(ordered) - 1)
     before = np.maximum(after - 1, 0)
-    is_before_nearer = np.abs(times - ordered[before]) <= np.abs(ordered[after] - times)
-    return order[np.where(is_before_nearer, before, after)]
+    return order[np.where(np.abs(times - ordered[before]) <= np.abs(ordered[after] - times), before, after)]
 
 
 def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int) -> np.ndarray:
     """Calls between two matched ones, when both ranks have the same ones there.
 
-    Ends of those that synchronise must still be near: each rank may have lost another call of the gap. A send that
-    may end early must not end later than its receive.
+    Ends of those that synchronise must still be near: each rank may have lost another call of the gap. A send may end
+    before its receive, not after.
     """
-    if len(pairs) < 2:
-        return np.empty((0, 2), dtype=np.int64)
-    free = [_left_over(side, pairs[:, column]) for column, side in enumerate((left, right))]
-    gaps = [np.searchsorted(np.sort(pairs[:, column]), rows) for column, rows in enumerate(free)]
-    between = [(gap > 0) & (gap < len(pairs)) for gap in gaps]
-    free, gaps = ([part[mask] for part, mask in zip(side, between, strict=True)] for side in (free, gaps))
-    inside = equal_keys(gaps[0], gaps[1])
-    found = np.stack([free[0][inside[:, 0]], free[1][inside[:, 1]]], axis=1)
-    gap = gaps[0][inside[:, 0]]
-    later_ns = left.end_ns[found[:, 0]] - right.end_ns[found[:, 1]] - offset_ns
-    is_far = (later_ns if left.may_end_early else np.abs(later_ns)) > _FAR_NS
-    is_far &= left.is_synchronising[found[:, 0]] & right.is_synchronising[found[:, 1]]
-    differing = is_far | (left.signature[found[:, 0]] != right.signature[found[:, 1]])
-    counts = [np.bincount(side, minlength=len(pairs)) for side in gaps]
-    is_bad = (counts[0] != counts[1]) | (np.bincount(gap[differing], minlength=len(pairs)) > 0)
-    kept: np.ndarray = found[~is_bad[gap]]
-    return kept
+    (rows, gaps), (cols, others) = (_left_over(side, pairs[:, at]) for at, side in enumerate((left, right)))
+    inside = _equal_keys(gaps, others)
+    rows, gap, cols = rows[inside[:, 0]], gaps[inside[:, 0]], cols[inside[:, 1]]
+    later_ns = left.end_ns[rows] - right.end_ns[cols] - offset_ns
+    is_far = (later_ns if left.are_messages else np.abs(later_ns)) > 4 * BIN_NS
+    differs = (is_far & left.is_synchronising[rows] & right.is_synchronising[cols]) | (
+        left.signature[rows] != right.signature[cols]
+    )
+    counts = [np.bincount(each, minlength=len(pairs) + 1) for each in (gaps, others, gap[differs])]
+    is_whole = (counts[0] == counts[1]) & (counts[2] == 0)
+    is_whole[[0, len(pairs)]] = False
+    return np.stack([rows, cols], axis=1)[is_whole[gap]]
+
+
+# What calls say of themselves.
 
 
 NOT_WAITING_ALIKE = (*kinds.ROOTED, *kinds.EXPERTS, "rma", "unknown")
@@ -419,43 +327,6 @@ OF_ONE_RANK = "a group of one rank waits for nobody"
 RANK_MISSING = "a rank of its group has no trace"
 RANK_CUT = "a rank of its group has a file that is cut off before"
 NOT_ON_ALL = "not seen on every rank of its group"
-
-
-class CallLists:
-    """Columns of the calls as arrays, from which a `CallList` of some rows is taken."""
-
-    def __init__(self, calls: pd.DataFrame) -> None:
-        self.rank, self.start_ns, self.end_ns = (array_of(calls, name) for name in ("rank", "start_ns", "end_ns"))
-        self._step, self._sequence = (whole_of(calls, name) for name in ("step", "sequence"))
-        self._signature = _signatures(calls)
-        self._dtype = pd.factorize(calls["dtype"])[0]
-        self._synchronises = synchronises(calls)
-
-    def of(self, rows: np.ndarray) -> CallList:
-        """Calls of one rank in one group."""
-        own = Groups.of_numbers(self._signature[rows])
-        shortest = own.smallest(self.end_ns[rows] - self.start_ns[rows])[own.of_row]
-        return CallList(
-            self.end_ns[rows],
-            self._signature[rows],
-            self._step[rows],
-            self._sequence[rows],
-            self._synchronises[rows],
-            np.maximum(shortest // 2, BIN_NS),
-        )
-
-    def of_messages(self, ends: pd.DataFrame, *, are_sends: bool) -> CallList:
-        """Messages between two ranks: both ends are mostly the same moment; coalesced ones hide their own sizes."""
-        rows = array_of(ends, "row")
-        return CallList(
-            self.end_ns[rows],
-            self._dtype[rows],
-            self._step[rows],
-            np.full(len(rows), NONE),
-            array_of(ends, "has_one_peer"),
-            np.full(len(rows), BIN_NS),
-            are_sends,
-        )
 
 
 def synchronises(calls: pd.DataFrame) -> np.ndarray:
@@ -478,24 +349,23 @@ def moves_only(calls: pd.DataFrame) -> np.ndarray:
     return mask
 
 
-def sizes_from(arguments: Iterable[str]) -> str | None:
-    """What else than their own arguments tells the sizes of some calls; `None` where nothing does."""
-    found = sorted(set(arguments) - {"kernel", "host"})
-    return ", ".join(found) or None
-
-
-SIZES_FROM = (
-    "Where the sizes of some of the calls are not their own: operator (the dimensions of the one that launched them), "
-    "inferred (from a later step), or host, size inferred (by who calls the communicator); absent where all are."
-)
-
-
 def waits_of(calls: pd.DataFrame) -> pd.Series:
     """What each call's duration holds by its kernel: `only` waiting, waiting for `peers` too, `no` waiting; else NA."""
-    return pd.Series(told_of_kernels(calls, lambda kernel: kernel and kernel.waits), index=calls.index, dtype="object")
+    return pd.Series(_of_kernels(calls, lambda kernel: kernel and kernel.waits), index=calls.index, dtype="object")
 
 
-def told_of_kernels(calls: pd.DataFrame, tell: Callable[[kinds.CommKernel | None], Any]) -> np.ndarray:
+def never_names_group(calls: pd.DataFrame) -> np.ndarray:
+    """Calls of kernels that are launched by no host call with arguments: those of NCCL's rivals."""
+    return _of_kernels(calls, lambda kernel: kernel is not None and kernel.sizes != kinds.CALL).astype(bool)
+
+
+def is_ring(calls: pd.DataFrame) -> np.ndarray:
+    """Calls that send to one rank of a group and receive from another, which are the same in groups of two."""
+    mask: np.ndarray = (calls["collective"] == "send_recv").to_numpy() & never_names_group(calls)
+    return mask
+
+
+def _of_kernels(calls: pd.DataFrame, tell: Callable[[kinds.CommKernel | None], Any]) -> np.ndarray:
     """What is told of each call's kernel, which is looked up once for each name."""
     codes, names = pd.factorize(calls["name"].array, use_na_sentinel=False)
     told: np.ndarray = np.array([tell(kinds.comm_kernel(str(name))) for name in names], dtype=object)[codes]
@@ -507,48 +377,13 @@ def _signatures(calls: pd.DataFrame) -> np.ndarray:
 
     Ranks of an all-to-all may send different sizes.
     """
-    columns = columns_of(calls)
-    sizes = calls["size_bytes"].to_numpy(dtype=np.int64, na_value=NONE)
-    sizes = np.where((calls["collective"] == "all_to_all").to_numpy(), NONE, sizes)
-    of_names, names = columns | {"size_bytes": sizes}, (("collective", "dtype", "size_bytes"), ("name", "grid"))
-    arguments, kernel = (Groups.of(of_names, own, with_absent=True).of_row for own in names)
-    return np.where(calls["group"].isna().to_numpy(), len(calls) + kernel, arguments)
-
-
-def match_messages(
-    calls: pd.DataFrame, lists: CallLists, rows: np.ndarray, scope: np.ndarray, present: frozenset[int], why: np.ndarray
-) -> pd.DataFrame:
-    """An instance for every two calls that exchange messages, in order for each sender and receiver."""
-    if not len(rows):
-        return no_members()
-    why[rows] = NO_PEER
-    ends = messages_of(calls[["rank", "group_ranks", "peers"]].iloc[rows].assign(row=rows, scope=scope[rows]))
-    why[ends.loc[ends["rank"] == ends["peer"], "row"].to_numpy()] = TO_ITSELF
-    ends = ends[ends["rank"] != ends["peer"]]
-    if ends.empty:
-        return no_members()
-    why[array_of(ends, "row")] = NOT_ON_ALL
-    why[ends.loc[~ends["rank"].isin(present) | ~ends["peer"].isin(present), "row"].to_numpy()] = RANK_MISSING
-    ends = ends.assign(
-        source=ends["rank"].where(ends["is_send"], ends["peer"]),
-        target=ends["peer"].where(ends["is_send"], ends["rank"]),
-        # The end of a call with other peers beside is that of its last message: it tells nothing of this one.
-        has_one_peer=ends["peer"].groupby(ends["row"]).transform("nunique") == 1,
+    columns, sizes = columns_of(calls), whole_of(calls, "size_bytes")
+    columns["size_bytes"] = np.where(calls["collective"] == "all_to_all", NONE, sizes)
+    told, kernel = (
+        Groups.of(columns, names, with_absent=True).of_row
+        for names in (("collective", "dtype", "size_bytes"), ("name", "grid"))
     )
-    # A call may send to and receive from the same peer: that is one instance.
-    pairs = under_each_other(_channels(lists, ends))
-    members = np.sort(pairs[["left", "right"]].to_numpy(), axis=1)
-    is_first = ~pd.DataFrame(members).duplicated().to_numpy()
-    pairs, members = pairs[is_first], members[is_first]
-    why[members.ravel()] = None
-    return table_of(
-        {
-            "row": members.ravel(),
-            "instance": np.repeat(np.arange(len(pairs)), 2),
-            "matched_by": np.repeat(array_of(pairs, "matched_by"), 2),
-            "is_ambiguous": np.repeat(array_of(pairs, "is_ambiguous"), 2),
-        }
-    )
+    return np.where(calls["group"].isna(), len(calls) + kernel, told)
 
 
 def messages_of(calls: pd.DataFrame) -> pd.DataFrame:
@@ -568,164 +403,10 @@ def messages_of(calls: pd.DataFrame) -> pd.DataFrame:
 
 def _global_rank(peer: int, group_ranks: object) -> int:
     ranks = group_ranks.split(",") if isinstance(group_ranks, str) else []
-    is_listed = peer < len(ranks) and ranks[peer].strip().isdigit()
-    return int(ranks[peer]) if is_listed else peer
+    return int(ranks[peer]) if peer < len(ranks) and ranks[peer].strip().isdigit() else peer
 
 
-def _channels(lists: CallLists, ends: pd.DataFrame) -> list[pd.DataFrame]:
-    """The pairs of each sender and receiver: rows `left` (sender's call) and `right`, in order of the messages.
-
-    Where NCCL buffers most messages of one direction, few of its sends end with their receives and tell nothing of the
-    clocks: those are aligned by what the other direction tells.
-    """
-    rows: dict[Any, list[np.ndarray]] = {}
-    sides: dict[Any, tuple[CallList, CallList]] = {}
-    for key, part in ends.groupby(["scope", "source", "target"], sort=False):
-        sends, receives = (part[part["is_send"] == is_send] for is_send in (True, False))
-        rows[key] = [array_of(side, "row") for side in (sends, receives)]
-        sides[key] = lists.of_messages(sends, are_sends=True), lists.of_messages(receives, are_sends=False)
-    found = {key: align(*own) for key, own in sides.items()}
-    for (scope, source, target), own in sides.items():
-        one, back = found[scope, source, target], found.get((scope, target, source))
-        if back is not None and back.offset_ns is not None and len(one.left) < min(map(len, own)):
-            found[scope, source, target] = max(one, align(*own, -back.offset_ns), key=lambda each: len(each.left))
-    return [
-        table_of(
-            {
-                "left": rows[key][0][each.left],
-                "right": rows[key][1][each.right],
-                "matched_by": each.method,
-                "is_ambiguous": each.is_ambiguous,
-            }
-        )
-        for key, each in found.items()
-    ]
-
-
-def no_members() -> pd.DataFrame:
-    """An empty table of members."""
-    return pd.DataFrame({"row": [], "instance": [], "matched_by": []}, dtype=np.int64).assign(is_ambiguous=False)
-
-
-_ONE_TO_ONE = ("rma", "unknown", "send", "recv")
-
-"""A whole list: one that is cut, or damaged, tells no group."""
-
-Partition = tuple[frozenset[int], ...]
-"""Groups of one size of which no rank is in two; none where the groups are not known."""
-
-_MOST = 0.9
-"""Share of the calls that the best partition matches, from which on another one is a rival."""
-
-_ALIKE, _LEAST_NS = 2, 1_000
-"""Ends of one group's calls that scatter no more than twice as far as another's, or by a microsecond more, fit both."""
-
-
-def spinning_without_group(calls: pd.DataFrame, mask: np.ndarray) -> np.ndarray:
-    """Rows within `mask` of kernels that wait for ranks of a group: neither one-sided ones nor signals.
-
-    Kernels that send and receive at once, one after the other around a ring, are among them.
-    """
-    if not mask.any():
-        return np.flatnonzero(mask)
-    held = calls[mask]
-    is_spinning = waits_of(held).isin((kinds.PEERS, kinds.WAIT_ONLY)).to_numpy()
-    is_of_pair = held["collective"].isin(_ONE_TO_ONE).to_numpy()
-    is_signal = held["name"].astype("str").str.contains("_signal").to_numpy()
-    is_message = (held["collective"] == "send_recv").to_numpy()
-    is_known = ~is_message | never_names_group(held)
-    rows: np.ndarray = np.flatnonzero(mask)[is_spinning & ~is_of_pair & ~is_signal & is_known]
-    return rows
-
-
-def is_ring(calls: pd.DataFrame) -> np.ndarray:
-    """Calls that send to one rank of a group and receive from another, which are the same in groups of two."""
-    mask: np.ndarray = (calls["collective"] == "send_recv").to_numpy() & never_names_group(calls)
-    return mask
-
-
-def never_names_group(calls: pd.DataFrame) -> np.ndarray:
-    """Calls of kernels that are launched by no host call with arguments: those of NCCL's rivals."""
-    return told_of_kernels(calls, lambda kernel: kernel is not None and kernel.sizes != kinds.CALL).astype(bool)
-
-
-def possible_groups(
-    calls: pd.DataFrame, rows: np.ndarray, present: frozenset[int]
-) -> Iterator[tuple[np.ndarray, list[Partition]]]:
-    """The rows by library and by the group's size that their names tell, each with the groups that may be theirs.
-
-    Those are the whole job, and the groups that the ranks' files list or their other calls name.
-    """
-    held = calls.iloc[rows].reset_index(drop=True)
-    world = calls["world_size"].max() if "world_size" in calls else pd.NA
-    job = present if pd.isna(world) else frozenset(range(int(world)))
-    library = pd.factorize(told_of_kernels(held, lambda kernel: kernel and kernel.library))[0]
-    listed = _partitions(calls) if len(rows) else []
-    for (_, size), own in held.groupby([library, held["group_size"].fillna(0)]).indices.items():
-        users = frozenset(held["rank"].iloc[own])
-        fitting = [groups for groups in listed if not size or len(groups[0]) == size]
-        covering = [groups for groups in fitting if users <= frozenset().union(*groups)]
-        whole = [(job,)] if size in (0, len(job)) else []
-        choices = list(dict.fromkeys([*whole, *(covering or ([] if whole else fitting))]))
-        yield rows[own], choices or [()]
-
-
-def _partitions(calls: pd.DataFrame) -> list[Partition]:
-    """Groups of two ranks and more, put together by size and by what the ranks' files call them, or by their shape.
-
-    A list that is cut, or damaged, tells no group; of one size no rank is in two.
-    """
-    named = calls[["group_description", "group_ranks"]] if "group_description" in calls else calls[["group_ranks"]]
-    texts = [tuple(row) for row in named.dropna(subset="group_ranks").drop_duplicates().itertuples(index=False)]
-    for text in calls["listed_groups"].dropna().unique() if "listed_groups" in calls else ():
-        texts += [tuple(part.split("=", 1)) for part in text.split(";") if part]
-    families: dict[tuple[object, int], set[frozenset[int]]] = {}
-    for *description, ranks in texts:
-        if len(group := frozenset(numbers(ranks))) > 1:
-            shape = tuple(rank - min(group) for rank in sorted(group))
-            for name in dict.fromkeys([None, shape, *description]):
-                families.setdefault((name, len(group)), set()).add(group)
-    found = dict.fromkeys(tuple(sorted(groups, key=sorted)) for groups in families.values())
-    return [groups for groups in found if sum(map(len, groups)) == len(frozenset().union(*groups))]
-
-
-class Attempt(Struct, frozen=True):
-    """What comes of taking calls for those of groups of some size: how many match, and how far their ends scatter."""
-
-    size: int
-    members: pd.DataFrame
-    why: np.ndarray
-    scatter_ns: float
-
-
-def decided(attempts: list[Attempt]) -> Attempt | None:
-    """The attempt of which most calls match, to ends that scatter least; `None` where groups fit equally well.
-
-    What ends together on all ranks does so in each part of them: of those that fit alike the largest groups speak, and
-    where a larger one has a rank without a trace it may be that one.
-    """
-    most = max(len(one.members) for one in attempts)
-    rivals = [one for one in attempts if len(one.members) >= _MOST * most]
-    least = min(one.scatter_ns for one in rivals)
-    alike = [one for one in rivals if one.scatter_ns <= max(_ALIKE * least, least + _LEAST_NS)]
-    largest = max(one.size for one in alike)
-    untried = [one for one in attempts if one.size > largest and (one.why == RANK_MISSING).any()]
-    found = untried or [one for one in alike if one.size == largest]
-    return found[0] if len(found) == 1 else None
-
-
-def scatter_ns(members: pd.DataFrame, ranks: np.ndarray, ends_ns: np.ndarray) -> float:
-    """How far the ends of one instance are from each other, clocks aside: the median over all calls."""
-    if members.empty:
-        return 0.0
-    rows = array_of(members, "row")
-    table = table_of({"instance": array_of(members, "instance"), "rank": ranks[rows], "end_ns": ends_ns[rows]})
-    of_instance = table.groupby("instance")
-    lead = of_instance["rank"].transform("first")
-    apart = table["end_ns"] - of_instance["end_ns"].transform("first")
-    residual = apart - apart.groupby([lead, table["rank"]]).transform("median")
-    others = residual[(table["rank"] != lead).to_numpy()]
-    return float(others.abs().median()) if len(others) else 0.0
+# The calls of all ranks.
 
 
 class Matching(Struct, frozen=True):
@@ -741,10 +422,6 @@ class Matching(Struct, frozen=True):
     why_unmatched: np.ndarray
 
 
-INFERRED_METHODS = (*METHODS, *(f"{method}; group inferred" for method in METHODS))
-"""Of calls that name no group the ranks that run them in the same order, to ends that fit, are one group."""
-
-
 def match(calls: pd.DataFrame, ranks: Iterable[int], cut: frozenset[int] = frozenset()) -> Matching:
     """Match the calls of all ranks, in order of time within a rank; `ranks` are those that have a trace.
 
@@ -752,191 +429,254 @@ def match(calls: pd.DataFrame, ranks: Iterable[int], cut: frozenset[int] = froze
     Kernels that spin on peers but name no group are matched over all ranks of the job, or over those groups that the
     ranks' files list or other calls name: where their order and ends agree best.
     """
-    present = frozenset(ranks)
-    why = np.full(len(calls), None, dtype=object)
-    scope = _scopes(calls)
+    job = _Job(calls, frozenset(ranks))
+    is_named, is_copy, never = ~calls["group"].isna().to_numpy(), is_peer_copy(calls), never_names_group(calls)
+    # Where no call names its group all are taken for one: ends decide. Not so kernels that never name one.
+    is_scoped = (is_named if is_named.any() else ~never) & ~is_copy
+    job.why[~is_scoped] = NO_ARGUMENTS
+    job.why[is_copy] = PEER_COPY
+    scope = Groups.of(calls, ("group", "group_ranks"), by_appearance=True, with_absent=True).of_row
     is_message = calls["collective"].isin(kinds.POINT_TO_POINT).to_numpy()
-    is_copy = is_peer_copy(calls)
-    why[is_copy] = PEER_COPY
-    why[(scope == NONE) & ~is_copy] = NO_ARGUMENTS
-    lists = CallLists(calls)
-    collective = np.flatnonzero((scope != NONE) & ~is_message & ~is_copy)
-    tables = [_collectives(calls, lists, collective[own], present, cut, why) for own in rows_of_each(scope[collective])]
-    if calls["group"].isna().all():
-        tables = [table for table in tables if _is_of_one_clock(calls, table, why)]
-    spinning = spinning_without_group(calls, (scope == NONE) & ~is_copy)
-    tables += [
-        _inferred(lists, rows, choices, present, why) for rows, choices in possible_groups(calls, spinning, present)
-    ]
-    messages = np.flatnonzero((scope != NONE) & is_message)
-    tables.append(match_messages(calls, lists, messages, scope, present, why))
-    return Matching(_numbered(calls, [table for table in tables if len(table)]), why)
+    collective = np.flatnonzero(is_scoped & ~is_message)
+    tables = [job.collectives(collective[own], cut) for own in rows_of_each(scope[collective])]
+    if not is_named.any():
+        tables = [table for table in tables if job.is_of_one_clock(table)]
+    # Neither one-sided kernels nor signals wait for a group; those that send and receive around a ring do.
+    spins = waits_of(calls).isin((kinds.PEERS, kinds.WAIT_ONLY)) & ~calls["collective"].isin(_ONE_TO_ONE)
+    spins &= ~calls["name"].astype("str").str.contains("_signal") & ((calls["collective"] != "send_recv") | never)
+    spinning = np.flatnonzero(spins.to_numpy() & ~is_scoped & ~is_copy)
+    tables += job.inferred(spinning)
+    tables.append(job.messages(np.flatnonzero(is_scoped & is_message), scope))
+    return Matching(_numbered(job.start_ns, [table for table in tables if len(table)]), job.why)
 
 
-def _scopes(calls: pd.DataFrame) -> np.ndarray:
-    """Code of each call's process group (name and ranks); -1 where the trace does not say.
-
-    Where it never does, on any call of any rank, all calls are taken for one group: ends decide. Not so kernels that
-    never name one: their group is inferred.
-    """
-    held = ~calls["group"].array.isna()
-    if not held.any():
-        return np.where(never_names_group(calls), NONE, 0)
-    key = calls["group"].astype("object").fillna("") + "\n" + calls["group_ranks"].astype("object").fillna("")
-    return np.where(held, pd.factorize(key)[0], NONE)
+def _members(row: Any = (), instance: Any = (), matched_by: Any = 0, *, is_ambiguous: Any = False) -> pd.DataFrame:
+    whole = {"row": np.asarray(row, dtype=np.int64), "instance": np.asarray(instance, dtype=np.int64)}
+    return pd.DataFrame({**whole, "matched_by": matched_by, "is_ambiguous": is_ambiguous})
 
 
-def _collectives(
-    calls: pd.DataFrame,
-    lists: CallLists,
-    rows: np.ndarray,
-    present: frozenset[int],
-    cut: frozenset[int],
-    why: np.ndarray,
-) -> pd.DataFrame:
-    """Instances of one group: every rank is aligned with the one that has most calls.
-
-    Of a group of which some ranks have no trace those that have one, from two on: `why` says that the instances lack a
-    rank.
-    """
-    expected = group_members(calls.iloc[rows[0]], set(lists.rank[rows].tolist()), present)
-    here = expected & present if expected is not None else frozenset[int]()
-    cut = cut if len(here - cut) > 1 else frozenset()
-    if expected == here or len(here) < 2:
-        return _aligned(lists, rows, expected, present, why, cut)
-    table = _aligned(lists, rows, here, present, why, cut)
-    why[rows] = RANK_MISSING
-    return table
-
-
-def _is_of_one_clock(calls: pd.DataFrame, instances: pd.DataFrame, why: np.ndarray) -> bool:
-    """Whether ranks of one file, whose clock is one, end calls that are taken for one collective at one moment.
-
-    Where they do not, calls of several groups that look alike were taken for one: none is told. Collectives of one root
-    do not end together: those of one process, as `nn.DataParallel` makes them, are taken as they come.
-    """
-    if instances.empty or "file" not in calls:
-        return True
-    rows = array_of(instances, "row")
-    held = calls[["rank", "file", "end_ns"]].take(rows).assign(instance=array_of(instances, "instance"))
-    held = held[~calls["collective"].take(rows).isin(NOT_WAITING_ALIKE).to_numpy()]
-    if held.empty:
-        return True
-    first = held.groupby(["instance", "file"], observed=True)["end_ns"].transform("first")
-    apart_ns = (held["end_ns"] - first).groupby([held["file"], held["rank"]], observed=True).median()
-    spread = apart_ns.groupby("file", observed=True).agg(lambda apart: apart.max() - apart.min())
-    if spread.max() <= LEAST_UNCERTAINTY_NS:
-        return True
-    why[rows] = GROUP_UNKNOWN
-    return False
-
-
-def _inferred(
-    lists: CallLists, rows: np.ndarray, choices: list[Partition], present: frozenset[int], why: np.ndarray
-) -> pd.DataFrame:
-    """Instances of groups that no call names, of the choice that fits best; `matched_by` says so."""
-    found = decided([_attempt(lists, rows, partition, present) for partition in choices])
-    why[rows] = GROUP_UNKNOWN if found is None else found.why
-    if found is None:
-        return no_members()
-    return found.members.assign(matched_by=found.members["matched_by"] + len(METHODS))
-
-
-def _attempt(lists: CallLists, rows: np.ndarray, partition: Partition, present: frozenset[int]) -> Attempt:
-    """The calls in `rows` matched within the groups; those of no group have no partner."""
-    why = np.full(len(lists.rank), GROUP_UNKNOWN, dtype=object)
-    tables: list[pd.DataFrame] = []
-    count = 0
-    for group in partition:
-        table = _aligned(lists, rows[np.isin(lists.rank[rows], list(group))], group, present, why)
-        tables.append(table.assign(instance=table["instance"] + count))
-        count += len(table)
-    members = under_each_other(tables) if tables else no_members()
-    size = len(partition[0]) if partition else 0
-    return Attempt(size, members, why[rows], scatter_ns(members, lists.rank, lists.end_ns))
-
-
-def _aligned(
-    lists: CallLists,
-    rows: np.ndarray,
-    expected: frozenset[int] | None,
-    present: frozenset[int],
-    why: np.ndarray,
-    cut: frozenset[int] = frozenset(),
-) -> pd.DataFrame:
-    """Instances of the calls in `rows` over the ranks of their group, those in `cut` as far as they have them."""
-    by_rank = {int(lists.rank[rows[own[0]]]): rows[own] for own in rows_of_each(lists.rank[rows])}
-    if expected is None or not expected <= present:
-        why[rows] = GROUP_UNKNOWN if expected is None else RANK_MISSING
-        return no_members()
-    why[rows] = NOT_ON_ALL if len(expected) > 1 else OF_ONE_RANK
-    if len(expected) < 2 or not expected - cut <= set(by_rank):
-        return no_members()
-    reference = max(sorted(expected - cut), key=lambda rank: len(by_rank[rank]))
-    others = (expected & set(by_rank)) - {reference}
-    aligned = {rank: align(lists.of(by_rank[reference]), lists.of(by_rank[rank])) for rank in others}
-    return _complete(by_rank, reference, aligned, why, cut & expected)
-
-
-def group_members(call: pd.Series, holders: Iterable[int], present: frozenset[int]) -> frozenset[int] | None:
-    """Global ranks of a call's group; `None` when the trace does not tell.
-
-    The list in a trace may be cut short (`0, 1, ..., 1023`): then those that use the group, if all are there. Where
-    not even the group's size is known, they are the ranks that use it.
-    """
-    if told := numbers(call["group_ranks"]):
-        return frozenset(told)
-    if pd.isna(call["group"]):
-        return present
-    size = call["group_size"]
-    found = frozenset(holders)
-    if pd.isna(size):  # Nsight Systems names the communicator, and its size only when it is made in the capture
-        return found if len(found) > 1 else None
-    return found if len(found) == size else None
-
-
-def _complete(
-    by_rank: dict[int, np.ndarray],
-    reference: int,
-    aligned: dict[int, Alignment],
-    why: np.ndarray,
-    cut: frozenset[int],
-) -> pd.DataFrame:
-    """The reference's calls that have a partner on every other rank, but for those whose files end before."""
-    rows = by_rank[reference]
-    partners = np.full((len(rows), len(aligned)), NONE, dtype=np.int64)
-    method = np.zeros(len(rows), dtype=np.int64)
-    for column, (rank, found) in enumerate(aligned.items()):
-        partners[found.left, column] = by_rank[rank][found.right]
-        # The weakest way in which a member was found speaks for the instance.
-        method[found.left] = np.maximum(method[found.left], found.method)
-    is_wanted = np.array([rank not in cut for rank in aligned], dtype=bool)
-    held = np.flatnonzero((partners[:, is_wanted] != NONE).all(axis=1))
-    members = np.concatenate([rows[held, None], partners[held]], axis=1)
-    is_here = members != NONE
-    is_whole = is_here.all(axis=1) & (cut <= set(by_rank))
-    why[members[is_whole].ravel()] = None
-    why[members[~is_whole][is_here[~is_whole]]] = RANK_CUT
-    return table_of(
-        {
-            "row": members[is_here],
-            "instance": np.nonzero(is_here)[0],
-            "matched_by": np.repeat(method[held], is_here.sum(axis=1)),
-            "is_ambiguous": any(found.is_ambiguous for found in aligned.values()),
-        }
-    )
-
-
-def _numbered(calls: pd.DataFrame, tables: list[pd.DataFrame]) -> pd.DataFrame:
+def _numbered(start_ns: np.ndarray, tables: list[pd.DataFrame]) -> pd.DataFrame:
     """The tables under each other, instances numbered over all of them by their first start."""
-    if not tables:
-        return no_members()
-    bases = np.cumsum([0, *(int(table["instance"].max()) + 1 for table in tables)])
-    members = under_each_other(tables)
-    number = array_of(members, "instance") + np.repeat(bases[:-1], [len(table) for table in tables])
-    instances = Groups.of_numbers(number)
-    first = instances.smallest(array_of(calls, "start_ns")[members["row"]])[instances.of_row]
-    order = np.lexsort((number, first))
-    members = picked(members, order)
+    members = pd.concat(tables or [_members()], keys=range(max(len(tables), 1)), names=["table", None])
+    members = members.reset_index("table")
+    first = pd.Series(start_ns[members["row"]]).groupby([members["table"].to_numpy(), members["instance"].to_numpy()])
+    order = np.lexsort((members["instance"], members["table"], first.transform("min")))
+    members = members.iloc[order].reset_index(drop=True)
+    instance = members.groupby(["table", "instance"], sort=False).ngroup()
     methods = np.array(INFERRED_METHODS, dtype=object)[members["matched_by"]]
-    return with_columns(members, instance=pd.factorize(number[order])[0], matched_by=pd.Series(methods))
+    return members.drop(columns="table").assign(instance=instance, matched_by=pd.Series(methods, dtype="object"))
+
+
+_ONE_TO_ONE = ("rma", "unknown", "send", "recv")
+
+Partition = tuple[frozenset[int], ...]
+"""Groups of one size of which no rank is in two; none where the groups are not known."""
+
+
+class _Job:
+    """Columns of the calls of all ranks as arrays, the ranks that have a trace, and `why` a call is unmatched."""
+
+    def __init__(self, calls: pd.DataFrame, present: frozenset[int]) -> None:
+        self.calls, self.present = calls, present
+        self.rank, self.start_ns, self.end_ns = (array_of(calls, name) for name in ("rank", "start_ns", "end_ns"))
+        self.step, self.sequence = (whole_of(calls, name) for name in ("step", "sequence"))
+        self.signature, self.synchronises = _signatures(calls), synchronises(calls)
+        self.why = np.full(len(calls), None, dtype=object)
+
+    def list_of(self, rows: np.ndarray) -> CallList:
+        """Calls of one rank in one group."""
+        own = Groups.of_numbers(self.signature[rows])
+        shortest = own.smallest(self.end_ns[rows] - self.start_ns[rows])[own.of_row]
+        columns = (self.end_ns, self.signature, self.step, self.sequence, self.synchronises)
+        end_ns, signature, step, sequence, tells = (values[rows] for values in columns)
+        return CallList(end_ns, signature, step, sequence, tells, np.maximum(shortest // 2, BIN_NS))
+
+    def messages_in(self, ends: pd.DataFrame) -> CallList:
+        """Messages from one rank to another, of one of the two: coalesced ones hide their own sizes."""
+        rows, none = array_of(ends, "row"), np.full(len(ends), NONE)
+        near_ns = np.full(len(ends), BIN_NS)
+        tells = array_of(ends, "has_one_peer")
+        return CallList(self.end_ns[rows], none, self.step[rows], none, tells, near_ns, are_messages=True)
+
+    def collectives(self, rows: np.ndarray, cut: frozenset[int]) -> pd.DataFrame:
+        """Instances of the group of these calls.
+
+        Of a group of which some ranks have no trace those that have one, from two on: `why` says that the instances
+        lack a rank.
+        """
+        expected = self._group_of(rows)
+        here = (expected or frozenset()) & self.present
+        is_partial = len(here) > 1 and here != expected
+        table = self.aligned(rows, here if is_partial else expected, cut if len(here - cut) > 1 else frozenset())
+        if is_partial:
+            self.why[rows] = RANK_MISSING
+        return table
+
+    def _group_of(self, rows: np.ndarray) -> frozenset[int] | None:
+        """Global ranks of the calls' group; `None` when the trace does not tell.
+
+        The list in a trace may be cut short (`0, 1, ..., 1023`): then those that use the group, if all are there. Where
+        not even the group's size is known, they are the ranks that use it.
+        """
+        call = self.calls.iloc[rows[0]]
+        if told := numbers(call["group_ranks"]):
+            return frozenset(told)
+        if pd.isna(call["group"]):
+            return self.present
+        found = frozenset(self.rank[rows].tolist())
+        # Nsight Systems names the communicator, and its size only when it is made in the capture.
+        is_whole = len(found) > 1 if pd.isna(call["group_size"]) else len(found) == call["group_size"]
+        return found if is_whole else None
+
+    def aligned(
+        self, rows: np.ndarray, expected: frozenset[int] | None, cut: frozenset[int] = frozenset()
+    ) -> pd.DataFrame:
+        """Instances of the calls in `rows` over the ranks of their group, those in `cut` as far as they have them.
+
+        Every rank is aligned with the one that has most calls; the weakest way in which a member was found speaks for
+        the instance.
+        """
+        by_rank = {int(self.rank[rows[own[0]]]): rows[own] for own in rows_of_each(self.rank[rows])}
+        if expected is None or not expected <= self.present:
+            self.why[rows] = GROUP_UNKNOWN if expected is None else RANK_MISSING
+            return _members()
+        self.why[rows] = NOT_ON_ALL if len(expected) > 1 else OF_ONE_RANK
+        wanted = sorted(expected - cut)
+        if len(expected) < 2 or not {*wanted} <= {*by_rank}:
+            return _members()
+        reference = max(wanted, key=lambda rank: len(by_rank[rank]))
+        others = [rank for rank in by_rank if rank in expected and rank != reference]
+        own = by_rank[reference]
+        partners = np.full((len(own), 1 + len(others)), NONE, dtype=np.int64)
+        partners[:, 0] = own
+        method, is_ambiguous, calls = np.zeros(len(own), dtype=np.int64), False, self.list_of(own)
+        for column, rank in enumerate(others, start=1):
+            found = align(calls, self.list_of(by_rank[rank]))
+            partners[found.left, column] = by_rank[rank][found.right]
+            method[found.left] = np.maximum(method[found.left], found.method)
+            is_ambiguous |= found.is_ambiguous
+        is_wanted = np.array([True, *(rank not in cut for rank in others)])
+        held = (partners[:, is_wanted] != NONE).all(axis=1)
+        members, method = partners[held], method[held]
+        is_here = members != NONE
+        is_whole = is_here.all(axis=1) & (cut & expected <= {*by_rank})
+        reasons = np.array([RANK_CUT, None], dtype=object)
+        self.why[members[is_here]] = np.repeat(reasons[is_whole.astype(np.int64)], is_here.sum(axis=1))
+        instance = np.nonzero(is_here)[0]
+        return _members(members[is_here], instance, method[instance], is_ambiguous=is_ambiguous)
+
+    def is_of_one_clock(self, instances: pd.DataFrame) -> bool:
+        """Whether ranks of one file, whose clock is one, end calls that are taken for one collective at one moment.
+
+        Where they do not, calls of several groups that look alike were taken for one: none is told. Collectives of one
+        root do not end together: those of one process, as `nn.DataParallel` makes them, are taken as they come.
+        """
+        held = instances[self.synchronises[instances["row"]]]
+        if held.empty or "file" not in self.calls:
+            return True
+        file, rank = self.calls["file"].to_numpy()[held["row"]], self.rank[held["row"]]
+        end_ns = pd.Series(self.end_ns[held["row"]])
+        apart_ns = end_ns - end_ns.groupby([held["instance"].to_numpy(), file]).transform("first")
+        spread = apart_ns.groupby([file, rank]).median().groupby(level=0).agg(np.ptp)
+        is_one = bool(spread.max() <= LEAST_UNCERTAINTY_NS)
+        if not is_one:
+            self.why[instances["row"]] = GROUP_UNKNOWN
+        return is_one
+
+    def inferred(self, rows: np.ndarray) -> Iterator[pd.DataFrame]:
+        """Instances of groups that no call names, for each library and size that kernels' names tell.
+
+        Possible are the whole job, and the groups that the ranks' files list or their other calls name. Taken is the
+        choice of which most calls match, to ends that scatter least; none where several fit equally well. What ends
+        together on all ranks does so in each part of them: of those that fit alike the largest groups speak, and where
+        a larger one has a rank without a trace it may be that one. `matched_by` says that it is inferred.
+        """
+        world = self.calls["world_size"].max() if "world_size" in self.calls else pd.NA
+        whole = self.present if pd.isna(world) else frozenset(range(int(world)))
+        held = self.calls.iloc[rows]
+        library = _of_kernels(held, lambda kernel: kernel and kernel.library)
+        sizes, listed = held["group_size"].fillna(0).to_numpy(), _partitions(self.calls) if len(rows) else []
+        for (_, size), own in pd.Series(rows).groupby([library, sizes], dropna=False):
+            choices = [each for each in ((whole,), *listed) if size in (0, len(each[0]))]
+            tried = [self._attempt(own.to_numpy(), partition) for partition in dict.fromkeys(choices or [()])]
+            most = max(len(one.members) for one in tried)
+            rivals = [one for one in tried if len(one.members) >= MOST * most]
+            least = min(one.scatter_ns for one in rivals)
+            alike = [one for one in rivals if one.scatter_ns <= max(2 * least, least + 1_000)]
+            largest = max(one.size for one in alike)
+            untried = [one for one in tried if one.size > largest and (one.why == RANK_MISSING).any()]
+            found = untried or [one for one in alike if one.size == largest]
+            self.why[own] = found[0].why if len(found) == 1 else GROUP_UNKNOWN
+            members = found[0].members if len(found) == 1 else _members()
+            yield members.assign(matched_by=members["matched_by"] + len(METHODS))
+
+    def _attempt(self, rows: np.ndarray, partition: Partition) -> "_Attempt":
+        """The calls in `rows` matched within the groups; those of no group have no partner."""
+        self.why[rows] = GROUP_UNKNOWN
+        tables = [_members()]
+        for group in partition:
+            table = self.aligned(rows[np.isin(self.rank[rows], list(group))], group)
+            tables.append(table.assign(instance=table["instance"] + sum(map(len, tables))))
+        members = pd.concat(tables, ignore_index=True)
+        # How far ends of one instance are from each other, clocks aside.
+        lead = members.groupby("instance")["row"].transform("first").to_numpy()
+        apart = pd.Series(self.end_ns[members["row"]] - self.end_ns[lead])
+        residual = apart - apart.groupby([self.rank[lead], self.rank[members["row"]]]).transform("median")
+        others = residual[self.rank[lead] != self.rank[members["row"]]].abs()
+        scatter_ns = float(others.median()) if len(others) else 0.0
+        return _Attempt(len(partition[0]) if partition else 0, members, self.why[rows], scatter_ns)
+
+    def messages(self, rows: np.ndarray, scope: np.ndarray) -> pd.DataFrame:
+        """An instance for every two calls that exchange messages, in order for each sender and receiver."""
+        self.why[rows] = NO_PEER
+        ends = messages_of(self.calls[["rank", "group_ranks", "peers"]].iloc[rows].assign(row=rows, scope=scope[rows]))
+        is_own = ends["rank"] == ends["peer"]
+        self.why[ends.loc[is_own, "row"]] = TO_ITSELF
+        ends = ends[~is_own]
+        if ends.empty:
+            return _members()
+        self.why[ends["row"]] = NOT_ON_ALL
+        self.why[ends.loc[~ends["peer"].isin(self.present), "row"]] = RANK_MISSING
+        ends = ends.assign(
+            source=ends["rank"].where(ends["is_send"], ends["peer"]),
+            target=ends["peer"].where(ends["is_send"], ends["rank"]),
+            # The end of a call with other peers beside is that of its last message: it tells nothing of this one.
+            has_one_peer=ends["peer"].groupby(ends["row"]).transform("nunique") == 1,
+        )
+        tables = []
+        for _, part in ends.groupby(["scope", "source", "target"], sort=False):
+            sent, received = part[part["is_send"]], part[~part["is_send"]]
+            found = align(self.messages_in(sent), self.messages_in(received))
+            both = np.stack([array_of(sent, "row")[found.left], array_of(received, "row")[found.right]], axis=1)
+            pairs = pd.DataFrame(np.sort(both, axis=1), columns=["one", "other"])
+            tables.append(pairs.assign(matched_by=found.method, is_ambiguous=found.is_ambiguous))
+        # A call may send to and receive from the same peer: that is one instance.
+        pairs = pd.concat(tables).drop_duplicates(["one", "other"], ignore_index=True)
+        members = pairs[["one", "other"]].to_numpy().ravel()
+        self.why[members] = None
+        twice = pairs.loc[pairs.index.repeat(2)]
+        matched_by, is_ambiguous = (array_of(twice, name) for name in ("matched_by", "is_ambiguous"))
+        return _members(members, twice.index, matched_by, is_ambiguous=is_ambiguous)
+
+
+class _Attempt(Struct, frozen=True):
+    """What comes of taking calls for those of groups of some size: how many match, and how far their ends scatter."""
+
+    size: int
+    members: pd.DataFrame
+    why: np.ndarray
+    scatter_ns: float
+
+
+def _partitions(calls: pd.DataFrame) -> list[Partition]:
+    """Groups of two ranks and more of one shape, of which no rank is in two, as files list them and calls name them.
+
+    A list that is cut, or damaged, tells no group.
+    """
+    lists = list(calls["listed_groups"].dropna().unique()) if "listed_groups" in calls else []
+    shapes: dict[tuple[int, ...], set[frozenset[int]]] = {}
+    for text in [*calls["group_ranks"].dropna().unique(), *";".join(lists).split(";")]:
+        if len(group := frozenset(numbers(text))) > 1:
+            shapes.setdefault(tuple(rank - min(group) for rank in sorted(group)), set()).add(group)
+    found = [tuple(sorted(groups, key=sorted)) for groups in shapes.values()]
+    return [groups for groups in found if sum(map(len, groups)) == len(frozenset().union(*groups))]

@@ -11,15 +11,11 @@ from msgspec import Struct
 from traceanalyzer.analyses.communication.collectives import transfer_kinds
 from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.kinds import MESSAGES
+from traceanalyzer.analyses.statistics import SIGMAS
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, table_of
+from traceanalyzer.model.tables import array_of
 
 Ranks = frozenset[int]
-
-
-_MOST = 3
-"""Slow groups of a rank that leaves some in time: fewer may be so many links by themselves."""
 
 
 class Owner(Struct, frozen=True):
@@ -34,7 +30,8 @@ def whose_links(slow: Collection[Ranks], every: Collection[Ranks], hosts: Mappin
 
     All groups that lead from there to others are slow, with several partners, and none of them may be another rank's
     (host's) for the same reason. Groups are held against all, then against those that stay within hosts, or leave them.
-    At last a rank's of which more than half are slow, three at the least, and no other rank's are so.
+    At last a rank's of which more than half are slow, three at the least (fewer may be so many links by themselves),
+    and no other rank's are so.
 
     Args:
         slow: the ranks of groups that move data for longer.
@@ -58,7 +55,7 @@ def whose_links(slow: Collection[Ranks], every: Collection[Ranks], hosts: Mappin
     mostly: dict[Ranks, list[Ranks]] = {}
     for owner in alone:
         own = [group for group in every if owner < group]
-        if 2 * len(lasting := [group for group in own if group in left]) > len(own) and len(lasting) >= _MOST:
+        if 2 * len(lasting := [group for group in own if group in left]) > len(own) and len(lasting) > 2:
             mostly[owner] = lasting
     return found | _alone(mostly, is_most=True)
 
@@ -80,15 +77,8 @@ def _fits(owner: Ranks, beyond: Iterable[Ranks], slow: AbstractSet[Ranks], hosts
     return len(partners) > 1 and len(through) >= min(2, len(owner)) and slow >= {*beyond}
 
 
-_POOL = ("job", "kind", "ranks", "hosts", "size_bytes")
-"""What transfers of one spread have in common."""
-
-_ALIKE = ("job", "kind", "ranks", "hosts", "step")
-
-_SIGMAS = 3.0
-
-_LEAST_KNOWN = 3
-"""Transfers quicker than the usual ones from which deviations are measured."""
+_ALIKE = ("job", "kind", "ranks", "hosts", "size_bytes")
+"""What transfers that are held against each other have in common, within a step."""
 
 
 def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, int]) -> pd.DataFrame:
@@ -102,80 +92,71 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, 
     """
     if members.empty:
         return pd.DataFrame()
-    is_held = members["instance"].notna() & members["transfer_ns"].notna() & members["size_bytes"].notna()
+    is_held = members[["instance", "transfer_ns", "size_bytes"]].notna().all(axis=1) & members["is_timed"].astype(bool)
     is_held &= ~(members["is_only_wait"] | members["moves_only"]).astype(bool)
-    held = members[is_held & members["is_timed"].astype(bool)]
+    held = members[is_held].sort_values(["instance", "rank"], kind="stable")
     if held.empty:
         return pd.DataFrame()
-    own, calls = Groups.of(held, ["instance"]), Groups.of(held, ["rank", "call"])
-    rank, first = held["rank"].to_numpy(dtype=np.int64), held.take(own.first)
-    shortest = calls.smallest(held["transfer_ns"].to_numpy(dtype=np.int64))[calls.of_row]
-    among = np.split(rank[np.lexsort((rank, own.of_row))], np.cumsum(own.counts())[:-1])
-    table = table_of(
-        {
-            "instance": first["instance"].to_numpy(dtype=np.int64),
-            "job": first["rank"].map(jobs).to_numpy(dtype=np.int64),
-            "kind": transfer_kinds(first["collective"]).to_numpy(dtype=object),
-            "ranks": own.counts(),
-            "hosts": own.distinct(pd.factorize(pd.Series(rank).map(hosts_of(ranks)))[0]),
-            "step": first["step"].to_numpy(dtype=np.int64, na_value=NONE),
-            "size_bytes": own.largest(held["size_bytes"].to_numpy(dtype=np.int64)),
-            "transfer_ns": own.smallest(shortest),
-            "among": np.array([",".join(map(str, each)) for each in among], dtype=object),
-        }
+    held = held.assign(
+        job=held["rank"].map(jobs),
+        kind=transfer_kinds(held["collective"]),
+        host=held["rank"].map(hosts_of(ranks)),
+        step=held["step"].fillna(NONE),
+        among=held["rank"].astype("str"),
+        transfer_ns=held.groupby(["rank", "call"])["transfer_ns"].transform("min"),
     )
-    return table[array_of(table, "ranks") > 1]
+    first = {name: (name, "first") for name in ("job", "kind", "step")}
+    table = held.groupby("instance").agg(
+        ranks=("rank", "size"),
+        hosts=("host", "nunique"),
+        size_bytes=("size_bytes", "max"),
+        transfer_ns=("transfer_ns", "min"),
+        among=("among", ",".join),
+        **first,
+    )
+    whole = ("instance", "job", "ranks", "hosts", "step", "size_bytes", "transfer_ns")
+    return table[table["ranks"] > 1].reset_index().astype(dict.fromkeys(whole, "int64"))
 
 
 def usual_ns(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """For each instance the mean transfer of its group's calls of that kind, size and step; and the sister groups'.
 
-    Of these the median, of two in the middle the shorter: links are never too fast. Of groups none of which moves as
-    many bytes what each takes for more of them, or for fewer at the same rate; NaN without sister groups.
+    Of these the median, of two in the middle the shorter: links are never too fast. NaN without sister groups that move
+    as many bytes.
     """
-    cells = Groups.of(instances, [*_ALIKE, "size_bytes", "among"])
-    count = cells.counts()
-    own_ns = cells.sums(array_of(instances, "transfer_ns")) / np.maximum(count, 1)
-    alike = Groups.of({name: np.asarray(cells.keys[name]) for name in (*_ALIKE, "size_bytes")}, [*_ALIKE, "size_bytes"])
-    beside_ns = _median_of_others(alike.of_row, own_ns)
-    lone = np.isnan(beside_ns)
-    if lone.any():
-        beside_ns[lone] = _of_other_sizes(cells, own_ns, np.flatnonzero(lone))
+    cells = Groups.of(instances, [*_ALIKE, "step", "among"])
+    own_ns = cells.sums(array_of(instances, "transfer_ns")) / np.maximum(cells.counts(), 1)
+    beside_ns = _median_of_others(Groups.of(cells.keys, [*_ALIKE, "step"]).of_row, own_ns)
     return own_ns[cells.of_row], beside_ns[cells.of_row]
 
 
 def is_beyond_chance(instances: pd.DataFrame, own_ns: np.ndarray, beside_ns: np.ndarray) -> np.ndarray:
-    """Which instances' times, as `usual_ns` has them, chance does not explain: in their step, or in all together.
+    """Which instances' times, as `usual_ns` has them, chance does not explain: in their step, or in all together."""
+    own, cells = np.log(np.maximum(own_ns, 1.0)), Groups.of(instances, [*_ALIKE, "step", "among"])
+    more = own - np.log(np.where(beside_ns > 0, beside_ns, np.nan))
+    table = cells.table(own=own[cells.first], more=more[cells.first], is_beyond=True)
+    for _, alike in table.groupby(list(_ALIKE)):
+        spread = _spread(alike.pivot_table(values="own", index="step", columns="among").to_numpy())
+        by_group = alike["more"].fillna(0).groupby(alike["among"])
+        is_always = by_group.transform("mean") >= SIGMAS * spread / np.sqrt(by_group.transform("size"))
+        table.loc[alike.index, "is_beyond"] = (alike["more"] >= SIGMAS * spread) | is_always
+    return array_of(table, "is_beyond")[cells.of_row]
 
-    How transfers of one kind and size differ is told, as a deviation of their logarithms, by those that are quicker
-    than their step's usual one (links are slow, never too fast), of all steps; where these are fewer than three (of two
-    groups none), by those that are quicker than their own group's usual one, of which two differ by more than one from
-    several. Three deviations are beyond. Of fewer than three such nothing is known, and everything counts.
+
+def _spread(wide: np.ndarray) -> float:
+    """How transfers (steps by groups) differ by chance, as a deviation of their logarithms.
+
+    By those that are quicker than their step's usual one, for links are slow, never too fast: the median without the
+    longest, of two the lesser. Where these are fewer than three (of two groups none), by those quicker than their own
+    group's usual one, of which two differ by more than one from several; else nothing is known, and all counts.
     """
-    cells = Groups.of(instances, [*_POOL, "step", "among"])
-    own, beside = np.maximum(own_ns[cells.first], 1.0), beside_ns[cells.first]
-    pool, step, group = (Groups.of(cells.keys, [*_POOL, *names]).of_row for names in ((), ("step",), ("among",)))
-    known, deviation = _deviation(pool, step, own)
-    of_group, in_steps = _deviation(pool, group, own)
-    deviation = np.where(known, deviation, np.where(of_group, np.sqrt(2) * in_steps, 0.0))
-    more = np.log(own / np.where(beside > 0, beside, np.nan))
-    count = np.bincount(group)[group]
-    mean = np.bincount(group, np.nan_to_num(more))[group] / count
-    is_beyond = np.isnan(more) | (more >= _SIGMAS * deviation) | (mean >= _SIGMAS * deviation / np.sqrt(count))
-    found: np.ndarray = is_beyond[cells.of_row]
-    return found
-
-
-def _deviation(pool: np.ndarray, group: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each value whether three of its pool or more are quicker than their group's usual one, and by how much.
-
-    The usual one is what the group's longest is held against: the median without it, of two the lesser.
-    """
-    order, sizes = np.lexsort((values, group)), np.bincount(group)
-    usual = values[order][np.cumsum(sizes) - sizes + np.maximum(sizes - 2, 0) // 2][group]
-    under = np.log(np.maximum(usual / values, 1.0))
-    count = np.bincount(pool, under > 0)
-    return (count >= _LEAST_KNOWN)[pool], np.sqrt(np.bincount(pool, under**2) / np.maximum(count, 1))[pool]
+    for values, times in ((wide, 1.0), (wide.T, np.sqrt(2))):
+        middle = np.maximum(np.count_nonzero(~np.isnan(values), axis=1) - 2, 0) // 2
+        usual = np.take_along_axis(np.sort(values, axis=1), middle[:, None], axis=1)
+        quicker = (usual - values)[usual > values]
+        if len(quicker) > 2:
+            return float(times * np.sqrt(np.mean(quicker**2)))
+    return 0.0
 
 
 def _median_of_others(group: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -189,20 +170,6 @@ def _median_of_others(group: np.ndarray, values: np.ndarray) -> np.ndarray:
     found = np.empty(len(values))
     found[order] = np.where(size > 1, values[order][taken], np.nan)
     return found
-
-
-def _of_other_sizes(cells: Groups, own_ns: np.ndarray, lone: np.ndarray) -> np.ndarray:
-    """What sister groups take at most for as many bytes as each of these cells moves; messages are not scaled."""
-    table = cells.table(own_ns=own_ns)
-    table = table[table["kind"] != MESSAGES]
-    found = pd.Series(np.nan, index=lone)
-    for _, alike in table.groupby(list(_ALIKE)):
-        for row in alike[alike.index.isin(lone)].itertuples():
-            others = alike[alike["among"] != row.among]
-            most_ns = at_most_ns(row.size_bytes, others["size_bytes"].to_numpy(), others["own_ns"].to_numpy())
-            each = np.sort(pd.Series(most_ns).groupby(others["among"].to_numpy()).min().to_numpy())
-            found[row.Index] = each[(len(each) - 1) // 2] if len(each) else np.nan
-    return found.to_numpy()
 
 
 def at_most_ns(size_bytes: float, sizes: np.ndarray, times_ns: np.ndarray) -> np.ndarray:

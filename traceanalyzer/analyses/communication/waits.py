@@ -13,7 +13,6 @@ from traceanalyzer.analyses.base import (
     GPU_END,
     GPU_START,
     GROUP_IF_KNOWN,
-    GROUP_LABEL,
     GROUP_RANKS,
     RANK,
     STEP_OF_LAUNCH,
@@ -23,9 +22,7 @@ from traceanalyzer.analyses.base import (
     stack,
 )
 from traceanalyzer.analyses.communication import calls as communication_calls
-from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
-from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
 from traceanalyzer.analyses.grouping import Groups as Rows
@@ -48,42 +45,6 @@ from traceanalyzer.model.tables import (
     with_columns,
     without_rows,
 )
-
-
-def with_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.DataFrame:
-    """The table with `ends_together` and `is_timed`; instances of calls with several peers are split by the last start.
-
-    Such a call ends with the last of its messages, so that its duration bounds nothing for the peers of the others: in
-    each of its instances transfer is what follows the last start. That needs the ranks' clocks (`chained_offsets`);
-    where nothing tells of them, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
-    """
-    instances, calls = Rows.of(members, ["instance"]), Rows.of(members, ["rank", "call"])
-    is_several = calls.largest(instances.of_row) != calls.smallest(instances.of_row)
-    is_joint = np.append(instances.any(is_several[calls.of_row]), False)[instances.of_row]
-    ends_together = is_true(members["is_synchronising"]).to_numpy() & (instances.of_row != NONE) & ~is_joint
-    members = with_columns(members, ends_together=pd.array(ends_together, dtype="boolean"), is_timed=~is_joint)
-    is_split = is_joint & members["transfer_ns"].notna()
-    if not is_split.any():
-        return members
-    clocks = chained_offsets(members, hosts, by_last_message=False)
-    held = members.loc[is_split, ["rank", "instance", "start_ns", "end_ns"]]
-    told = [clocks.get(rank, (NONE, 0, 0, 0))[:2] for rank in held["rank"].tolist()]
-    held[["reference", "offset"]] = np.array(told, dtype=np.int64)
-    references = held.groupby("instance")["reference"]
-    held = held[(references.transform("min") == references.transform("max")) & (held["reference"] != NONE)]
-    starts = held["start_ns"] - held["offset"]
-    last = starts.groupby(held["instance"]).idxmax()
-    awaited = held["instance"].map(held["rank"].loc[last].set_axis(last.index)).astype("Int64")
-    duration = held["end_ns"] - held["start_ns"]
-    after = held["end_ns"] - held["offset"] - starts.groupby(held["instance"]).transform("max")
-    transfer = np.minimum(after.clip(lower=0), duration)
-    members = members.copy()
-    members.loc[held.index, "is_timed"] = True
-    members.loc[held.index, "transfer_ns"] = transfer.astype("Int64")
-    members.loc[held.index, "wait_ns"] = (duration - transfer).astype("Int64")
-    members.loc[held.index, "waits_for"] = awaited.where(awaited != held["rank"])
-    return members
-
 
 _KEPT = (
     "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
@@ -158,11 +119,9 @@ def members_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     if calls.empty:
         return calls
     # The rank's groups of several ranks, as its file lists them: long texts, of which one row is enough.
-    groups = [group for group in trace.meta.groups if trace.rank in group.ranks and len(group.ranks) > 1]
-    names = [group.description.replace(";", " ").replace("=", " ") for group in groups]
-    texts = [f"{name}={','.join(map(str, group.ranks))}" for name, group in zip(names, groups, strict=True)]
+    groups = dict.fromkeys(group.ranks for group in trace.meta.groups if trace.rank in group.ranks)
     listed = np.full(len(calls), None, dtype=object)
-    listed[0] = ";".join(dict.fromkeys(texts))
+    listed[0] = ";".join(",".join(map(str, ranks)) for ranks in groups if len(ranks) > 1)
     return with_columns(calls, world_size=pd.array([trace.meta.world_size] * len(calls), dtype="Int64"),
                         file=",".join(trace.meta.files), listed_groups=as_objects(listed),
                         is_cut=trace.meta.is_truncated)  # fmt: skip
@@ -178,24 +137,25 @@ def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
     alone = np.setdiff1d(np.arange(len(calls)), matching.members["row"])
     table = under_each_other([matching.members, table_of({"row": alone})])
     rows = array_of(table, "row")
-    table = table.drop(columns="row").astype({"instance": "Int64", "is_ambiguous": "boolean"})
-    table = with_columns(table, **columns_as_they_are(calls[[*_KEPT]].take(rows)))
-    table["why_unmatched"] = matching.why_unmatched[rows]
+    table = with_columns(
+        table.drop(columns="row").astype({"instance": "Int64", "is_ambiguous": "boolean"}),
+        **columns_as_they_are(calls[[*_KEPT]].take(rows)),
+        why_unmatched=matching.why_unmatched[rows],
+        is_synchronising=synchronises(calls)[rows],
+        is_only_wait=(waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows],
+        moves_only=moves_only(calls)[rows],
+        is_ring=is_ring(calls)[rows],
+    )
     table["is_whole"] = table["why_unmatched"].isna().where(table["instance"].notna()).astype("boolean")
-    table["is_synchronising"] = synchronises(calls)[rows]
-    table["is_only_wait"] = (waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows]
-    table["moves_only"] = moves_only(calls)[rows]
-    table["is_ring"] = is_ring(calls)[rows]
+    held = Rows.of(table, ["instance"])
     # Of a communicator whose size the trace does not say the ranks that use it are its members.
     is_message = table["collective"].isin(kinds.POINT_TO_POINT) & ~table["is_ring"]
     is_named = table["group"].notna() | table["matched_by"].astype("str").str.endswith("group inferred")
-    held = Rows.of(table, ["instance"])
-    users = pd.Series(np.append(held.distinct(array_of(table, "rank")), 0)[held.of_row], dtype="Int64")
-    is_of_users = (held.of_row != NONE) & ~is_message & is_named
-    table["group_size"] = table["group_size"].astype("Int64").fillna(users.where(is_of_users))
+    users = table.groupby("instance")["rank"].transform("nunique").where(is_named & ~is_message)
+    table["group_size"] = table["group_size"].astype("Int64").fillna(users.astype("Int64"))
     order = np.lexsort((held.of_row, table["call"], table["rank"]))  # a call in no instance has but one row
     timed = _with_waits(table, held).take(order).reset_index(drop=True)
-    return Members(with_several_peers(timed, hosts_of(ranks.table)))
+    return Members(_of_several_peers(timed, hosts_of(ranks.table)))
 
 
 def _with_waits(table: pd.DataFrame, held: Rows) -> pd.DataFrame:
@@ -203,26 +163,58 @@ def _with_waits(table: pd.DataFrame, held: Rows) -> pd.DataFrame:
     rank, length = columns["rank"].astype(np.int64), columns["end_ns"] - columns["start_ns"]
     # The last of each is of rows in no instance.
     is_alike = np.append(~held.any(~columns["is_synchronising"]), True)
-    is_told = is_alike & ~np.append(held.any(is_true(table["is_ambiguous"]).to_numpy()), True)
+    is_known = (is_alike & ~np.append(held.any(is_true(table["is_ambiguous"]).to_numpy()), True))[at]
     shortest = np.append(held.smallest(length), NONE)[at]
     last = np.append(rank[held.at_largest(-length)], NONE)[at]
-    is_known = is_told[at]
-    is_split = is_known & (columns["is_whole"].to_numpy(dtype=bool, na_value=False))
-    always = np.where(columns["moves_only"], length, 0)
     is_always = columns["is_only_wait"] | columns["moves_only"]
-    transfer, shared = (
-        pd.arrays.IntegerArray(np.where(is_always, always, shortest), ~(is_always | known))
-        for known in (is_split, is_known)
-    )
+    transfer = np.where(is_always, np.where(columns["moves_only"], length, 0), shortest)
+    is_split = is_always | (is_known & columns["is_whole"].to_numpy(dtype=bool, na_value=False))
+    wait = length - np.where(is_always, transfer, shortest)
     # Around a ring each rank waits for the one before it, of which only two ranks tell which that is.
     is_around = columns["is_ring"] & (columns["group_size"].to_numpy(dtype=np.int64, na_value=0) != 2)
     return with_columns(
         table,
         is_synchronising=pd.array(is_alike[at] & ~is_around, dtype="boolean"),
-        transfer_ns=transfer,
-        wait_ns=length - shared,
+        transfer_ns=pd.arrays.IntegerArray(transfer, ~is_split),
+        wait_ns=pd.arrays.IntegerArray(wait, ~(is_always | is_known)),
         waits_for=pd.arrays.IntegerArray(last, ~is_known | (last == rank) | is_around),
     )
+
+
+def _of_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.DataFrame:
+    """The table with `ends_together` and `is_timed`; instances of calls with several peers are split by the last start.
+
+    Such a call ends with the last of its messages, so that its duration bounds nothing for the peers of the others: in
+    each of its instances transfer is what follows the last start. That needs the ranks' clocks (`chained_offsets`);
+    where nothing tells of them, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
+    """
+    instances = members["instance"]
+    is_several = members.groupby(["rank", "call"])["instance"].transform("nunique") > 1
+    is_joint = is_several.groupby(instances).transform("any").fillna(value=False).astype(bool)
+    ends_together = is_true(members["is_synchronising"]) & instances.notna() & ~is_joint
+    members = members.assign(ends_together=ends_together.astype("boolean"), is_timed=~is_joint)
+    held = members.loc[is_joint & members["transfer_ns"].notna(), ["rank", "instance", "start_ns", "end_ns"]]
+    if held.empty:
+        return members
+    held = held.join(chained_offsets(members, hosts, by_last_message=False), on="rank")
+    references = held.groupby("instance")["reference"]
+    held = held[
+        (references.transform("nunique") == 1) & (references.transform("count") == references.transform("size"))
+    ]
+    start_ns, duration = held["start_ns"] - held["offset_ns"], held["end_ns"] - held["start_ns"]
+    last = start_ns.astype("int64").groupby(held["instance"])
+    after = (held["end_ns"] - held["offset_ns"] - last.transform("max")).clip(lower=0)
+    transfer = after.where(after < duration, duration).astype("Int64")
+    awaited = held["rank"].loc[last.transform("idxmax")].set_axis(held.index).astype("Int64")
+    split = {
+        "is_timed": True,
+        "transfer_ns": transfer,
+        "wait_ns": duration - transfer,
+        "waits_for": awaited.where(awaited != held["rank"]),
+    }
+    for name, values in split.items():
+        members.loc[held.index, name] = values
+    return members
 
 
 AMBIGUOUS = "ambiguous: their times fit several collectives"
@@ -348,27 +340,48 @@ class ExposedComm(Result):
 
 def exposed_comm_per_rank(trace: RankTrace) -> pd.DataFrame:
     """The disjoint stretches of the capture in which communication but no compute runs, cut at the window's limits."""
-    comm, compute = (unions(trace)[kind] for kind in ("comm", "compute"))
-    exposed = comm - compute
+    exposed = unions(trace)["comm"] - unions(trace)["compute"]
     inside = exposed.inside(trace.window)
-    outside = exposed - inside
-    starts, ends = (np.concatenate([getattr(inside, name), getattr(outside, name)]) for name in ("starts", "ends"))
-    order, is_looked_at = np.argsort(starts), np.arange(len(starts)) < len(inside)
-    return table_of({"start_ns": starts[order], "end_ns": ends[order], "is_looked_at": is_looked_at[order]})
+    parts = [
+        pd.DataFrame({"start_ns": own.starts, "end_ns": own.ends, "is_looked_at": own is inside})
+        for own in (inside, exposed - inside)
+    ]
+    return pd.concat(parts).sort_values("start_ns", kind="stable", ignore_index=True)
 
 
 def exposed_comm_across(
-    parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, breakdown: Breakdown, steps: Steps, ranks: Ranks
+    parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, breakdown: Breakdown, steps: Steps
 ) -> ExposedComm:
     """Split each window's exposed communication, in the order compute, transfer, wait."""
-    windows = _windows(breakdown, steps, ranks)
-    if windows.empty:
-        return ExposedComm(windows.reindex(columns=[*windows, *PARTS]))
+    names = ["rank", "step", "is_complete", "window_ns", "exposed_comm_ns", "opaque_ns"]
+    types = {"step": "Int64", "is_complete": "boolean"}
+    own = steps.table[steps.table["start_ns"].notna()] if len(steps) else steps.table
+    tables = [table.reindex(columns=names).astype(types) for table in (breakdown.table, own) if len(table)]
+    if not tables:
+        return ExposedComm(without_rows([*names, *PARTS]))
+    windows = pd.concat(tables).sort_values(["rank", "step"], na_position="first", ignore_index=True)
     exposed = stack(parts, STRETCH)
-    split = side_by_side(_row_parts, _queries(windows, exposed), exposed, call_waits.table)
-    table = with_columns(windows, **{name: split[name] for name in PARTS})
+    queries = [exposed[exposed["is_looked_at"].astype(bool)]]
+    if len(own):
+        queries.append(own.assign(end_ns=own["start_ns"] + own["window_ns"]))
+    asked = pd.concat([table.reindex(columns=["rank", "step", *STRETCH[1:3]]) for table in queries])
+    split = side_by_side(_parts_of, asked.astype({"step": "Int64"}), exposed, call_waits.table)
+    sums = split.groupby(["rank", "step"], dropna=False)[list(PARTS)].sum().reset_index()
+    table = windows.merge(sums, on=["rank", "step"], how="left")
+    table = table.astype({"rank": "int64", "window_ns": "int64", "exposed_comm_ns": "int64"})
+    table = table.fillna(dict.fromkeys(PARTS, 0)).astype(dict.fromkeys(PARTS, "int64"))
     assert (table[list(PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
     return ExposedComm(table)
+
+
+def _parts_of(windows: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """The parts of each stretch of time."""
+    starts, ends = (array_of(windows, name).astype(np.int64) for name in STRETCH[1:3])
+    exposed = exposed_of(stretches)
+    transfer, wait = transfer_and_wait(exposed, calls)
+    rest = exposed - transfer - wait
+    covered = {name: part.covered_ns(starts, ends) for name, part in zip(PARTS, (transfer, wait, rest), strict=True)}
+    return windows.assign(**covered)
 
 
 STRETCH = ("rank", "start_ns", "end_ns", "is_looked_at")
@@ -395,47 +408,6 @@ def moves_and_waits(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
     return (
         Intervals.of((ends - transfer)[moves], ends[moves]),
         Intervals.of(starts[waits], (starts + wait)[waits]),
-    )
-
-
-def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
-    types = {
-        "rank": "int64", "window_ns": "int64", "exposed_comm_ns": "int64", "opaque_ns": "int64", "start_ns": "int64",
-        "step": "Int64", "is_complete": "boolean",
-    }  # fmt: skip
-    starts = ranks.table[["rank", "window_start_ns"]].rename(columns={"window_start_ns": "start_ns"})
-    whole = breakdown.table[["rank", "window_ns", "exposed_comm_ns", "opaque_ns"]].merge(starts)
-    own = steps.table[steps.table["start_ns"].notna()] if len(steps) else steps.table
-    tables = [frame.reindex(columns=list(types)).astype(types) for frame in (whole, own) if len(frame)]
-    table = pd.concat(tables or [whole.reindex(columns=list(types))])
-    return table.sort_values(["rank", "step"], na_position="first", ignore_index=True)
-
-
-def _queries(windows: pd.DataFrame, exposed: pd.DataFrame) -> pd.DataFrame:
-    """From when to when each row is: the step's window, and of the whole one all stretches of the rank."""
-    columns = columns_of(windows)
-    is_whole = columns["step"].isna()
-    starts, ends = columns["start_ns"].copy(), columns["start_ns"] + columns["window_ns"]
-    of_rank, begins, reach = (exposed[name].to_numpy(dtype=np.int64) for name in STRETCH[:3])
-    first, past = (np.searchsorted(of_rank, columns["rank"][is_whole], side=side) for side in ("left", "right"))
-    has_any = past > first
-    rows = np.flatnonzero(is_whole)
-    ends[rows] = starts[rows]
-    starts[rows[has_any]], ends[rows[has_any]] = begins[first[has_any]], reach[past[has_any] - 1]
-    return table_of({"rank": columns["rank"], "start_ns": starts, "end_ns": ends, "is_whole": is_whole})
-
-
-def _row_parts(rows: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """The parts of each row; of the whole windows what is looked at."""
-    starts, ends, is_whole = (array_of(rows, name) for name in ("start_ns", "end_ns", "is_whole"))
-    exposed = exposed_of(stretches)
-    looked_at = exposed_of(stretches[stretches["is_looked_at"].to_numpy(dtype=bool)])
-    every, transfer, wait = (
-        np.where(is_whole, (intervals & looked_at).covered_ns(starts, ends), intervals.covered_ns(starts, ends))
-        for intervals in (exposed, *transfer_and_wait(exposed, calls))
-    )
-    return with_columns(
-        rows, exposed_transfer_ns=transfer, exposed_wait_ns=wait, exposed_unmatched_ns=every - transfer - wait
     )
 
 
@@ -491,67 +463,3 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
             **{name: calls[name].array[waiting[call]] for name in ("call", "instance", "waits_for")},
         }
     )
-
-
-KEYS = ("rank", "group", "group_ranks")
-
-
-class Matches(Result):
-    """One row for each rank and process group; calls whose group is unknown have a row without one."""
-
-    title = "Calls matched over ranks"
-    keys = KEYS
-    is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "group": GROUP_IF_KNOWN,
-        "group_label": GROUP_LABEL,
-        "group_ranks": GROUP_RANKS,
-        "calls": Column.count(
-            "Communication calls that are looked at; they are matched over the whole capture.", is_aside=True
-        ),
-        "matched_calls": Column.count("Calls whose instance was found on all ranks of the group.", is_compared=False),
-        "unmatched_calls": Column.count(
-            "The others; they keep their duration, their transfer and wait are not known.", is_compared=False
-        ),
-        "split_calls": Column.count(
-            "Matched calls whose transfer and wait are known.", is_compared=False, is_secondary=True
-        ),
-        "unsplit_calls": Column.count(
-            "Matched calls whose ranks do not wait alike, so that transfer and wait are not separated.",
-            is_compared=False,
-        ),
-        "inferred_calls": Column.count("Calls whose arguments come from a later step.", is_compared=False),
-        "matched_by": Column.text("How they were found."),
-        "is_ambiguous": Column.flag(
-            "A clock offset that decided had a rival with 90 % of its votes: waits of these calls are n/a."
-        ),
-        "why_unmatched": Column.text("Why the unmatched calls are so."),
-        "why_unsplit": Column.text("Why matched calls are not split: one root, or uneven splits."),
-    }
-
-
-def matches_across(call_waits: CallWaits, calls: Calls, groups: Groups) -> Matches:
-    """Count the calls."""
-    held = looked_at(call_waits, calls)
-    if held.empty:
-        return Matches(held.reindex(columns=list(Matches.columns)))
-    columns = columns_of(held)
-    by_key = Rows.of(columns, KEYS, with_absent=True)
-    is_matched = columns["is_matched"].astype(bool)
-    masks = {
-        "matched_calls": is_matched,
-        "split_calls": ~columns["transfer_ns"].isna(),
-        "inferred_calls": np.asarray(columns["arguments"] == "inferred"),
-    }
-    counts = {"calls": by_key.counts(), **{n: by_key.sums(mask.astype(np.int64)) for n, mask in masks.items()}}
-    table = by_key.table(
-        **counts,
-        matched_by=by_key.told(columns["matched_by"], listed),
-        is_ambiguous=pd.array(by_key.any(is_true(held["is_ambiguous"]).to_numpy()), dtype="boolean"),
-        why_unmatched=by_key.told(columns["why_unmatched"], listed),
-        why_unsplit=by_key.told(np.where(is_matched, columns["why_not_split"], None), listed),
-        unmatched_calls=counts["calls"] - counts["matched_calls"],
-        unsplit_calls=counts["matched_calls"] - counts["split_calls"],
-    )
-    return Matches(with_columns(table, group_label=labels(groups, table)))

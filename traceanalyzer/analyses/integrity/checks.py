@@ -33,7 +33,7 @@ EVENTS: Final = "events"
 CAUSES: tuple[str, ...] = ("idle", "gaps", "launches", "queue_depth", "what_ran", "replay")
 """What sets operations beside the calls that launched them."""
 
-_LISTED: tuple[str, ...] = ("kernels", "calls", "stream_pairs", "blocks", "categories")
+_LISTED: tuple[str, ...] = ("kernels", "calls", "stream_pairs", "block_bounds", "categories")
 BY_KIND: tuple[str, ...] = ("breakdown", "overlap", "steps", *_LISTED)
 """What tells kinds of operations apart; of the first three, what unknown kinds leave open is absent."""
 

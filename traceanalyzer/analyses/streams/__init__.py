@@ -1,1 +1,1 @@
-"""Streams, copies and the blocks of an offloaded model."""
+"""Streams and copies."""

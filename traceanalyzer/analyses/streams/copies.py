@@ -1,11 +1,9 @@
 """Copies and memsets: how fast, from which memory, how much of them is hidden, which block the CPU."""
 
-from collections.abc import Mapping
-from typing import Any
+import re
 
 import numpy as np
 import pandas as pd
-from msgspec import Struct
 
 from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
@@ -14,7 +12,17 @@ from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, lengths_of, mask_of, rows_named, sorted_by, table_of, texts_of
+from traceanalyzer.model.tables import (
+    array_of,
+    lengths_of,
+    mask_of,
+    rows_named,
+    sorted_by,
+    table_of,
+    texts_of,
+    with_columns,
+)
+from traceanalyzer.model.tables import columns_of as columns_of_table
 
 # What each rank copied and set in memory: by direction, how often, how long and how many bytes.
 
@@ -66,8 +74,8 @@ def is_copy(ops: pd.DataFrame) -> np.ndarray:
 
 def operations(ops: pd.DataFrame) -> np.ndarray:
     """Direction of each copy, `memset` for a memset, `unknown` for a copy that does not say."""
-    direction = ops["direction"].array
-    names: np.ndarray = np.array([*direction.categories.tolist(), "unknown"], dtype=object)[direction.codes]
+    names = texts_of(ops["direction"].array)
+    names[pd.isna(names)] = "unknown"
     names[rows_named(ops, "activity", "memset")] = "memset"
     return names
 
@@ -76,8 +84,6 @@ def operations(ops: pd.DataFrame) -> np.ndarray:
 
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
-
-_SUMS = ("copies", "size_bytes", "total_ns", "busy_ns", "exposed_ns", "with_compute_ns", "with_other_copies_ns")
 
 
 class Copies(Result):
@@ -118,55 +124,36 @@ class Copies(Result):
 
 def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted copies and memsets; durations are not clipped to the window."""
-    ops = trace.gpu_ops
-    rows = np.flatnonzero(is_copy(ops) & trace.counted)
+    rows = np.flatnonzero(is_copy(trace.gpu_ops) & trace.counted)
     if not len(rows):
         return pd.DataFrame()
-    directions = _directions(ops)
-    described = {name: ops[name].array[rows] for name in _KEYS} | {"direction": directions[rows]}
+    ops, of_kind = columns_of_table(trace.gpu_ops), unions(trace)
+    direction = ops["direction"].codes.astype(np.int64)
+    direction[rows_named(trace.gpu_ops, "activity", "memset")] = len(ops["direction"].categories)
+    copied = np.flatnonzero(rows_named(trace.gpu_ops, "activity", "memcpy"))
+    names = np.array([*ops["direction"].categories, "memset", None], dtype=object)[direction[rows]]
+    described = {name: ops[name][rows] for name in _KEYS} | {"direction": pd.Categorical(names)}
     groups = Groups.of(described, _KEYS, by_appearance=True, with_absent=True)
-    every = _Every(unions(trace), ops, directions.codes, rows_named(ops, "activity", "memcpy"))
-    texts = {name: texts_of(groups.keys[name]) for name in _KEYS[:-1]}
-    sums = _sums(every, [rows[own] for own in rows_of_each(groups.of_row)])
-    return sorted_by(table_of({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums}), "total_ns")
-
-
-def _directions(ops: pd.DataFrame) -> pd.Categorical:
-    """Direction of every operation, `memset` for a memset."""
-    direction = ops["direction"].array
-    codes = np.where(rows_named(ops, "activity", "memset"), len(direction.categories), direction.codes)
-    return pd.Categorical.from_codes(codes, categories=[*direction.categories, "memset"])
-
-
-class _Every(Struct, frozen=True):
-    """All of a rank's operations: unions of their kinds, `direction` codes, and which are copies."""
-
-    unions: Mapping[str, Intervals]
-    ops: pd.DataFrame
-    direction: np.ndarray
-    is_copy: np.ndarray
-
-
-def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, Any]:
-    """Columns of sums, given the rows of each group's operations."""
-    starts, ends = (array_of(every.ops, name) for name in ("start_ns", "end_ns"))
-    size, is_comm = every.ops["bytes"].array, rows_named(every.ops, "kind", "comm")
-    compute, comm = every.unions["compute"], every.unions["comm"]
-    columns: dict[str, list[int | None]] = {name: [] for name in _SUMS}
-    for rows in groups:
-        busy = Intervals.of(starts[rows], ends[rows])
-        others = (every.direction != every.direction[rows[0]]) & every.is_copy
-        hidden_by = compute if is_comm[rows].all() else compute | comm
-        sums = (
-            len(rows), None if size[rows].isna().any() else int(size[rows].sum()),
-            int((ends[rows] - starts[rows]).sum()), busy.total_ns, (busy - hidden_by).total_ns,
-            (busy & compute).total_ns, (busy & Intervals.of(starts[others], ends[others])).total_ns,
-        )  # fmt: skip
-        for name, value in zip(_SUMS, sums, strict=True):
-            columns[name].append(value)
-    return {
-        name: pd.array(own, dtype="Int64") if name == "size_bytes" else np.array(own) for name, own in columns.items()
-    }
+    sums = []
+    for own in (rows[each] for each in rows_of_each(groups.of_row)):
+        starts, ends, size = ops["start_ns"][own], ops["end_ns"][own], ops["bytes"][own]
+        busy, others = Intervals.of(starts, ends), copied[direction[copied] != direction[own[0]]]
+        is_comm = rows_named(trace.gpu_ops, "kind", "comm")[own].all()
+        hidden_by = of_kind["compute"] if is_comm else of_kind["compute"] | of_kind["comm"]
+        sums.append(
+            {
+                "copies": len(own),
+                "size_bytes": None if size.isna().any() else int(size.sum()),
+                "total_ns": int((ends - starts).sum()),
+                "busy_ns": busy.total_ns,
+                "exposed_ns": (busy - hidden_by).total_ns,
+                "with_compute_ns": (busy & of_kind["compute"]).total_ns,
+                "with_other_copies_ns": (busy & Intervals.of(ops["start_ns"][others], ops["end_ns"][others])).total_ns,
+            }
+        )
+    keys = {name: own if name == "peer_device" else texts_of(own) for name, own in groups.keys.items()}
+    table = with_columns(table_of(keys), **pd.DataFrame(sums).astype({"size_bytes": "Int64"}))
+    return sorted_by(table, "total_ns")
 
 
 # Which copies and memsets make the host wait: synchronous calls, and asynchronous ones of pageable memory.
@@ -228,16 +215,10 @@ def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     calls = array_of(trace.gpu_ops, "launch")[rows]
     # A graph's copies are launched by neither.
     names = trace.api_calls["name"].array
-    is_plain, is_async = (mask_of(names, test)[calls] for test in (_is_plain, _is_async))
-    is_pageable = np.zeros(len(rows), dtype=bool)
-    for end in ("source_memory", "target_memory"):
-        is_pageable |= rows_named(trace.gpu_ops, end, "pageable")[rows]
-    return np.select([is_plain, is_async & is_pageable], ["synchronous", "pageable"], default="").astype(object)
+    is_own, is_async = (mask_of(names, pattern.search)[calls] for pattern in (_OWN, _ASYNC))
+    ends = (rows_named(trace.gpu_ops, end, "pageable")[rows] for end in ("source_memory", "target_memory"))
+    cases = [is_own & ~is_async, is_own & np.logical_or(*ends)]
+    return np.select(cases, ["synchronous", "pageable"], default="").astype(object)
 
 
-def _is_plain(name: str) -> bool:
-    return ("Memcpy" in name or "Memset" in name) and "Async" not in name
-
-
-def _is_async(name: str) -> bool:
-    return ("Memcpy" in name or "Memset" in name) and "Async" in name
+_OWN, _ASYNC = re.compile("Memcpy|Memset"), re.compile("Async")

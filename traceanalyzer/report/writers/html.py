@@ -117,7 +117,7 @@ def _head(report: Report) -> list[str]:
         *told,
         *gpus,
         f"world size {sizes[0]:,}" if len(sizes) == 1 else "",
-        mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None) or "",
+        mesh(report.results["groups"].table, sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
         f"capture window {_between(ranks['window_ns'])}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
