@@ -19,6 +19,7 @@ from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.loading.capture import claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
+from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.scale.work import (
     DRAWN,
     Done,
@@ -60,6 +61,7 @@ class Summary:
     """Where only the first Results were asked for: makes the others too, when this and that could not be computed."""
 
 
+@pandas_set_up()
 def summarise(
     found: Found,
     run: Run,
