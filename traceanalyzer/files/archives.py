@@ -21,7 +21,7 @@ from typing import IO, Any, BinaryIO
 from msgspec import Struct
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files.bounds import MOST_TIMES, most_bytes
+from traceanalyzer.files.bounds import TOO_MANY, Bounded, most_bytes
 
 # Packed files: which names they have, and their bytes unpacked as they are read.
 
@@ -92,8 +92,6 @@ SUFFIXES = (".zip", *_TAR)
 _MOST_MEMBERS = 1_000_000
 
 _BLOCK_BYTES = 1 << 20
-
-_TOO_MANY = f"unpacks to over {MOST_TIMES} times its size; not unpacked"
 
 _SPARE_BYTES = 1 << 30
 """Of the disk, left free."""
@@ -188,32 +186,9 @@ def _plain(path: Path) -> Iterator[Any]:
         file.seek(0)
         if first.startswith(b"\x1f\x8b"):
             with gzip.open(file) as stream:
-                yield _Bounded(stream, path)
+                yield Bounded(stream, path.stat().st_size)
         else:
-            yield _Bounded(unpacked(file, first) or file, path)
-
-
-class _Bounded:
-    """A packed tar file's bytes, those of members that nobody wants and of headers too."""
-
-    def __init__(self, stream: Any, path: Path) -> None:
-        self._stream, self._left, self._is_over = stream, most_bytes(path.stat().st_size), False
-
-    def read(self, size: int) -> bytes:
-        """The next bytes.
-
-        Raises:
-            InputError: they are more than a file of that size should hold.
-            EOFError: it is asked again after its end, as `tarfile` does to skip what a header promises.
-        """
-        if self._is_over:
-            raise EOFError("it ends inside a member")
-        found: bytes = self._stream.read(size)
-        self._left -= len(found)
-        self._is_over = not found
-        if self._left < 0:
-            raise InputError(_TOO_MANY)
-        return found
+            yield Bounded(unpacked(file, first) or file, path.stat().st_size)
 
 
 _MORE_HEADER = (
@@ -273,7 +248,7 @@ def _copied(source: IO[bytes], target: Path, archive: Path, member: _Member, mad
             of_member = member.packed_bytes is not None and own > most_bytes(member.packed_bytes)
             if of_member or made.written_bytes > most_bytes(archive.stat().st_size):
                 target.unlink()
-                return _TOO_MANY
+                return TOO_MANY
             file.write(block)
     return None
 

@@ -1,9 +1,13 @@
 """How much may become of a file: when it is unpacked, and in memory while it is read."""
 
+import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
+
+from traceanalyzer.errors import InputError
 
 MOST_TIMES = 200
 """A file that unpacks to more than this times its size is not read on, beyond `FREE_BYTES`: traces pack by 5 to 50."""
@@ -19,6 +23,45 @@ _HELD = threading.Lock()
 def most_bytes(packed_bytes: int) -> int:
     """How many bytes so few may become: when they are unpacked, or as what is made of them."""
     return max(FREE_BYTES, MOST_TIMES * packed_bytes)
+
+
+TOO_MANY = f"unpacks to over {MOST_TIMES} times its size; not unpacked"
+
+
+class Bounded(io.RawIOBase):
+    """What a file of this size unpacks to, headers and what nobody wants included.
+
+    Reading raises `InputError` when it is more than such a file should hold, and `EOFError` when it is asked again
+    after its end, as `tarfile` does to skip what a header promises.
+    """
+
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        self._stream, self._left, self._is_over = stream, most_bytes(size), False
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer; returns how many bytes there were."""
+        try:
+            data = self._next(len(buffer))
+        except BaseException:
+            if isinstance(buffer, memoryview):  # else the error's traceback holds it, and its owner complains on stderr
+                buffer.release()
+            raise
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _next(self, size: int) -> bytes:
+        if self._is_over:
+            raise EOFError("it ends too early")
+        data = self._stream.read(size)
+        self._left -= len(data)
+        self._is_over = not data
+        if self._left < 0:
+            raise InputError(TOO_MANY)
+        return data
 
 
 def size_of(path: Path) -> int:

@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files.bounds import TOO_LARGE, memory_for
+from traceanalyzer.files.bounds import TOO_LARGE, Bounded, memory_for
 
 MOST_DEPTH = 64
 """Containers inside containers: dumps of PyTorch have less than ten."""
-
-MOST_BYTES = 16 << 30
-"""Of a pickle when it is unpacked."""
 
 _AT_ONCE = 1 << 18
 """Bytes that are asked of the file in one go."""
@@ -62,16 +59,17 @@ def load(file: IO[bytes], name: str, most_depth: int | None = MOST_DEPTH) -> Any
 
     Who reads named fields only, at known depths, need not ask how deep the rest is: `most_depth=None`.
     """
-    bounded = _Bounded(unpacked(file))
-    source = io.BufferedReader(bounded, _AT_ONCE)
+    size = file.seek(0, 2)
+    file.seek(0)
+    source = io.BufferedReader(Bounded(unpacked(file), size), _AT_ONCE)
     try:
-        with without_collection(), memory_for(file.seek(0, 2)), without_complaints():
-            file.seek(0)
+        with without_collection(), memory_for(size), without_complaints():
             found = PlainUnpickler(source).load()
             is_too_deep = most_depth is not None and depth_exceeds(found, most_depth)
     except (pickle.UnpicklingError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        why = f"it is larger than {MOST_BYTES >> 30} GiB" if bounded.is_over else _first_line(error)
-        raise InputError(f"{name}: refused, not a pickle of plain data ({why})") from error
+        raise InputError(f"{name}: refused, not a pickle of plain data ({_first_line(error)})") from error
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
     except OSError as error:
         raise InputError(f"{name}: cannot be read ({error.strerror or type(error).__name__})") from error
     except MemoryError as error:
@@ -144,28 +142,3 @@ def _items(container: Any) -> Any:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
-
-
-class _Bounded(io.RawIOBase):
-    """A source that ends with an error where a pickle would grow beyond MOST_BYTES."""
-
-    def __init__(self, source: IO[bytes]) -> None:
-        self._source, self._left = source, MOST_BYTES
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = self._source.read(len(buffer))
-        except BaseException:
-            buffer.release()  # else the error's traceback holds it, and who owns it complains on stderr
-            raise
-        buffer[: len(data)] = data
-        self._left -= len(data)
-        return 0 if self.is_over else len(data)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the bound was reached."""
-        return self._left < 0

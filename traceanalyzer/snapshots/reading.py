@@ -1,7 +1,9 @@
 """A snapshot of PyTorch's allocator read into tables."""
 
 import io
+import os
 import re
+import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +18,7 @@ import pandas as pd
 
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import safe_pickle
-from traceanalyzer.files.bounds import TOO_LARGE, memory_for
+from traceanalyzer.files.bounds import TOO_LARGE, Bounded, memory_for
 from traceanalyzer.files.safe_pickle import PlainUnpickler, without_complaints
 from traceanalyzer.model.schema import printable
 
@@ -601,12 +603,7 @@ def _plain(file: IO[bytes]) -> IO[bytes]:
     if source is file:
         return file
     unpacked = tempfile.TemporaryFile()  # noqa: SIM115 - its caller closes it
-    left = safe_pickle.MOST_BYTES
-    while block := source.read(1 << 20):
-        unpacked.write(block)
-        left -= len(block)
-        if left < 0:
-            raise OSError(f"larger than {safe_pickle.MOST_BYTES >> 30} GiB when unpacked")
+    shutil.copyfileobj(Bounded(source, os.fstat(file.fileno()).st_size), unpacked)
     return unpacked
 
 
