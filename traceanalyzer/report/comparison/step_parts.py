@@ -59,7 +59,7 @@ def awaited_ranks(comparison: Comparison, base: Side, other: Side) -> tuple[tupl
     first, second = ranks[0] if ranks[0] is not None else ranks[1], ranks[1] if ranks[1] is not None else ranks[0]
     if first is None or second is None or first not in held[0].index or second not in held[1].index:
         return None
-    return (first, held[0].loc[first]), (second, held[1].loc[second])  # type: ignore[return-value]
+    return (first, held[0].loc[first]), (second, held[1].loc[second])
 
 
 def _awaited(parts: pd.DataFrame) -> int | None:
