@@ -476,8 +476,9 @@ def _of_rank(job: Job, rank: int, shared: list[int]) -> list[Window]:
     step = array_of(ops, "step")
     first = np.flatnonzero(nodes.begins_step & (ops["stream"] == nodes.main_stream).to_numpy() & (step != NONE))
     begins = nodes.start_node[first]
-    begins[:1] = nodes.begin_node
     numbers, paused = step[first].tolist(), {*own["step"][own["is_paused"]].tolist()}
+    if {*numbers[-1:]} <= {*shared}:  # else steps last from operation to operation, that the mean is right
+        begins[:1] = nodes.begin_node
     windows = []
     for at, number in enumerate(numbers):
         if number not in shared:
