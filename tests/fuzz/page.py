@@ -88,7 +88,7 @@ a note would be a bug; these cases found none.
 ## Damaged inputs
 
 Mutations are drawn at random by kind. Kineto files are also compared with a slow reader built on the standard library; other inputs are
-only checked for crashes, hangs and impossible values. Counts are of the last campaign of each input. `python -m tests.fuzz` runs ten
+only checked for crashes, hangs and impossible values. Counts are of the last campaigns of each input. `python -m tests.fuzz` runs ten
 thousand of each; a few of each, and every case that once failed, are tests. Among the damages are odd headers of archives, thousands of
 nested events, generated columns, repeated rows, clocks of GPUs and ranks moved, stretches without kernels, ranks renamed and doubled;
 every `run.json` has its page rendered.
