@@ -169,12 +169,14 @@ class Column:
     @classmethod
     def spent(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
         """A length of time of which less is better."""
-        return cls.time(definition, adds, better=Better.LESS, **shown)
+        shown["better"] = Better.LESS
+        return cls.time(definition, adds, **shown)
 
     @classmethod
     def lost(cls, definition: str, **shown: Any) -> Self:
         """The same of time that need not be: a wide table shows it also when there is none of it."""
-        return cls.spent(definition, is_news_when_zero=True, **shown)
+        shown["is_news_when_zero"] = True
+        return cls.spent(definition, **shown)
 
     @classmethod
     def moment(cls, definition: str, **shown: Any) -> Self:

@@ -312,8 +312,8 @@ def _told(name: str, *texts: str | None) -> tuple[Any, ...]:
     if found is None:
         return (None,) * len(_COLUMNS)
     numbers = [getattr(found, quantity) for quantity in _QUANTITIES]
-    texts = (getattr(found, text) for text in _TEXTS)
-    return (*texts, *(own if own is None or 0 <= own < _MOST else None for own in numbers))
+    called = (getattr(found, name) for name in _TEXTS)
+    return (*called, *(own if own is None or 0 <= own < _MOST else None for own in numbers))
 
 
 def _calls_of_ops(tree: OperatorTree, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
