@@ -30,9 +30,6 @@ FALSE_ALARMS = math.erfc(SIGMAS / math.sqrt(2))
 _TO_DEVIATION = 1.4826
 """Of a median distance from the median, of normal values."""
 
-_ERROR_OF_MEDIAN = math.sqrt(math.pi / 2)
-"""How much less surely a median is known than a mean, of normal values."""
-
 
 def deviation(values: np.ndarray) -> float:
     """The standard deviation of values, in spite of the half of them that are off: by the median distance.
@@ -57,13 +54,6 @@ def jitter(wide: np.ndarray) -> float:
     # Few ranks and steps are near their own medians.
     free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
     return float(deviation(left) * free)
-
-
-def least_beyond(spread: float, steps: np.ndarray) -> np.ndarray:
-    """From which distance on the median of so many steps is off by more than chance: of one step all deviations."""
-    error = np.where(steps > 1, _ERROR_OF_MEDIAN / np.sqrt(np.maximum(steps, 1)), 1.0)
-    least: np.ndarray = SIGMAS * spread * error
-    return least
 
 
 def few_longer(values: pd.Series) -> pd.Index:

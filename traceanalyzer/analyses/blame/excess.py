@@ -12,7 +12,7 @@ from traceanalyzer.analyses.blame.step_budget import (
 )
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.spread import median_of_others, medians, of_each
-from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, jitter, least_beyond
+from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, jitter
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, SYNC
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, floats, picked, table_of, with_columns, without_rows
@@ -20,7 +20,7 @@ from traceanalyzer.model.tables import columns_of, floats, picked, table_of, wit
 # By how much each rank's step needs more of its own than its peers', part by part, and what ran then.
 
 
-_NEEDED, _LOADING = "needed_host_ns", "loading_ns"
+_NEEDED, _LOADING, _COPY = "needed_host_ns", "loading_ns", "copy_ns"
 
 _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 """What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
@@ -42,7 +42,7 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     alone = keys.distinct(np.unique(columns["rank"], return_inverse=True)[1])[of_peers] < 2
     is_stage = (columns["peers"] != EVERYBODY) & alone
     compute, needed = PARTS.index(COMPUTE.column), len(PARTS)
-    values = np.column_stack([floats(columns[name]) for name in (*PARTS, _NEEDED, _LOADING, "operations")])
+    values = np.column_stack([floats(columns[name]) for name in (*PARTS, _NEEDED, _LOADING, _COPY, "operations")])
 
     def beside() -> np.ndarray:
         """The median of the peers' same step; of stages that no other rank has, of all ranks' what is alike."""
@@ -73,9 +73,11 @@ def _held(needs: pd.DataFrame) -> pd.DataFrame:
 
 def _beyond(columns: Mapping[str, Any], more: np.ndarray, is_stage: np.ndarray) -> dict[str, np.ndarray]:
     """Each part's excess, where it is a reason to be late, and their sum; `more` are `PARTS` and what a host needs."""
-    excess = dict(zip((*PARTS, _NEEDED, _LOADING), more.T[:-1], strict=True))
+    excess = dict(zip((*PARTS, _NEEDED, _LOADING, _COPY), more.T[:-1], strict=True))
     # Ranks that move the same data do it in as long: groups are held against each other, and no rank against its peers.
     excess["transfer_ns"] = floats(columns["slower_transfer_ns"])
+    # A copy may hold a rank up beside a message that was asked for early.
+    excess[COPY.column] = np.maximum(excess[COPY.column], excess.pop(_COPY))
     loading = excess.pop(_LOADING)  # no longer than others', whose queues may be longer, it is nobody's lateness
     excess[DATA.column] = _up_to(excess[DATA.column], loading)
     # What launching takes holds the loading of data, which is a part by itself.
@@ -140,11 +142,7 @@ def _shares(parts: np.ndarray) -> np.ndarray:
 
 
 def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
-    """Rows whose excess is beyond jitter, and worth a word.
-
-    What a rank needs more in most steps is held against the limits as a whole, by its median: of steps near them some
-    alone would seem late. What is known to be longer counts from half of that on.
-    """
+    """Rows whose excess is beyond jitter, and worth a word; what is so in some steps counts from half of that on."""
     if not len(columns["rank"]):
         return np.zeros(0, dtype=bool)
     excess_ns = np.asarray(columns["excess_ns"], dtype=np.float64)
@@ -152,13 +150,10 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     steps, of_step = np.unique(columns["step"], return_inverse=True)
     ranks, of_rank = np.unique(columns["rank"], return_inverse=True)
     length_ns = of_each(length_ns[:, None], of_step, medians)[:, 0]
-    median = of_each(excess_ns[:, None], of_rank, medians)[:, 0]
     wide = np.full((len(steps), len(ranks)), np.nan)
     wide[of_step, of_rank] = excess_ns
     spread = jitter(wide) if len(steps) > 1 or len(ranks) > 2 else 0.0
-    least = PERCENT / 100 * length_ns
-    is_steady = median >= np.maximum(least, least_beyond(spread, np.bincount(of_rank)[of_rank]))
-    is_late = excess_ns >= np.where(is_steady, SHARE * least, np.maximum(least, SIGMAS * spread))
+    is_late = excess_ns >= np.maximum(PERCENT / 100 * length_ns, SIGMAS * spread)
     usual = of_each(np.where(is_late, excess_ns, np.nan)[:, None], of_rank, medians)[:, 0]
     also: np.ndarray = np.nan_to_num(excess_ns - SHARE * usual, nan=-1.0) >= 0
     return is_late | also

@@ -12,7 +12,7 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.step_budget import HAS_KNOWN_WORK, KERNEL, OF_DATA, OPERATOR
 from traceanalyzer.analyses.communication.groups import Groups
-from traceanalyzer.analyses.communication.jobs import HOST_RANKS
+from traceanalyzer.analyses.communication.jobs import HOST_RANKS, connected
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import FALSE_ALARMS, SHARE
@@ -216,21 +216,10 @@ def with_roles(needs: pd.DataFrame, replay: Replay, ranks: Ranks) -> pd.DataFram
     if any(rank not in place for rank in every.tolist()):
         return needs
     columns = [place[rank] for rank in every.tolist()]
-    lowest = _joined(replay.engine.peers.alike[np.ix_(columns, columns)])
-    if not lowest.any():
-        return needs
-    of_rank = {int(rank): f"{_ROLE} {every[first]}" for rank, first in zip(every, lowest, strict=True)}
-    return needs.assign(peers=needs["rank"].map(of_rank))
-
-
-def _joined(alike: np.ndarray) -> np.ndarray:
-    """Of each row the lowest one that it is joined with, directly or by way of others."""
-    lowest, before = np.arange(len(alike)), None
-    joined = alike | alike.T | np.eye(len(alike), dtype=bool)
-    while before is None or (lowest != before).any():
-        before = lowest
-        lowest = np.where(joined, lowest, len(alike)).min(axis=1)
-    return lowest
+    alike = replay.engine.peers.alike[np.ix_(columns, columns)]
+    roles = connected([rank, *every[own].tolist()] for rank, own in zip(every.tolist(), alike, strict=True))
+    of_rank = {rank: f"{_ROLE} {own[0]}" for own in roles for rank in own}
+    return needs.assign(peers=needs["rank"].map(of_rank)) if len(roles) > 1 else needs
 
 
 # By how much a stage takes longer than the others for the same kernels: its GPU is slower then, its layers no more.

@@ -61,6 +61,7 @@ STEP_PARTS_COLUMNS = (
     "needed_host_ns",
     "loading_ns",
     "longest_call_ns",
+    "copy_ns",
     "operations",
 )
 
@@ -88,6 +89,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
         "needed_host_ns": _host_needed(trace, windows),
         "loading_ns": _loading(trace, windows),
         "longest_call_ns": _longest_call(trace, windows),
+        "copy_ns": (copy - compute).covered_ns(begins, ends),
         "operations": _operations(trace, windows),
     }
     return table_of({name: columns[name] for name in STEP_PARTS_COLUMNS})
@@ -274,6 +276,7 @@ class StepNeeds(Result):
             "or for peers, as where all ranks count the tokens that they have loaded."
         ),
         "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
+        "copy_ns": Column.time("Time in which a copy runs, but no compute: beside communication it may hold that up."),
         "operations": Column.count("GPU operations that the step launched.", adds=Adds.NONE),
         "clock_jump_ns": Column.time(
             "By how much the rank's clock is set in it: nothing is concluded of that. Absent where it is not.",
@@ -373,7 +376,7 @@ def _split(steps: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame, la
 
 
 _TYPES = {
-    **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS, "met_ns", "operations"), "int64"),
+    **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS, "met_ns", "copy_ns", "operations"), "int64"),
     **dict.fromkeys(("needed_host_ns", "loading_ns", "longest_call_ns"), "Int64"),
     "is_partial": "bool",
 }
