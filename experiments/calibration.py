@@ -1,8 +1,8 @@
 """How often measured savings lie inside their intervals: `python experiments/calibration.py FOLDER… docs/results/x.md`.
 
-For each pair in the folders (of `record_pairs.py`) the job recorded with the fault is replayed without it, as
-a finding does, and the interval stands beside the measured saving: the step without a profiler before and after.
-Once with an estimated profiler overhead, once with the step time measured without the profiler.
+For each pair in the folders (of `record_pairs.py`) the job recorded with the fault is replayed without it, and the
+interval that a finding states stands beside the measured saving: the step without a profiler before and after. Once
+with an estimated profiler overhead, once with the step time measured without the profiler.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import TYPE_CHECKING
 
-from replayed import results_of, unprofiled_ms
+from replayed import replay_of, turns_ms
 from what_if_pairs import CHANGES, sides
 
 from traceanalyzer.analyses.replay.changes import RUN_TO_RUN, read_change
-from traceanalyzer.analyses.replay.what_if import answer
-from traceanalyzer.findings.savings import Question, savings_of
+from traceanalyzer.findings.savings import LEAST_PCT, Question, Saves, savings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,18 +30,28 @@ MISSES = "## The misses\n"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One pair in ms: what was measured, and its intervals by how they are made."""
+    """One pair in ms: what was measured in each turn, ordered, and its intervals by how they are made."""
 
     name: str
     change: str
     before: float
-    measured: float
+    turns: tuple[float, ...]
     intervals: dict[str, Interval]
+
+    @property
+    def measured(self) -> float:
+        """The median over turns; no fix saves less than nothing."""
+        return max(0.0, median(self.turns))
 
     def holds(self, how: str, noise: float = 0.0) -> bool:
         """Whether the interval holds what was measured, but for a part of the step."""
         low, high = self.intervals[how]
         return low - noise * self.before <= self.measured <= high + noise * self.before
+
+    def overlaps(self, how: str) -> bool:
+        """Whether the interval holds anything between the least and the most that was measured."""
+        low, high = self.intervals[how]
+        return low <= max(0.0, self.turns[-1]) and max(0.0, self.turns[0]) <= high
 
 
 def main() -> None:
@@ -57,48 +66,65 @@ def main() -> None:
 
 def _rows(number: int, folder: Path, name: str) -> Iterator[Row]:
     before, after = sides(folder, name)
-    before_ms, after_ms = unprofiled_ms(before), unprofiled_ms(after)
-    if not before.is_dir() or before_ms is None or after_ms is None:
+    before_ms, after_ms = turns_ms(before), turns_ms(after)
+    if not before.is_dir() or not before_ms or not after_ms:
         return
-    changes = tuple(map(read_change, CHANGES[name]))
-    results = results_of(before, ("replay",))
-    engine = results["replay"].engine
-    given = answer(results, changes).unprofiled_gains_ns
-    estimated = savings_of(engine, [Question(changes)])[0]
-    engine.solve_overhead(before_ms * 1e6)
-    solved = savings_of(engine, [Question(changes)])[0]
-    ends = {"what-if": given or (0, 0)} | {
-        how: (saves.low_ns, saves.high_ns) for how, saves in (("estimated", estimated), ("known step", solved))
-    }
-    intervals = {how: (low / 1e6, high / 1e6) for how, (low, high) in ends.items()}
-    yield Row(f"{number} {name}", ", ".join(CHANGES[name]), before_ms, max(0.0, before_ms - after_ms), intervals)
+    engine = replay_of(before).engine
+    assert engine is not None
+    question = Question(tuple(map(read_change, CHANGES[name])))
+    estimated = savings_of(engine, [question])[0]
+    engine.solve_overhead(mean(before_ms) * 1e6)
+    solved = savings_of(engine, [question])[0]
+    turns = tuple(sorted(one - other for one, other in zip(before_ms, after_ms, strict=True)))
+    intervals = {"estimated": _interval(estimated), "known step": _interval(solved)}
+    yield Row(f"{number} {name}", ", ".join(CHANGES[name]), mean(before_ms), turns, intervals)
+
+
+def _interval(saves: Saves) -> Interval:
+    """As it is stated: a saving of which even the upper end is too small is none."""
+    if saves.is_nothing:
+        return 0.0, LEAST_PCT / 100 * saves.before_ns / 1e6
+    return saves.low_ns / 1e6, saves.high_ns / 1e6
 
 
 def _page(rows: Sequence[Row]) -> Iterator[str]:
     hows = [*rows[0].intervals]
+    repeated = [row for row in rows if len(row.turns) > 1]
     yield "# Calibration of savings\n"
     yield (
-        f"{len(rows)} pairs of jobs on two H100s, recorded with a fault, and timed without a profiler "
-        "before and after its removal (one run of each side). Times are ms/step without a profiler.\n"
+        f"{len(rows)} pairs of jobs on two H100s, recorded with a fault, and timed without a profiler before and after "
+        f"its removal: {len(repeated)} of them in turns within one process, the others in one run of each side. Times "
+        "are ms/step without a profiler.\n"
     )
-    yield "* *what-if*: the range that `what-if` prints, from the profiler overhead alone."
-    yield "* *estimated*: the interval of a finding."
+    yield "* *estimated*: the interval of a finding; below 1% of a step it states that there is nothing to gain."
     yield "* *known step*: the same with `--unprofiled-step` before the fix."
+    yield "* *measured*: the median over turns, with the least and the most of them."
+    yield (
+        "* *measured range overlaps*: of the pairs that took turns, those with the least or the most of them, or "
+        "anything between, inside the interval."
+    )
     yield (
         f"* *noise*: inside, or outside by less than {100 * RUN_TO_RUN:.0f}% of the step, which is how much runs of "
         "one job differ. Bold: outside by more. Italics: outside by less.\n"
     )
     yield "| | " + " | ".join(hows) + " |"
     yield "|---|" + "---|" * len(hows)
-    for what, noise in (("inside", 0.0), ("inside, or noise", RUN_TO_RUN)):
-        counts = [sum(row.holds(how, noise) for row in rows) for how in hows]
-        yield f"| {what} | {' | '.join(f'{count} of {len(rows)}' for count in counts)} |"
+    for what, of, held in (
+        ("inside", rows, lambda row, how: row.holds(how)),
+        ("inside, of those that took turns", repeated, lambda row, how: row.holds(how)),
+        ("measured range overlaps", repeated, Row.overlaps),
+        ("inside, or noise", rows, lambda row, how: row.holds(how, RUN_TO_RUN)),
+    ):
+        counts = [sum(held(row, how) for row in of) for how in hows]
+        yield f"| {what} | {' | '.join(f'{count} of {len(of)}' for count in counts)} |"
     yield "| median width / middle | " + " | ".join(f"{_width(rows, how):.2f}" for how in hows) + " |\n"
     yield "| pair | change | before | measured | " + " | ".join(hows) + " |"
     yield "|---|---|---|---|" + "---|" * len(hows)
     for row in rows:
         cells = [_cell(row, how) for how in hows]
-        yield f"| {row.name} | `{row.change}` | {row.before:.1f} | {row.measured:.1f} | {' | '.join(cells)} |"
+        several = f" ({row.turns[0]:.1f} to {row.turns[-1]:.1f})" if len(row.turns) > 1 else ""
+        measured = f"{row.measured:.1f}{several}"
+        yield f"| {row.name} | `{row.change}` | {row.before:.1f} | {measured} | {' | '.join(cells)} |"
 
 
 def _cell(row: Row, how: str) -> str:

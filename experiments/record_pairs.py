@@ -2,9 +2,9 @@
 
     torchrun --standalone --nproc_per_node=2 experiments/record_pairs.py --out profile/pairs
 
-Each pair leaves `<out>/<pair>/{before,after}/rank_<r>/…pt.trace.json.gz` and `<out>/<pair>/steps.json` with the
-un-profiled step times of both sides. `experiments/what_if_pairs.py` predicts the second from the first and makes the
-table.
+Both jobs run in one process and take turns, so that a machine that becomes slower does not pass for the fault. Each
+pair leaves `<out>/<pair>/{before,after}/rank_<r>/…pt.trace.json.gz` and `<out>/<pair>/steps.json` with the un-profiled
+step times of both sides, a list for each turn. `experiments/what_if_pairs.py` predicts the second from the first.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ PAIRS: dict[str, tuple[Side, Side]] = {
         Side("pp_1f1b", (*PIPELINE, "--split", "9,3", "--microbatches", "8")),
         Side("pp_1f1b", (*PIPELINE, "--split", "6,6", "--microbatches", "8")),
     ),
+    "gathered_again": (Side("pytorch_zero3"), Side("pytorch_zero2")),
     "more_microbatches": (
         Side("pp_gpipe", (*PIPELINE, "--microbatches", "2")),
         Side("pp_gpipe", (*PIPELINE, "--microbatches", "8")),
@@ -108,7 +109,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="+", choices=PAIRS, default=list(PAIRS))
     parser.add_argument("--device", choices=("cuda", "cpu"))
-    parser.add_argument("--steps", type=int, default=12, help="timed without a profiler (default 12)")
+    parser.add_argument("--turns", type=int, default=6, help="of each side without a profiler (default 6)")
+    parser.add_argument("--steps", type=int, default=6, help="timed in each turn (default 6)")
     parser.add_argument("--budget-s", type=float, default=480, help="start no pair after this (default 480)")
     given = parser.parse_args()
     started = time.monotonic()
@@ -124,48 +126,65 @@ def main() -> None:
 
 
 def _record(name: str, given: argparse.Namespace, world: World) -> None:
-    times: dict[str, Any] = {}
-    for label, side in zip(("before", "after"), PAIRS[name], strict=True):
-        times[label] = _run(side, given.out / name / label, given, world)
-        gc.collect()
-        if world.is_cuda:
-            torch.cuda.empty_cache()
+    sides = zip(("before", "after"), PAIRS[name], strict=True)
+    jobs = {label: _Running(side, given.out / name / label, world) for label, side in sides}
+    times: dict[str, list[list[int]]] = {label: [] for label in jobs}
+    for turn in range(given.turns):
+        for label in jobs if turn % 2 else reversed(jobs):
+            times[label].append(jobs[label].timed(given.steps))
+    for job in jobs.values():
+        job.profile()
+    gathered: list[dict[str, list[list[int]]]] = [times] * world.size
+    dist.all_gather_object(gathered, times)
     if world.rank == 0:
-        (given.out / name / "steps.json").write_text(json.dumps(times, indent=1))
-        means = {label: sum(ns) / len(ns) / 1e6 for label, ns in times.items()}
+        turns = {label: [slowest([own[label][turn] for own in gathered]) for turn in range(given.turns)]
+                 for label in jobs}  # fmt: skip
+        (given.out / name / "steps.json").write_text(json.dumps(turns, indent=1))
+        means = {label: sum(map(sum, each)) / sum(map(len, each)) / 1e6 for label, each in turns.items()}
         print(f"{name}: {means['before']:.2f} ms a step, then {means['after']:.2f}", flush=True)
+    del jobs, job
+    gc.collect()
+    if world.is_cuda:
+        torch.cuda.empty_cache()
 
 
-def _run(side: Side, out: Path, given: argparse.Namespace, world: World) -> list[int]:
-    """Warm up, time, profile; the un-profiled times of the slowest rank's steps in ns."""
-    small = ("--device", "cpu", "--model", "tiny") if not world.is_cuda else side.options
-    config = parse(["--strategy", side.strategy, "--out", str(out), *small])
-    strategy = strategy_named(side.strategy)(Job(config, world))
-    faults = Faults(side, strategy, world)
-    steps = Steps(config, world, strategy)
+class _Running:
+    """One side, warmed up."""
 
-    def take() -> None:
-        faults.before_the_step()
-        with faults.exchange():
-            steps.take()
+    def __init__(self, side: Side, out: Path, world: World) -> None:
+        small = ("--device", "cpu", "--model", "tiny") if not world.is_cuda else side.options
+        self.config = parse(["--strategy", side.strategy, "--out", str(out), *small])
+        strategy = strategy_named(side.strategy)(Job(self.config, world))
+        self.out, self.world, self.faults = out, world, Faults(side, strategy, world)
+        self.steps = Steps(self.config, world, strategy)
+        for _ in range(4):
+            self.take()
 
-    for _ in range(4):
-        take()
-    world.synchronize()
-    timer = StepTimer(world.device)
-    timer.mark()
-    for _ in range(given.steps):
-        take()
+    def take(self) -> None:
+        """A step with what is wrong."""
+        self.faults.before_the_step()
+        with self.faults.exchange():
+            self.steps.take()
+
+    def timed(self, steps: int) -> list[int]:
+        """Un-profiled times of so many steps in ns, behind one that fills the GPU's queue."""
+        self.world.synchronize()
+        self.take()
+        timer = StepTimer(self.world.device)
         timer.mark()
-    world.synchronize()
-    with profiled(config.profile, out, world) as capture:
-        for _ in range(config.profile.steps):
-            take()
-            capture.step()
-    world.synchronize()
-    gathered: list[list[int]] = [[]] * world.size
-    dist.all_gather_object(gathered, timer.step_times_ns())
-    return slowest(gathered)
+        for _ in range(steps):
+            self.take()
+            timer.mark()
+        self.world.synchronize()
+        return timer.step_times_ns()
+
+    def profile(self) -> None:
+        """Record some steps."""
+        with profiled(self.config.profile, self.out, self.world) as capture:
+            for _ in range(self.config.profile.steps):
+                self.take()
+                capture.step()
+        self.world.synchronize()
 
 
 class Faults:

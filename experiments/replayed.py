@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from statistics import median
+from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analyses.replay.replay import Replay
@@ -36,14 +36,26 @@ def replay_of(folder: Path) -> Replay:
 def unprofiled_ms(folder: Path) -> float | None:
     """The recorded job's step without a profiler, where it was timed.
 
-    `plainN.json` beside the traces tells `step_ms` of rank N, of which the slowest counts; else `steps.json` beside the
-    folder has each step's ns by the folder's name, of which this is the median.
+    `plainN.json` beside the traces tells `step_ms` of rank N, of which the slowest counts; else it is the mean of the
+    turns that the job took with its pair.
     """
     plain = [json.loads(path.read_text(encoding="utf-8"))["step_ms"] for path in folder.glob("plain*.json")]
     if plain:
         return float(max(plain))
+    turns = turns_ms(folder)
+    return mean(turns) if turns else None
+
+
+def turns_ms(folder: Path) -> list[float]:
+    """Mean step without a profiler of each turn that the job took, by `steps.json` beside its folder.
+
+    A job of one turn only has the times of its steps there, of which this is the median.
+    """
     pair = folder.parent / "steps.json"
-    return median(json.loads(pair.read_text(encoding="utf-8"))[folder.name]) / 1e6 if pair.is_file() else None
+    if not pair.is_file():
+        return []
+    times = json.loads(pair.read_text(encoding="utf-8"))[folder.name]
+    return [mean(turn) / 1e6 for turn in times] if isinstance(times[0], list) else [median(times) / 1e6]
 
 
 def held(row: Mapping[str, Any]) -> bool | None:

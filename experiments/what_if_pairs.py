@@ -41,6 +41,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "two_stragglers": ("compute 1=peers",),
     "fewer_products": ("kernel nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT=2x",),
     "even_stages": ("rank 0,1=even",),
+    "gathered_again": ("collective all_gather@backward=none",),
     # Other jobs, recorded as NAME and, without the fault, NAME_mended:
     "ema_cpu0": ("rank 0=peers",),
     "hooks_item1": ("rank 1=peers",),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from traceanalyzer.analyses.replay.changes import EXPLAINED, UNMATCHED, Change
-from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.analyses.replay.gains import WITHIN_PCT, Engine, evened_ends, step_weights
 from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO
 from traceanalyzer.meaning.columns import Scale, Unit, per_cent, scale
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
@@ -17,9 +17,6 @@ CUTS: tuple[tuple[float, Severity], ...] = ((10.0, HIGH), (3.0, MEDIUM), (LEAST_
 
 HALF_WAY = 0.5
 """How much of a change to an ideal (CPUs, kernels or transfers that take no time) the lower end supposes."""
-
-RESAMPLES, WITHIN_PCT = 1_000, (10, 90)
-"""How often steps are resampled, and the percentiles of their mean that bound a saving."""
 
 _IDEAL = ("host", "compute", "copy", "comm", "collective", "small", "kernel", "operator")
 """Parts of a job of which nothing makes all the time go away: a factor is an ideal, a word such as `peers` is none."""
@@ -229,16 +226,10 @@ _OF_COMMUNICATION = ("comm", "collective", "links", "small", "waits", "unmatched
 
 
 def _span(gains: np.ndarray) -> tuple[int, int]:
-    """Lower and upper end over all corners (columns) of the mean of resampled steps (rows); never negative.
-
-    The first step begins with its CPU work and the last one ends with its last operation, the others with the first
-    operation of the next: what the first has too much the last lacks.
-    """
-    gains = gains.copy()
-    gains[[0, -1]] = gains[[0, -1]].mean(axis=0)
-    # Steps are weighed, not drawn: what two steps of eight hold would be missing from one draw in ten. The lower end
-    # takes the largest gain for the second largest: one event in one step may not recur.
-    weights = np.random.default_rng(0).dirichlet(np.ones(len(gains)), RESAMPLES)
+    """Lower and upper end over all corners (columns) of the mean of steps (rows) weighed anew; never negative."""
+    gains = evened_ends(gains)
+    weights = step_weights(len(gains))
+    # One event in one step may not recur: the lower end takes the largest gain for the second largest.
     least = np.minimum(gains, np.sort(gains, axis=0)[-2:][0])
     low, high = (np.percentile(weights @ each, at, axis=0) for each, at in zip((least, gains), WITHIN_PCT, strict=True))
     return max(0, round(low.min())), max(0, round(high.max()))

@@ -54,7 +54,9 @@ def test_the_overhead_is_what_makes_the_known_step():
     estimated = replay_of(launching(50 * US))
     step_ns = estimated.engine.gains([(Change("profiler", "most"),)])[0].after_ns - 500 * US
     (known,) = run([launching(50 * US)], ["replay"], unprofiled_step_ns=step_ns).values()
-    assert abs(known.engine.steps(known.engine.costs).item() - step_ns) < 1 * US
+    likely, *ends = known.engine.steps(known.engine.costs).mean(axis=0)
+    assert abs(likely - step_ns) < 10 * US
+    assert min(ends, default=likely) <= likely <= max(ends, default=likely)
     assert known.note == ""
     assert len(estimated.engine.costs) == 3
 

@@ -103,6 +103,9 @@ def with_waits_for_workers(without_ns: np.ndarray, recorded_ns: np.ndarray, take
 
 PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE, USUAL = "peers", "even", "ideal", "fastest", "hidden", "alone", "usual"
 
+NOT_MADE = "none"
+"""What calls of a collective become that are not made, with the copies and CPU work around them."""
+
 Changeable = Literal[
     "rank", "stage", "host", "data", "memory", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
     "operator", "kernel", "collective", "loop", "delays", "unmatched", "schedule",
@@ -153,9 +156,10 @@ PARTS: Mapping[Changeable, Part] = MappingProxyType(
         "operator": _part("GPU operations that an operator launched; `NAME@backward` in one autograd pass, "
                           "`@recompute` all of a pass", "free", needs_name=True),
         "kernel": _part("GPU operations whose name contains a text", "free", needs_name=True),
-        "collective": _part("transfers of a collective (`messages`: sends and receives); those of a phase by "
-                            "`all_gather@backward`, the first of each step by `all_reduce@3/4`, of a group by "
-                            "`all_reduce@3/4@1,3`", "free usual", needs_name=True),
+        "collective": Part("transfers of a collective (`messages`: sends and receives), with `none` the calls; those "
+                           "of a phase by `all_gather@backward`, the first of each step by `all_reduce@3/4`, of a "
+                           "group by `all_reduce@3/4@1,3`", {"free": 0.0, USUAL: USUAL, NOT_MADE: NOT_MADE},
+                           needs_name=True),
         "loop": _part("CPU work for a loop's turns behind the first (table launch_loops), and its waits for the GPU",
                       "none", needs_name=True, is_of_cpus=True),
         "delays": _part("start delays and late returns without a recorded cause", "none", has_factor=False),
@@ -182,7 +186,8 @@ class Change:
             of those of the same collective and size); `ideal` (stages): even, and neither hosts nor messages take time:
             what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
             `hidden` (communication): nothing on other streams waits for transfers; `usual` (a collective in some
-            steps): the median of the same ranks' transfers of that size in the other steps; `alone` (compute): the
+            steps): the median of the same ranks' transfers of that size in the other steps; `none` (a collective): its
+            calls are not made, nor the copies launched right before and after them; `alone` (compute): the
             median of the same work when no communication runs beside it; `none`, `least`, `most` (profiler):
             the hosts' time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s; of
             `schedule` its name (`schedule_orders`), with stages a rank such as `interleaved:2`.

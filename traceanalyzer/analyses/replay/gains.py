@@ -6,7 +6,18 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from traceanalyzer.analyses.replay.changes import COST_NS, EVEN, EXPLAINED, IDEAL, MOST, UNRECORDED, Change
+from traceanalyzer.analyses.replay.changes import (
+    COST_NS,
+    EVEN,
+    EXPLAINED,
+    IDEAL,
+    LEAST,
+    MOST,
+    RUN_TO_RUN,
+    TYPICAL,
+    UNRECORDED,
+    Change,
+)
 from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.lengths import (
     Contention,
@@ -78,6 +89,29 @@ class Gain:
     def is_lower_bound(self) -> bool:
         """Start delays without a cause, or waits for unknown partners, stay as they were, and matter."""
         return self.matters(max(self.delayed_ns, self.unmatched_ns))
+
+
+RESAMPLES, WITHIN_PCT = 1_000, (10, 90)
+"""How often steps are weighed anew, and the percentiles of their mean that bound it."""
+
+
+def step_weights(count: int) -> np.ndarray:
+    """Weights of so many steps (columns) in each of many runs (rows).
+
+    Steps are weighed, not drawn: what two steps of eight hold would be missing from one draw in ten.
+    """
+    return np.random.default_rng(0).dirichlet(np.ones(count), RESAMPLES)
+
+
+def evened_ends(steps: np.ndarray) -> np.ndarray:
+    """The steps (rows) with the mean of both ends for each of them.
+
+    The first step begins with its CPU work and the last one ends with its last operation, the others with the first
+    operation of the next: what the first has too much the last lacks.
+    """
+    evened = steps.astype(float)
+    evened[[0, -1]] = evened[[0, -1]].mean(axis=0)
+    return evened
 
 
 MOST_EDGES = 12_000_000
@@ -301,35 +335,50 @@ class Engine:
         return tuple((Change("profiler", word),) for word in words.values())
 
     def solve_overhead(self, step_ns: float) -> str:
-        """Take the profiler's overhead for what makes the mean replayed step that long; why it is not taken, or "".
+        """Take the profiler's overhead for what explains a mean step that long; why it is not taken, or "".
 
-        The estimate stays where every overhead gives that step, as in a job that its GPUs bind.
+        That step is the mean of one run: what the overhead may be is what explains it, give or take `_run_to_run`, and
+        lies within the estimate (`COST_NS`) as far as that explains the step, too.
         """
         if not self.has_cost_of_recording:
             return "The step without the profiler is not used: only PyTorch's profiler is known to slow its calls."
+        costs, steps = self._steps_by_overhead
         within = PERCENT / 100 * step_ns
-        most, longest, shortest = COST_NS[MOST], self.before_ns, self._step_at(COST_NS[MOST])
-        while shortest > step_ns and (shorter := self._step_at(2 * most)) < shortest:
-            most, shortest = 2 * most, shorter
-        if step_ns > longest + within or step_ns < shortest - within:
-            self._take_overhead({**COST_NS})
+        if step_ns > steps[0] + within or step_ns < steps[-1] - within:
             return (
-                f"The step without the profiler is not used: the trace explains {shortest / 1e6:.1f} to "
-                f"{longest / 1e6:.1f} ms, not {step_ns / 1e6:.1f} ms."
+                f"The step without the profiler is not used: the trace explains {steps[-1] / 1e6:.1f} to "
+                f"{steps[0] / 1e6:.1f} ms, not {step_ns / 1e6:.1f} ms."
             )
-        if longest - shortest <= within:
-            self._take_overhead({**COST_NS})
-            return ""
-        least = 0
-        while most - least > 1:
-            middle = (least + most) // 2
-            least, most = (middle, most) if self._step_at(middle) > step_ns else (least, middle)
-        self._take_overhead(dict.fromkeys(COST_NS, most))
+        nearest_ns = np.clip(step_ns, steps[-1], steps[0])
+        shortest_ns, longest_ns = nearest_ns * self._run_to_run
+        least, likely, most = np.interp([-longest_ns, -nearest_ns, -shortest_ns], -steps, costs)
+        most = most if shortest_ns > steps[-1] else max(COST_NS[MOST], least)
+        if least <= COST_NS[MOST] and most >= COST_NS[LEAST]:
+            least, most = max(least, COST_NS[LEAST]), min(most, COST_NS[MOST])
+        is_any = shortest_ns <= steps[-1] and longest_ns >= steps[0]
+        found = (np.clip(COST_NS[TYPICAL] if is_any else likely, least, most), least, most)
+        self._take_overhead(dict(zip(COST_NS, map(round, found), strict=True)))
         return ""
 
-    def _step_at(self, cost_ns: int) -> float:
-        self._take_overhead(dict.fromkeys(COST_NS, cost_ns))
-        return float(self.steps_after([(UNRECORDED,)]).mean())
+    @cached_property
+    def _steps_by_overhead(self) -> tuple[np.ndarray, np.ndarray]:
+        """Overheads of a call, from 0 until more of it shortens no step, and the mean steps at them."""
+        costs, steps = [0], [float(self.before_ns)]
+        while costs[-1] < COST_NS[MOST] or steps[-1] < steps[-4] * (1 - PERCENT / 100):
+            each = [costs[-1] + (number + 1) * max(COST_NS[LEAST], costs[-1] // 3) for number in range(len(COST_NS))]
+            self._take_overhead(dict(zip(COST_NS, each, strict=True)))
+            steps += self.steps_after([(Change("profiler", word),) for word in COST_NS]).mean(axis=0).tolist()
+            costs += each
+        self._take_overhead({**COST_NS})
+        return np.array(costs), np.minimum.accumulate(steps)
+
+    @cached_property
+    def _run_to_run(self) -> np.ndarray:
+        """Between which factors of its mean step a run of the job lies: by its recorded steps, of one `RUN_TO_RUN`."""
+        steps = self._steps[:, 0]
+        if len(steps) < 2:
+            return np.array([1 - RUN_TO_RUN, 1 + RUN_TO_RUN])
+        return np.percentile(step_weights(len(steps)) @ evened_ends(steps), WITHIN_PCT) / steps.mean()
 
     def _take_overhead(self, overhead_ns: dict[str, int]) -> None:
         self.let_go()

@@ -221,13 +221,21 @@ class Nodes:
 
     @cached_property
     def begins_step(self) -> np.ndarray:
-        """The operations with which steps begin on the main stream; and the very first of all."""
+        """The operations with which steps begin on the main stream, and `resumed`; and the very first of all."""
         found = np.zeros(len(self.piece), dtype=bool)
         held = np.flatnonzero(self.column("ops", "stream") == self.main_stream)
         _, first = np.unique(self.column("ops", "step")[held], return_index=True)
         found[held[first]] = True
-        found[self.column("ops", "start_ns").argmin()] = True
+        found[[self.column("ops", "start_ns").argmin(), *self.resumed]] = True
         return found
+
+    @cached_property
+    def resumed(self) -> list[int]:
+        """The first operation, on any stream, of each step before which recording paused."""
+        steps, step = self.piece.steps, self.column("ops", "step")
+        after = steps["step"].shift(-1)[steps["is_paused"].astype(bool)].dropna()
+        held = (np.flatnonzero(step == number) for number in after)
+        return [int(rows[self.column("ops", "start_ns")[rows].argmin()]) for rows in held if len(rows)]
 
     def last_of_streams(self, held: np.ndarray) -> np.ndarray:
         """Of the operations under a mask the last one of each stream."""

@@ -357,7 +357,7 @@ def _ops(job: Job, table: pd.DataFrame) -> np.ndarray:
 #
 # The first step begins when the host begins it and the earlier operations have ended. A later one begins with its first
 # operation on the main stream (`main_streams`): communication may run ahead of it, and would in many a changed job. The
-# last one before recording ends or pauses ends with its last operation.
+# last one before recording ends or pauses ends with its last operation; one behind a pause begins with its first.
 
 
 class Windows(Struct, frozen=True):
@@ -476,6 +476,8 @@ def _of_rank(job: Job, rank: int, shared: list[int]) -> list[Window]:
     step = array_of(ops, "step")
     first = np.flatnonzero(nodes.begins_step & (ops["stream"] == nodes.main_stream).to_numpy() & (step != NONE))
     begins = nodes.start_node[first]
+    for row in nodes.resumed:
+        begins[step[first] == step[row]] = nodes.start_node[row]
     numbers, paused = step[first].tolist(), {*own["step"][own["is_paused"]].tolist()}
     if {*numbers[-1:]} <= {*shared}:  # else steps last from operation to operation, that the mean is right
         begins[:1] = nodes.begin_node
@@ -708,7 +710,7 @@ def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     A wait that no event tells is seen only where nothing else holds the operation for longer: where a collective waits
     for a late rank, that hides that it also waits for its own rank's gradient. Two operations are the same two in
     another step or on another rank when each is of the same stream, name and place among those of its name in the
-    step. Where times contradict a wait anywhere, it is none.
+    step. Where times contradict a wait anywhere, by more than such operations overlap, it is none.
 
     Where a wait that calls tell binds nothing, times cannot contradict it: the next batch's copy, launched right before
     the wait for this one's, has long ended on ranks that wait for a late one. A rank of which times contradict it in
@@ -721,10 +723,14 @@ def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     ops = _operations_of(pieces, shown)
     left = _without_denied(pieces, ops)
     seen = under_each_other([_pairs(ops[rank], waits) for rank, waits in touching.items()])
-    often = seen.groupby(["kind_source", "kind_target"])["kind_source"].transform("size") > 1
-    wanted = seen[often].drop_duplicates(ignore_index=True).rename_axis("wait").reset_index()
+    each = seen.groupby(["kind_source", "kind_target"])["over_ns"]
+    seen = seen.assign(over_ns=each.transform("max"))[each.transform("size") > 1]
+    wanted = seen.drop_duplicates(ignore_index=True).rename_axis("wait").reset_index()
     pairs = {rank: _everywhere(own, wanted) for rank, own in ops.items()}
-    refuted = {wait for own in pairs.values() for wait in own.loc[own["end_ns_x"] > own["start_ns_y"], "wait"]}
+    jitter_ns = wanted["over_ns"].clip(lower=0)  # by `wait`, the row
+    refuted = set[int]()
+    for own in pairs.values():
+        refuted |= {*own.loc[own["end_ns_x"] - own["start_ns_y"] > own["wait"].map(jitter_ns), "wait"]}
     return {rank: _with(piece, pairs[rank][~pairs[rank]["wait"].isin(refuted)]) for rank, piece in left.items()}
 
 
@@ -756,10 +762,14 @@ def _kinds(piece: Piece, known: dict[object, int]) -> np.ndarray:
 
 
 def _pairs(ops: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
-    """What both operations of each wait within a step are, in the waits' index; without those of other kernels."""
+    """What both operations of each wait within a step are, in the waits' index; without those of other kernels.
+
+    With `over_ns`, by how much they overlap.
+    """
     source, target = (ops.reindex(array_of(waits, end)).set_axis(waits.index) for end in ("source", "target"))
     both = source.add_suffix("_source").join(target.add_suffix("_target"))
-    return both.loc[both["step_source"] == both["step_target"], _PAIR]
+    both["over_ns"] = both["end_ns_source"] - both["start_ns_target"]
+    return both.loc[both["step_source"] == both["step_target"], [*_PAIR, "over_ns"]]
 
 
 def _without_denied(pieces: Mapping[int, Piece], ops: Mapping[int, pd.DataFrame]) -> dict[int, Piece]:
@@ -778,7 +788,7 @@ def _without_denied(pieces: Mapping[int, Piece], ops: Mapping[int, pd.DataFrame]
 
 
 def _tuples(pairs: pd.DataFrame) -> dict[int, tuple[float, ...]]:
-    return dict(zip(pairs.index, pairs.itertuples(index=False, name=None), strict=True))
+    return dict(zip(pairs.index, pairs[_PAIR].itertuples(index=False, name=None), strict=True))
 
 
 def _everywhere(ops: pd.DataFrame, wanted: pd.DataFrame) -> pd.DataFrame:

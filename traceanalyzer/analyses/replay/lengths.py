@@ -23,6 +23,7 @@ from traceanalyzer.analyses.replay.changes import (
     EVEN,
     FASTEST,
     HIDDEN,
+    NOT_MADE,
     PEERS,
     USUAL,
     Change,
@@ -38,7 +39,7 @@ from traceanalyzer.analyses.replay.job import (
     linked_ranks,
     since_first,
 )
-from traceanalyzer.analyses.replay.rank_graph import MEMORY, Piece
+from traceanalyzer.analyses.replay.rank_graph import MEMORY, NEVER, Piece
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.vocabulary import DATA
@@ -72,37 +73,65 @@ def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return cut
 
 
-# What compute gains when a call beside it waits less: a collective that spins takes multiprocessors and memory.
+# What compute gains when communication beside it goes: a collective takes multiprocessors and memory.
 
 
 _MOST_PEERS = 8
 """Other ranks that are asked how long a kernel takes alone: asking all would take the square of the ranks."""
 
 
+class Parts(Struct, frozen=True):
+    """Waits and transfers of a rank's calls: from when until when, on its clock, and the nodes at their ends.
+
+    Attributes:
+        begin_ns: when each begins.
+        end_ns: when it ends.
+        begins: node at which it begins.
+        ends: node at which it ends.
+        call_ends: node at which its call ends.
+        is_wait: it is a wait for partners.
+    """
+
+    begin_ns: np.ndarray
+    end_ns: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+    call_ends: np.ndarray
+    is_wait: np.ndarray
+
+    def left(self, times: np.ndarray) -> np.ndarray:
+        """Of each the share that is left when the nodes are reached at these times, from 0 to 1."""
+        last = times[self.call_ends]
+        left_ns = np.minimum(times[self.ends], last) - np.minimum(times[self.begins], last)
+        shares: np.ndarray = np.clip(left_ns / (self.end_ns - self.begin_ns), 0, 1)
+        return shares
+
+
 class Beside(Struct, frozen=True):
-    """Operations of a rank beside waits: one row for each operation and call.
+    """Operations of a rank beside communication: one row for each operation and part of a call.
 
     Attributes:
         op: row in the rank's piece.
-        join: row in `Job.joins` of the call that waits beside it.
+        part: of `parts`.
         slower_ns: by how much the operation is longer for it.
         least_ns: of each operation of the rank the time that it takes without communication beside it.
+        parts: of the rank's calls.
     """
 
     op: np.ndarray
-    join: np.ndarray
+    part: np.ndarray
     slower_ns: np.ndarray
     least_ns: np.ndarray
+    parts: Parts
 
 
 class Contention:
-    """By how much shorter operations are in a replay in which calls wait less than they were recorded to.
+    """By how much shorter operations are in a replay in which calls take less than they were recorded to.
 
-    A kernel that runs beside a wait for a part of its time and takes longer than the median of the same work without
-    communication is longer by that part of the difference; of kernels that the rank never runs alone
-    its peers' speak. Of a wait that is shorter by half,
-    half of it goes.
-    Waits that become longer slow nothing further: what would lie beside them is not known.
+    A kernel that runs beside communication for a part of its time and takes longer than the median of the same work
+    without is longer by that part of the difference; of kernels that the rank never runs alone its peers' speak. Of a
+    wait or transfer that is shorter by half, half of it goes.
+    Those that become longer slow nothing further: what would lie beside them is not known.
     """
 
     def __init__(self, job: Job) -> None:
@@ -119,17 +148,6 @@ class Contention:
         return np.unique(np.concatenate([nodes.alone.works for nodes in self.job.nodes.values()]))
 
     @cached_property
-    def _rows(self) -> dict[int, int]:
-        """Of each rank its row in `_medians`."""
-        return {rank: row for row, rank in enumerate(self.job.nodes)}
-
-    @cached_property
-    def _waits(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of each row of `Job.joins` from when until when it waits; those that do not end as they begin."""
-        begins, ready = (array_of(self.job.joins, name) for name in ("start_ns", "ready_ns"))
-        return begins, np.where(self.job.joins["waits"].to_numpy(dtype=bool), ready, begins)
-
-    @cached_property
     def _columns(self) -> dict[int, np.ndarray]:
         """Of what each rank's kernels do the columns."""
         return {rank: np.searchsorted(self._works, own.alone.works) for rank, own in self.job.nodes.items()}
@@ -144,16 +162,17 @@ class Contention:
 
     def _typical(self, rank: int) -> np.ndarray:
         """Of each of the rank's kernels what it takes alone, here or on some other ranks."""
-        place = self._rows[rank]
+        place = [*self.job.nodes].index(rank)
         others = [row for row in range(len(self._medians)) if row != place][:_MOST_PEERS]
         columns = self._columns[rank]
         return of_peers(self._medians[place], self._medians[others])[columns]
 
     @property
-    def slower_ns(self) -> dict[int, np.ndarray]:
+    def slower_by_waits_ns(self) -> dict[int, np.ndarray]:
         """Of each operation of the ranks that wait beside compute how much longer it is for that."""
         return {
-            rank: np.bincount(own.op, own.slower_ns, minlength=len(own.least_ns)) for rank, own in self._beside.items()
+            rank: np.bincount(own.op, own.slower_ns * own.parts.is_wait[own.part], minlength=len(own.least_ns))
+            for rank, own in self._beside.items()
         }
 
     @property
@@ -161,51 +180,61 @@ class Contention:
         """All that could go, of the rank that has most of it."""
         return max((int(own.slower_ns.sum()) for own in self._beside.values()), default=0)
 
+    def _parts(self, rank: int) -> Parts:
+        """Of a matched call its wait and its transfer; of another, and of one that waits for nobody, all of it."""
+        job, nodes = self.job, self.job.nodes[rank]
+        rows = job.joins_of(rank)
+        op, start, end = (array_of(job.joins, name)[rows] for name in ("op", "start_ns", "end_ns"))
+        waits = job.joins["waits"].to_numpy(dtype=bool)[rows]
+        ready = np.where(waits, np.clip(array_of(job.joins, "ready_ns")[rows], start, end), start)
+        others = np.setdiff1d(np.flatnonzero(nodes.column("ops", "call") != NONE), op)
+        shift = job.origin_ns + job.offset_ns[rank]
+        begun = nodes.column("ops", "start_ns")[others] - shift
+        instance = job.first_instance + array_of(job.joins, "instance")[rows]
+        first, last = (job.node(rank, of[np.append(op, others)]) for of in (nodes.start_node, nodes.end_node))
+        count = len(rows)
+        parts = Parts(
+            np.concatenate([start, ready, begun]),
+            np.concatenate([ready, end, begun + nodes.column("ops", "duration_ns")[others]]),
+            np.concatenate([first[:count], np.where(waits, instance, first[:count]), first[count:]]),
+            np.concatenate([instance, last]),
+            np.concatenate([last[:count], last]),
+            np.arange(2 * count + len(others)) < count,
+        )
+        held = parts.end_ns > parts.begin_ns
+        return Parts(*(getattr(parts, name)[held] for name in Parts.__struct_fields__))
+
     def _of_rank(self, rank: int) -> Beside:
         job, nodes = self.job, self.job.nodes[rank]
-        ops = nodes.piece.ops
-        rows = job.joins_of(rank)
-        begins, ends = (times[rows] for times in self._waits)
-        rows, begins, ends = (own[ends > begins] for own in (rows, begins, ends))
+        ops, parts = nodes.piece.ops, self._parts(rank)
         shift = job.origin_ns + job.offset_ns[rank]
         starts, lengths = array_of(ops, "start_ns") - shift, array_of(ops, "duration_ns")
         least = nodes.alone.lengths_ns(self._typical(rank))
         slower = np.where(is_any(ops["kind"], "compute"), np.maximum(lengths - least, 0), 0)
         held = np.flatnonzero(slower)
-        join, op = _shared(begins, ends, starts[held], (starts + lengths)[held])
+        part, op = _shared(parts.begin_ns, parts.end_ns, starts[held], (starts + lengths)[held])
         op = held[op]
-        beside = np.minimum(ends[join], (starts + lengths)[op]) - np.maximum(begins[join], starts[op])
-        # Calls of several streams may wait at once: no operation is slower than it is.
+        beside = np.minimum(parts.end_ns[part], (starts + lengths)[op]) - np.maximum(parts.begin_ns[part], starts[op])
+        # Several calls may run at once: no operation is slower than it is.
         total = np.maximum(np.bincount(op, beside, minlength=len(ops))[op], lengths[op])
-        return Beside(op, rows[join], slower[op] * beside / np.maximum(total, 1), least)
+        return Beside(op, part, slower[op] * beside / np.maximum(total, 1), least, parts)
 
     def after(self, lengths: Lengths, times: np.ndarray) -> Lengths:
-        """The lengths of a replay with what its own waits leave; `times` are when it reached each node."""
-        left = self._waits_left(times) if lengths.has_waits else np.zeros(len(self.job.joins))
+        """The lengths of a replay with what its own communication leaves; `times` are when it reached each node."""
         timing = dict(lengths.timing)
         for rank, own in self._beside.items():
             recorded, before = self.job.nodes[rank].recorded.duration_ns, timing[rank].duration_ns
-            gone = np.bincount(own.op, own.slower_ns * (1 - left[own.join]), minlength=len(before))
+            gone = np.bincount(own.op, own.slower_ns * (1 - own.parts.left(times))[own.part], minlength=len(before))
             scale = np.divide(before, recorded, out=np.ones(len(before)), where=recorded > 0)
             after = np.maximum(before - np.round(gone * scale).astype(np.int64), np.minimum(before, own.least_ns))
             timing[rank] = replace(timing[rank], duration_ns=after)
         return replace(lengths, timing=timing)
 
-    def _waits_left(self, times: np.ndarray) -> np.ndarray:
-        """Of each call the part of its recorded wait that is left, from 0 to 1."""
-        job = self.job
-        instance = job.first_instance + array_of(job.joins, "instance")
-        recorded = (job.joins["ready_ns"] - job.joins["start_ns"]).to_numpy()
-        left = np.divide(times[instance] - times[job.start_of_join], recorded, out=np.ones(len(recorded)),
-                         where=recorded > 0)  # fmt: skip
-        clipped: np.ndarray = np.clip(left, 0, 1)
-        return clipped
-
 
 def _shared(
     begins: np.ndarray, ends: np.ndarray, starts: np.ndarray, stops: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Places of waits [begin, end) and operations [start, stop) that share time; neither needs an order."""
+    """Places of parts [begin, end) and operations [start, stop) that share time; neither needs an order."""
     waits = np.argsort(begins, kind="stable")
     reach = np.maximum.accumulate(ends[waits]) if len(waits) else ends
     first = np.searchsorted(reach, starts, side="right")
@@ -299,7 +328,7 @@ class Peers:
     def _as_itself(self, rank: int, *, is_freed: bool) -> np.ndarray:
         """The only rank's durations: tables of it beside itself would be as large as all else that is replayed."""
         own = self.job.nodes[rank].column("ops", "duration_ns")
-        slower_ns = self.contention.slower_ns.get(rank) if is_freed else None
+        slower_ns = self.contention.slower_by_waits_ns.get(rank) if is_freed else None
         if slower_ns is None:
             return np.asarray(own)
         return np.where(self.same.names[rank] == NONE, own, own - slower_ns).astype(np.int64)
@@ -439,7 +468,7 @@ class Peers:
     def _free_table(self) -> np.ndarray:
         """The same without what compute takes longer beside waits: who is as fast as its peers makes nobody wait."""
         table = self.same.table_ns.copy()
-        for rank, slower_ns in self.contention.slower_ns.items():
+        for rank, slower_ns in self.contention.slower_by_waits_ns.items():
             key = self.same.keys[rank]
             np.subtract.at(table, (key[key != NONE], self.place[rank]), slower_ns[key != NONE])
         return table
@@ -687,12 +716,14 @@ def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     return known[asked]
 
 
-def _transfers(job: Job, transfer: np.ndarray, change: Change) -> np.ndarray:
+def _transfers(job: Job, transfer: np.ndarray, change: Change) -> np.ndarray:  # noqa: PLR0911 - one for each change
     if change.to == EVEN:
         return even(job, transfer)
     chosen = _chosen_joins(job, change)
     if change.to == USUAL:
         return as_in_other_steps(job, transfer, chosen)
+    if change.to == NOT_MADE:
+        return np.where(chosen, NEVER, transfer)
     if change.to == PEERS:
         return np.where(chosen, as_on_peers(job, transfer, change.ranks), transfer)
     if change.part == "links":
@@ -783,7 +814,9 @@ def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -
     return timing
 
 
-def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change, changes: Sequence[Change]) -> Timing:
+def _timing(  # noqa: PLR0911 - one for each change
+    job: Job, peers: Peers, timing: Timing, rank: int, change: Change, changes: Sequence[Change]
+) -> Timing:
     nodes, part = job.nodes[rank], change.part
     if part == "delays":
         return replace(timing, has_lag=False)
@@ -793,6 +826,8 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change, c
         return replace(timing, is_hidden=True)
     if part == "loop":
         return _without_loop(nodes, timing, change)
+    if part == "collective" and change.to == NOT_MADE:
+        return _without_calls(nodes, timing, _chosen_ops(job, rank, change))
     if part == "unmatched":
         timing = replace(timing, duration_ns=_without_unknown_waits(job, timing, rank, change))
     if _is_of_transfers(change):
@@ -816,7 +851,10 @@ def _as_long(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) 
             after = np.minimum(duration, nodes.alone.lengths_ns())
         else:
             after = _scaled(duration, change)
-        timing = replace(timing, duration_ns=np.where(_chosen_ops(job, rank, change), after, duration))
+        chosen = _chosen_ops(job, rank, change)
+        timing = replace(timing, duration_ns=np.where(chosen, after, duration))
+        if part == "copy" and not change.to:
+            timing = replace(timing, is_blocking=timing.is_blocking & ~_upload_calls(nodes, chosen))
     if is_of_cpu or part == "rank":
         after = _cpu_work(peers, nodes, timing.host_ns, rank, change, changed_ranks)
         if change.steps is not None:
@@ -828,6 +866,15 @@ def _as_long(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) 
         is_own &= _in_steps(nodes.column("segments", "step"), change)
         timing = replace(timing, is_blocking=timing.is_blocking & ~is_own, is_called=timing.is_called & ~is_own)
     return timing
+
+
+def _upload_calls(nodes: Nodes, chosen: np.ndarray) -> np.ndarray:
+    """Mask of the segments that begin when chosen uploads are done, and wait for nothing else: no call waits so."""
+    op, segment = nodes.column("blocks", "op"), nodes.column("blocks", "segment")
+    is_upload = chosen & host_names.matches(nodes.piece.ops["name"], lambda name: "HtoD" in name)
+    waits, others = (np.bincount(segment[held], minlength=len(nodes.piece.segments)) > 0
+                     for held in (is_upload[op], ~is_upload[op]))  # fmt: skip
+    return np.asarray(waits & ~others)
 
 
 def _cpu_work(
@@ -856,6 +903,23 @@ def _without_loop(nodes: Nodes, timing: Timing, change: Change) -> Timing:
     is_waited[segment[is_any(piece.ops["loop"], name)[op]]] = True
     host_ns = _scaled(timing.host_ns, change, chosen)
     return replace(timing, host_ns=host_ns, is_blocking=timing.is_blocking & ~is_waited)
+
+
+def _without_calls(nodes: Nodes, timing: Timing, chosen: np.ndarray) -> Timing:
+    """Without these calls, the copies launched right before and after them, and the CPU work for all of these."""
+    ops, launch = nodes.piece.ops, nodes.column("ops", "launch")
+    is_copy = nodes.is_of("copy") | host_names.matches(ops["operator"], lambda name: "copy" in name)
+    by_launch = np.argsort(launch, kind="stable")
+    in_row = (chosen | is_copy)[by_launch]
+    row = np.cumsum(np.append(True, in_row[1:] != in_row[:-1])[: len(in_row)])
+    is_gone = np.empty(len(ops), dtype=bool)
+    is_gone[by_launch] = in_row & np.isin(row, row[chosen[by_launch]])
+    is_gone &= (launch != NONE) | chosen
+    kept = np.bincount(launch[~is_gone & (launch != NONE)], minlength=len(timing.host_ns))
+    is_free = np.bincount(launch[is_gone & (launch != NONE)], minlength=len(timing.host_ns)) > kept
+    return replace(
+        timing, duration_ns=np.where(is_gone, 0, timing.duration_ns), host_ns=np.where(is_free, 0, timing.host_ns)
+    )
 
 
 def _is_of_transfers(change: Change) -> bool:

@@ -556,23 +556,31 @@ def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     """Operations that begin later than all that is known explains, just when one of another stream ends.
 
     Of one that begins 36 ms after anything that is known to hold it, and 43 µs after an operation of another stream,
-    that operation is the reason, and another one's blocks were still in the way.
+    that operation is the reason, and another one's blocks were still in the way. Recorded times jitter: operations of a
+    kind that elsewhere begin right behind each other may overlap a little.
     """
     starts = array_of(ops, "start_ns")
     ends = starts + array_of(ops, "duration_ns")
     stream = array_of(ops, "stream")
     late = np.flatnonzero(lag_ns > 0)
     order = np.argsort(ends, kind="stable")
-    found = np.full(len(late), NONE, dtype=np.int64)
+    found, after_ns = np.full(len(late), NONE, dtype=np.int64), np.full(len(late), np.iinfo(np.int64).max)
     place = np.searchsorted(ends[order], starts[late], side="right") - 1
     within_ns = np.maximum(LATENCY_NS, PERCENT / 100 * lag_ns[late])
-    for back in range(4):  # the last ends before it may be of its own stream
-        at = place - back
-        source = np.where(at >= 0, order[np.maximum(at, 0)], NONE)
-        near = (source != NONE) & (starts[late] - ends[source] <= within_ns) & (stream[source] != stream[late])
-        found = np.where((found == NONE) & near, source, found)
-    held = (found != NONE) & (ends[found] - starts[found] > 0)
-    return _inferred_pairs(found[held], late[held], is_touching=True)
+    for at in (place + near for near in (0, -1, -2, -3, 1, 2, 3, 4)):  # the nearest ends may be of its own stream
+        source = np.where((at >= 0) & (at < len(order)), order[np.clip(at, 0, len(order) - 1)], NONE)
+        gap_ns = starts[late] - ends[source]
+        fits = (source != NONE) & (gap_ns <= within_ns) & (gap_ns >= -LATENCY_NS) & (stream[source] != stream[late])
+        fits &= (starts[source] < starts[late]) & (ends[source] > starts[source]) & (np.abs(gap_ns) < after_ns)
+        found, after_ns = np.where(fits, source, found), np.where(fits, np.abs(gap_ns), after_ns)
+    held = found != NONE
+    source, target = found[held], late[held]
+    names = ops["name"].cat.codes.to_numpy()
+    keys = {f"{of} {end}": own[rows] for of, own in (("stream", stream), ("name", names))
+            for end, rows in (("source", source), ("target", target))}  # fmt: skip
+    pairs, gap_ns = Groups.of(keys, list(keys)), starts[target] - ends[source]
+    held = (pairs.largest(gap_ns) >= 0)[pairs.of_row]
+    return _inferred_pairs(source[held], target[held], is_touching=True)
 
 
 def _inferred_pairs(source: np.ndarray, target: np.ndarray, *, is_touching: bool = False) -> pd.DataFrame:
