@@ -37,7 +37,7 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "profiler": (_OF_RANKS, "Estimated profiler overhead: none; or with its least or most cost."),
     "compute": (_OF_RANKS, "Compute kernels: alone (as without communication beside them), peers, or 2x."),
     "copy": (_OF_RANKS, "Copies: free, peers, or 2x."),
-    "comm": (_OF_RANKS, "Transfers: free, hidden, or 2x."),
+    "comm": (_OF_RANKS, "Transfers: free, or 2x."),
     "waits": ("WHAT", "Waiting for other ranks: none."),
     "links": (_OF_RANKS, "Bus bandwidth of transfers in GB/s, such as 400."),
     "small": (_OF_RANKS, "Collectives of at most 1 MiB that buckets can hold: free, or 2x."),
@@ -52,7 +52,8 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "kernel": ("NAME=WHAT", "Kernels whose name contains a text, such as flash=2x."),
     "collective": (
         "NAME=WHAT",
-        "Transfers of a collective: all_reduce=2x; of all sends and receives, messages=2x; =usual as in other steps.",
+        "Transfers of a collective: all_reduce=2x; of all sends and receives, messages=2x; =usual as in other steps; "
+        "calls that are not made: all_gather@backward=none.",
     ),
     "loop": ("NAME=WHAT", "CPU work in all but the first turn of a loop of table launch_loops: none, or 2x."),
 }  # fmt: skip

@@ -101,7 +101,7 @@ def with_waits_for_workers(without_ns: np.ndarray, recorded_ns: np.ndarray, take
 # What may be changed about a job, and how it is written.
 
 
-PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE, USUAL = "peers", "even", "ideal", "fastest", "hidden", "alone", "usual"
+PEERS, EVEN, IDEAL, FASTEST, ALONE, USUAL = "peers", "even", "ideal", "fastest", "alone", "usual"
 
 NOT_MADE = "none"
 """What calls of a collective become that are not made, with the copies and CPU work around them."""
@@ -147,7 +147,7 @@ PARTS: Mapping[Changeable, Part] = MappingProxyType(
         "profiler": Part("its overhead on CPUs", {word: word for word in COST_NS}, has_factor=False, is_of_cpus=True),
         "compute": _part("compute kernels", "free peers even alone"),
         "copy": _part("copies", "free peers even"),
-        "comm": _part("transfers: communication once the last partner is there", "free peers even hidden"),
+        "comm": _part("transfers: communication once the last partner is there", "free peers even"),
         "waits": _part("waiting for partners that come later", "none", has_factor=False),
         "links": _part("transfers, by the bus bandwidth in GB/s that they reach"),
         "small": _part("transfers of at most 1 MiB of collectives that buckets can hold", "free"),
@@ -185,8 +185,7 @@ class Change:
             all ranks that do the same, of a pipeline's stages all of their work put together (of a transfer the median
             of those of the same collective and size); `ideal` (stages): even, and neither hosts nor messages take time:
             what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
-            `hidden` (communication): nothing on other streams waits for transfers; `usual` (a collective in some
-            steps): the median of the same ranks' transfers of that size in the other steps; `none` (a collective): its
+            `usual` (a collective in some steps): the median of the same ranks' transfers of that size in the other steps; `none` (a collective): its
             calls are not made, nor the copies launched right before and after them; `alone` (compute): the
             median of the same work when no communication runs beside it; `none`, `least`, `most` (profiler):
             the hosts' time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s; of

@@ -166,9 +166,7 @@ class _Stretches:
             self._row(known.turnaround_ns[row], BETWEEN_KERNELS.key, rank, row)
         else:
             wait = edge - int(np.searchsorted(nodes.kind, WAITS))
-            source = int(nodes.column("waits", "source")[wait])
-            hidden = int(timing.duration_ns[source]) if timing.is_hidden and nodes.is_comm[source] else 0
-            self._row(known.wait_ns[wait] - hidden, BETWEEN_KERNELS.key, rank, row)
+            self._row(known.wait_ns[wait], BETWEEN_KERNELS.key, rank, row)
         self._row(sums.lag_ns[row], UNKNOWN.key, rank, row)
         if not nodes.is_single[row]:
             self._add_operations(rank, row, last)

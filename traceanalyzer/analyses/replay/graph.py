@@ -103,7 +103,6 @@ class Timing:
         is_blocking: segments whose call still waits for the GPU.
         is_called: segments whose call is made at all.
         has_lag: keep what the model does not explain.
-        is_hidden: other streams wait for the begin of transfers, not for their ends.
     """
 
     duration_ns: np.ndarray
@@ -111,7 +110,6 @@ class Timing:
     is_blocking: np.ndarray
     is_called: np.ndarray
     has_lag: bool = True
-    is_hidden: bool = False
 
 
 class Sums(Struct, frozen=True):
@@ -337,13 +335,12 @@ class Nodes:
         sums = self.sums(timing)
         follows, released = first[self.follows], first[self.released]
         source, target = self.column("waits", "source"), self.column("waits", "target")
-        hidden = np.where(timing.is_hidden & self.is_comm[source], duration[source], 0)
         return np.concatenate(
             [
                 known.turnaround_ns[follows] + sums.until_ns[follows],
                 np.maximum.reduceat(sums.by_launch_ns, first)[self.launched],
                 known.release_ns[released] + sums.until_ns[released],
-                known.wait_ns - hidden + sums.until_ns[target],
+                known.wait_ns + sums.until_ns[target],
                 duration[self.singles],
                 *self._host_weights(timing, sums.host_ns),
                 self.column("steps", "begin_ns")[:1],

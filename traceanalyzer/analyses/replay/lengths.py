@@ -22,7 +22,6 @@ from traceanalyzer.analyses.replay.changes import (
     COST_NS,
     EVEN,
     FASTEST,
-    HIDDEN,
     NOT_MADE,
     PEERS,
     USUAL,
@@ -704,7 +703,7 @@ def _in_steps(step: np.ndarray, change: Change) -> np.ndarray:
 def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     """What follows once each matched call's partners are there."""
     parts = ("comm", "collective", "links", "small", "unmatched")
-    asked = tuple(change for change in changes if change.part in parts and change.to != HIDDEN)
+    asked = tuple(change for change in changes if change.part in parts)
     known = job.transfers
     if asked not in known:
         for oldest in list(known)[: max(0, len(known) - _MOST_KNOWN + 1)]:
@@ -822,8 +821,6 @@ def _timing(  # noqa: PLR0911 - one for each change
         return replace(timing, has_lag=False)
     if part == "sync":
         return replace(timing, is_blocking=timing.is_blocking & ~_chosen_calls(nodes.piece, change))
-    if change.to == HIDDEN:
-        return replace(timing, is_hidden=True)
     if part == "loop":
         return _without_loop(nodes, timing, change)
     if part == "collective" and change.to == NOT_MADE:
