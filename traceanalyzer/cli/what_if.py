@@ -52,8 +52,7 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "kernel": ("NAME=WHAT", "Kernels whose name contains a text, such as flash=2x."),
     "collective": (
         "NAME=WHAT",
-        "Transfers of a collective: all_reduce=2x; of all sends and receives, messages=2x; =usual as in other steps; "
-        "calls that are not made: all_gather@backward=none.",
+        "Transfers of a collective: all_reduce=2x; messages=2x; =usual as in other steps; =none: calls are not made.",
     ),
     "loop": ("NAME=WHAT", "CPU work in all but the first turn of a loop of table launch_loops: none, or 2x."),
 }  # fmt: skip

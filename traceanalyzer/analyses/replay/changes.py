@@ -185,9 +185,9 @@ class Change:
             all ranks that do the same, of a pipeline's stages all of their work put together (of a transfer the median
             of those of the same collective and size); `ideal` (stages): even, and neither hosts nor messages take time:
             what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
-            `usual` (a collective in some steps): the median of the same ranks' transfers of that size in the other steps; `none` (a collective): its
-            calls are not made, nor the copies launched right before and after them; `alone` (compute): the
-            median of the same work when no communication runs beside it; `none`, `least`, `most` (profiler):
+            `usual` (a collective in some steps): the median of the same ranks' transfers of that size in the other
+            steps; `none` (a collective): its calls are not made, nor the copies launched right before and after them;
+            `alone` (compute): the median of the same work when no communication runs beside it; `none`, `least`, `most` (profiler):
             the hosts' time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s; of
             `schedule` its name (`schedule_orders`), with stages a rank such as `interleaved:2`.
         ranks: only these, or of `stage` these stages; `None` is all.

@@ -334,7 +334,7 @@ class Nodes:
         known, first, duration = self.known, self.first, timing.duration_ns
         sums = self.sums(timing)
         follows, released = first[self.follows], first[self.released]
-        source, target = self.column("waits", "source"), self.column("waits", "target")
+        target = self.column("waits", "target")
         return np.concatenate(
             [
                 known.turnaround_ns[follows] + sums.until_ns[follows],

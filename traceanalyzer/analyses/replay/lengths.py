@@ -813,9 +813,7 @@ def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -
     return timing
 
 
-def _timing(  # noqa: PLR0911 - one for each change
-    job: Job, peers: Peers, timing: Timing, rank: int, change: Change, changes: Sequence[Change]
-) -> Timing:
+def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change, changes: Sequence[Change]) -> Timing:
     nodes, part = job.nodes[rank], change.part
     if part == "delays":
         return replace(timing, has_lag=False)
