@@ -178,18 +178,14 @@ class Change:
 
     Attributes:
         part: what of the job.
-        to: what its recorded lengths are multiplied with (0.5: twice as fast; 0: gone), or `peers`: the median of the
-            same work of the ranks that do the same and are not changed themselves (of transfers between changed ranks
-            that of others of the same collective and size, or what others take at most for so many bytes; none where
-            they have no such); `even`: its mean over
-            all ranks that do the same, of a pipeline's stages all of their work put together (of a transfer the median
-            of those of the same collective and size); `ideal` (stages): even, and neither hosts nor messages take time:
-            what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
-            `usual` (a collective in some steps): the median of the same ranks' transfers of that size in the other
-            steps; `none` (a collective): its calls are not made, nor the copies launched right before and after them;
-            `alone` (compute): the median of the same work when no communication runs beside it; `none`, `least`, `most` (profiler):
-            the hosts' time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s; of
-            `schedule` its name (`schedule_orders`), with stages a rank such as `interleaved:2`.
+        to: a factor of its recorded lengths (0.5: twice as fast), a bus bandwidth in GB/s (`links`), a schedule with
+            stages a rank (`interleaved:2`), or a word: `peers`, the median of the same work of ranks that are not
+            changed (of transfers of others of the collective and size, else what others take at most for so many bytes,
+            else none); `even`, the mean over all ranks that do the same; `ideal`, even without CPU time and messages;
+            `fastest`, as on the rank that needs least in a step; `alone`, the median without communication beside it;
+            `usual`, the median of the same ranks' transfers of that size in other steps; `none` (a collective), not
+            made, nor the copies launched right before and after it; `none`, `least`, `most` (profiler), the CPU time
+            less that estimate of its overhead.
         ranks: only these, or of `stage` these stages; `None` is all.
         steps: only these; `None` is all.
         name: of the operator (with `@` and an autograd pass, if only there), kernel, collective, loop or blocking call.
