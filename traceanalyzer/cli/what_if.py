@@ -31,7 +31,7 @@ _OF_RANKS = "[RANKS=]WHAT"
 
 _PARTS: Mapping[str, tuple[str, str]] = {
     "rank": ("RANKS=WHAT", "Everything these ranks do themselves, such as 7=peers or 0-7=peers."),
-    "host": (_OF_RANKS, "CPU work: none, fastest, peers, or 2x; of one rank 3=none."),
+    "host": (_OF_RANKS, "CPU work: none, peers, or 2x; of one rank 3=none."),
     "data": (_OF_RANKS, "Data loading: ready, or 2x."),
     "memory": (_OF_RANKS, "Calls that allocate or free GPU memory (cudaMalloc, cudaFree): none, or 2x."),
     "profiler": (_OF_RANKS, "Estimated profiler overhead: none; or with its least or most cost."),
@@ -79,7 +79,7 @@ def _changes(function: Any) -> Any:
 def what_if(folder: Path | None, **options: Any) -> None:
     """Estimate the step time after a change, by replaying the recorded job.
 
-    Each option changes a part of the job to WHAT: none, free, ready, peers (as on ranks that do the same), fastest, or
+    Each option changes a part of the job to WHAT: none, free, ready, peers (as on ranks that do the same), or
     a speedup such as 2x. Changes are made together. docs/what_if.md explains each one and how far to trust it.
 
     \b

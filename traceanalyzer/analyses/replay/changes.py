@@ -101,7 +101,7 @@ def with_waits_for_workers(without_ns: np.ndarray, recorded_ns: np.ndarray, take
 # What may be changed about a job, and how it is written.
 
 
-PEERS, EVEN, IDEAL, FASTEST, ALONE, USUAL = "peers", "even", "ideal", "fastest", "alone", "usual"
+PEERS, EVEN, IDEAL, ALONE, USUAL = "peers", "even", "ideal", "alone", "usual"
 
 NOT_MADE = "none"
 """What calls of a collective become that are not made, with the copies and CPU work around them."""
@@ -141,7 +141,7 @@ PARTS: Mapping[Changeable, Part] = MappingProxyType(
     {
         "rank": _part("all that the ranks do themselves: CPU work, compute and copies", "peers even"),
         "stage": _part("the same of all ranks of a pipeline's stage, counted from 0", "peers even ideal"),
-        "host": _part("CPU work: all but waiting for the GPU", "none peers even fastest", is_of_cpus=True),
+        "host": _part("CPU work: all but waiting for the GPU", "none peers even", is_of_cpus=True),
         "data": _part("CPU work in the data loader", "ready none", is_of_cpus=True),
         "memory": _part("CPU work in calls that take GPU memory or give it back", "none", is_of_cpus=True),
         "profiler": Part("its overhead on CPUs", {word: word for word in COST_NS}, has_factor=False, is_of_cpus=True),
@@ -182,10 +182,9 @@ class Change:
             stages a rank (`interleaved:2`), or a word: `peers`, the median of the same work of ranks that are not
             changed (of transfers of others of the collective and size, else what others take at most for so many bytes,
             else none); `even`, the mean over all ranks that do the same; `ideal`, even without CPU time and messages;
-            `fastest`, as on the rank that needs least in a step; `alone`, the median without communication beside it;
-            `usual`, the median of the same ranks' transfers of that size in other steps; `none` (a collective), not
-            made, nor the copies launched right before and after it; `none`, `least`, `most` (profiler), the CPU time
-            less that estimate of its overhead.
+            `alone`, the median without communication beside it; `usual`, the median of the same ranks' transfers of
+            that size in other steps; `none` (a collective), not made, nor the copies launched right before and after
+            it; `none`, `least`, `most` (profiler), the CPU time less that estimate of its overhead.
         ranks: only these, or of `stage` these stages; `None` is all.
         steps: only these; `None` is all.
         name: of the operator (with `@` and an autograd pass, if only there), kernel, collective, loop or blocking call.

@@ -21,7 +21,6 @@ from traceanalyzer.analyses.replay.changes import (
     ALONE,
     COST_NS,
     EVEN,
-    FASTEST,
     NOT_MADE,
     PEERS,
     USUAL,
@@ -247,7 +246,7 @@ def _shared(
 # What the same work takes on the ranks that do the same: the floor that a change to `peers` stands on.
 
 
-_OF_HOSTS = ("_host_tables", "_middle_table", "_host_ns")
+_OF_HOSTS = ("_host_table", "_middle_table", "_host_ns")
 """What `Peers` keeps of the hosts' lengths."""
 
 
@@ -351,7 +350,7 @@ class Peers:
         together = self._compared(rank, changed)
         if together is None or len(self.ranks) == 1:
             return own
-        key, table = self._spans_and_steps[0].keys[rank], self._host_tables[0]
+        key, table = self._spans.keys[rank], self._host_table
         held, wanted = table[:, self.place[rank]], together(table)
         scaled = _peers_scaled(own, key, held, wanted)
         if not len(wanted):
@@ -392,15 +391,6 @@ class Peers:
         if changed == {rank}:
             return lambda table: self._median_without(table, columns, self.place[rank])
         return lambda table: self._together(table, columns, np.median)
-
-    def fastest_host(self, rank: int) -> np.ndarray:
-        """The same when each step takes what it takes on the fastest rank that does the same."""
-        own, columns = self.own_host(rank), np.flatnonzero(self.alike[self.place[rank]])
-        if not len(columns) or len(self.ranks) == 1:
-            return own
-        keys, table = self._spans_and_steps[1].keys, self._host_tables[1]
-        fastest = self._together(table, columns, np.min)
-        return _peers_scaled(own, keys[rank], table[:, self.place[rank]], fastest)
 
     def _together(self, table: np.ndarray, columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:
         """A table's columns put together: one answer for all ranks that are held against the same others."""
@@ -445,23 +435,19 @@ class Peers:
         return linked_ranks(self.job)
 
     @cached_property
-    def _spans_and_steps(self) -> tuple[Numbered, Numbered]:
-        """Each stretch of host work by its span between two calls of a step, and by its step."""
-        spans, steps = {}, {}
+    def _spans(self) -> Numbered:
+        """Each stretch of host work by its span between two calls of a step."""
+        spans = {}
         for rank, nodes in self.job.nodes.items():
             step = nodes.column("host", "step")
-            held = self.same.is_in_step(step)
             number = since_first(calls_passed(nodes.piece), step)
-            spans[rank] = (np.stack([step, number], axis=1), held)
-            steps[rank] = (step[:, None], held)
-        return Numbered(spans), Numbered(steps)
+            spans[rank] = (np.stack([step, number], axis=1), self.same.is_in_step(step))
+        return Numbered(spans)
 
     @cached_property
-    def _host_tables(self) -> tuple[np.ndarray, np.ndarray]:
-        """The hosts' work by span, and by step (rows), and rank."""
-        lengths = [self.own_host(rank) for rank in self.job.nodes]
-        spans, steps = self._spans_and_steps
-        return spans.table(lengths), steps.table(lengths)
+    def _host_table(self) -> np.ndarray:
+        """The hosts' work by span (rows) and rank."""
+        return self._spans.table([self.own_host(rank) for rank in self.job.nodes])
 
     @cached_property
     def _free_table(self) -> np.ndarray:
@@ -475,8 +461,8 @@ class Peers:
     @cached_property
     def _middle_table(self) -> np.ndarray:
         """The median stretch of host work by span and rank."""
-        table = np.zeros_like(self._host_tables[0])
-        for rank, key in self._spans_and_steps[0].keys.items():
+        table = np.zeros_like(self._host_table)
+        for rank, key in self._spans.keys.items():
             held = key[key != NONE]
             groups = Groups.of_numbers(held)
             table[held[groups.first], self.place[rank]] = groups.medians(self.own_host(rank)[key != NONE])
@@ -877,8 +863,6 @@ def _cpu_work(
 ) -> np.ndarray:
     if change.to in (PEERS, EVEN):
         return peers.host(rank, changed_ranks)
-    if change.to == FASTEST:
-        return peers.fastest_host(rank)
     if change.part == "profiler" and before is nodes.recorded.host_ns and change.steps is None:
         return peers.own_host(rank)
     if change.part == "profiler":

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.replay.changes import EVEN, FASTEST, OF_HOSTS, PEERS, RUN_TO_RUN, Change
+from traceanalyzer.analyses.replay.changes import EVEN, OF_HOSTS, PEERS, RUN_TO_RUN, Change
 from traceanalyzer.analyses.replay.critical_path import composition, path_of
 from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.replay import Replay
@@ -52,7 +52,7 @@ def check(engine: Engine, change: Change) -> None:
         )
     if change.name and change.part in _COLUMNS:
         _check_name(engine, change, change.name)
-    if len(ranks) < 2 and change.to in (PEERS, EVEN, FASTEST):
+    if len(ranks) < 2 and change.to in (PEERS, EVEN):
         raise UsageError(f"{change}: there is one rank only, and nothing to compare it with")
     if len(ranks) < 2 and change.part == "waits":
         raise UsageError(f"{change}: there is one rank only, and how long it waits for others is not known")
