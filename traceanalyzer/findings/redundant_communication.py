@@ -10,7 +10,7 @@ from traceanalyzer.analyses.communication.groups import LARGE_BYTES, SHARDED, Gr
 from traceanalyzer.analyses.phases.comm_phases import CallPhases
 from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES, MicroSteps
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.analyses.replay.changes import ALONE, Change
+from traceanalyzer.analyses.replay.changes import NOT_MADE, Change
 from traceanalyzer.analyses.replay.critical_path import Bottleneck
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.findings.finding import Finding
@@ -19,7 +19,6 @@ from traceanalyzer.meaning.columns import digits, numbers, size_text
 from traceanalyzer.meaning.names import collectives_words
 
 _GROUP = ["group", "group_ranks"]
-_ALONE = Change("compute", ALONE)
 
 
 def redundant_communication(
@@ -33,8 +32,7 @@ def redundant_communication(
 ) -> Iterator[Finding]:
     """Gradients are exchanged in each micro-step, parameters gathered again, or one group exchanges more than others.
 
-    The change is those calls' transfers gone, and kernels as fast as without communication beside them. CPU time for
-    launches stays: where CPUs are the bottleneck, a change that saves nothing leaves a fact.
+    The change is those calls not made. Where CPUs are the bottleneck, a change that saves nothing leaves a fact.
     """
     if run.steps is None or not len(calls):
         return
@@ -64,7 +62,7 @@ def _every_micro_step(run: Run, calls: pd.DataFrame, steps: pd.DataFrame) -> Ite
     several, one = collectives_words(collective), own[own["rank"] == own["rank"].iloc[0]]
     moved = one["size_bytes"].astype("float64").sum() * (count - 1) / count / run.count
     yield Finding(
-        changes=(Change("collective", 0.0, name=f"{collective}@{count - 1}/{count}"), _ALONE),
+        changes=(Change("collective", NOT_MADE, name=f"{collective}@{count - 1}/{count}"),),
         headline=f"Redundant {several}: gradients are exchanged in all {count} micro-steps.",
         why=f"Each rank exchanges the same gradients {count} times per step, {size_text(moved)} of it redundant.",
         fix="model.no_sync() (DDP) or set_requires_gradient_sync(False) (FSDP2) around all but the last micro-batch.",
@@ -90,7 +88,7 @@ def _gathered_again(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> Iter
         return
     kept = size_text(again.groupby("rank").sum().max() / run.count)
     yield Finding(
-        changes=(Change("collective", 0.0, name="all_gather@backward"), _ALONE),
+        changes=(Change("collective", NOT_MADE, name="all_gather@backward"),),
         headline="Parameters are gathered again in backward.",
         why=f"Backward all-gathers {kept}{run.each} on each rank, of the sizes that forward gathered before.",
         fix="reshard_after_forward=False (FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 (DeepSpeed); or "
@@ -119,7 +117,7 @@ def _more_than_sisters(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> I
         _, _, collective, size, _, text = counts.idxmax()
         ranks, several = tuple(numbers(text)), collectives_words(collective)
         times, own_count = f"{most / usual:.3g}", digits(round(most))
-        change = Change("collective", 0.0, name=f"{collective}@{round(most - usual)}/{round(most)}@{text}")
+        change = Change("collective", NOT_MADE, name=f"{collective}@{round(most - usual)}/{round(most)}@{text}")
         yield Finding(
             changes=(change,),
             headline=f"{run.who(ranks).capitalize()} run {times}× as many {several} as peers.",
