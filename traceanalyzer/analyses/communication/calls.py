@@ -130,8 +130,8 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     of_kernel = by_category(calls["name"].array, kinds.kernel_collective)
     of_kernel[is_copy] = None
     what = array_of(calls, "collective")
-    for told in (of_kernel, by_category(names, kinds.operator_collective)):
-        what = np.where(pd.isna(what), told, what)
+    for others in (of_kernel, by_category(names, kinds.operator_collective)):
+        what = np.where(pd.isna(what), others, what)
     has_bytes = np.array([kernel is None or kernel.sizes is not None for kernel in kernels], dtype=bool)
     own_dtypes = [kernel and kernel.dtype for kernel in kernels]
     keys = pd.DataFrame(
