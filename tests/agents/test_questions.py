@@ -23,7 +23,7 @@ QUESTIONS = [
     ("How much communication of rank 1 is exposed?", "table", {"folder": "ddp", "name": "breakdown", "where": ["rank=1"]}, "rows.0.exposed_comm_ns", 137_754_920),
     ("How long is rank 0's GPU idle?", "table", {"folder": "ddp", "name": "breakdown", "where": ["rank=0"]}, "rows.0.idle_ns", 142_864_428),
     ("How much of rank 1's exposed communication is transfer?", "table", {"folder": "ddp", "name": "exposed_comm", "where": ["rank=1"], "sort": "exposed_comm_ns"}, "rows.0.exposed_transfer_ns", 7_337_965),
-    ("What bounds ddp?", "summary", {"folder": "ddp"}, "said~", "CPU-bound: launching kernels is"),
+    ("What bounds ddp?", "summary", {"folder": "ddp"}, "said~", "CPU-bound: CPU work is"),
     ("Which rank is the straggler in ddp_straggler?", "findings", {"folder": "ddp_straggler"}, "rows.0.headline~", "ank 1"),
     ("What does that rank run that others don't?", "findings", {"folder": "ddp_straggler"}, "text~", "[8192, 8192]"),
     ("How many ranks has ddp?", "summary", {"folder": "ddp"}, "total_rows", 2),

@@ -20,14 +20,14 @@ def found(name, kind="exposed_copies"):
         (
             "pictures from pageable memory",
             "Exposed host-to-device copies: 9.03 ms/step.",
-            "Copies through pageable CPU memory (39.8 MB/step at 4.39 GB/s; the link carries 63) run beside no compute.",
+            "Copies through pageable CPU memory (39.8 MB/step at 4.39 GB/s; the link carries 63) overlap no compute.",
             "DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True).",
             None,
         ),
         (
             "all copy their states in a step",
             "Exposed device-to-host copies: 2.03 ms/step, in step 3.",
-            "Copies through pinned CPU memory (89.5 MB/step at 43.7 GB/s; the link carries 63) run beside no compute.",
+            "Copies through pinned CPU memory (89.5 MB/step at 43.7 GB/s; the link carries 63) overlap no compute.",
             "Copy on its own CUDA stream beside the next compute; checkpoints: torch.distributed.checkpoint.async_save.",
             (3,),
         ),

@@ -56,7 +56,7 @@ def exposed_copies(run: Run, headline: Headline, steps: Steps, copies: Copies, r
     yield Finding(
         headline=f"Exposed {_WAYS[way]} copies: {time_text(alone_ns)}{run.each}"
         f"{', in ' + numbered('step', few) if few else ''}.",
-        why=f"Copies through {memory} CPU memory{what} run beside no compute.",
+        why=f"Copies through {memory} CPU memory{what} overlap no compute.",
         fix=_FIXES[way, is_pageable],
         changes=(Change("copy", 0.0, steps=frozenset(few) or None),) if table["compute_pct"].max() > 0 else (),
         steps=few or None,

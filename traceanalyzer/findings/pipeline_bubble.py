@@ -46,7 +46,7 @@ def pipeline_bubble(
     yield Finding(
         headline=f"Pipeline bubble: s{waits}."
         if expected is None
-        else f"Pipeline bubble: {row['schedule']} leaves each stage idle {expected:.0f}% of a step.",
+        else f"Pipeline bubble: {row['schedule']} leaves each stage waiting {expected:.0f}% of a step.",
         why=f"The schedule is unknown ({row['why_unknown'] or row['schedule']})."
         if expected is None
         else f"{count} microbatches fill {row['stages']} stages; with CPU-bound idle and uneven stages, s{waits}.",

@@ -73,7 +73,7 @@ def precision(run: Run, kernels: Kernels, ranks: Ranks) -> Iterator[Finding]:
         evidence=tuple({"kernel": name, "ns": int(ns)} for (name, _), ns in by_name.nlargest(5).items()),
         table="kernels",
         is_ideal=True,
-        caveat="Fewer bits round more: check the loss.",
+        caveat="Lower precision can change convergence: compare the loss.",
     )
 
 

@@ -20,14 +20,15 @@ def profiler_overhead(run: Run) -> Iterator[Finding]:
     if not run.is_worth(profiled_ns - likely_ns):
         return
     is_known = len(steps) == 1
+    takes = f"takes {'' if is_known else 'about '}{time_text(likely_ns)}"
     yield Finding(
-        headline=f"Profiler overhead: a {time_text(profiled_ns)} step takes about {time_text(likely_ns)} unprofiled.",
+        headline=f"Profiler overhead: a step {takes} without the profiler.",
         why="The step without the profiler was measured."
         if is_known
         else f"Estimated by the number of recorded calls: between {low} and {high}.",
-        fix="" if is_known else "Pass --unprofiled-step with the step time measured without the profiler.",
+        fix="" if is_known else "Give the step time measured without the profiler: --unprofiled-step MS.",
         is_about_capture=True,
         severity=LOW,
-        evidence=({"profiled_ns": profiled_ns, "likely_ns": round(likely_ns)},),
+        evidence=({"profiled_ns": profiled_ns, "likely_ns": round(likely_ns), "is_known": is_known},),
         table="replay",
     )

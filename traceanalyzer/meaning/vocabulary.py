@@ -93,15 +93,23 @@ PARTS = (COMPUTE, COMM, COPY, OPAQUE, IDLE)
 """They add up to a window."""
 
 TRANSFER = Part(
-    "exposed_transfer_ns", "exposed transfer", "transfer", "Data moves between ranks and no compute hides it."
+    "exposed_transfer_ns",
+    "exposed transfer",
+    "transfer",
+    "Data moves between ranks and no compute hides it.",
+    "transfer",
 )
 WAIT = Part(
-    "exposed_wait_ns", "exposed wait", "wait", "A communication kernel waits for a later rank; no compute runs."
+    "exposed_wait_ns",
+    "exposed wait",
+    "wait",
+    "A communication kernel waits for a later rank; no compute runs.",
+    "wait",
 )
 UNMATCHED = Part(
     "exposed_unmatched_ns", "exposed, unattributed", "unmatched",
     "Exposed communication that is neither known to be transfer nor wait: calls that could not be matched between "
-    "ranks, or whose ranks do not wait alike (collectives with one root, uneven all-to-alls).",
+    "ranks, or whose ranks do not wait alike (collectives with one root, uneven all-to-alls).", "unattributed",
 )  # fmt: skip
 
 COMM_PARTS = (TRANSFER, WAIT, UNMATCHED)

@@ -402,7 +402,7 @@ def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 _BOUND: Mapping[str, str] = MappingProxyType(
     {
         "GPU-bound": "compute",
-        "CPU-bound": "launching kernels",
+        "CPU-bound": "CPU work",
         "Input-bound": "waiting for data",
         "Communication-bound": "exposed communication",
         "Copy-bound": "copying",
@@ -421,7 +421,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """`CPU-bound: launching kernels is 60% of the critical path · 157 ms/step · GPU compute 15%`."""
+        """`CPU-bound: CPU work is 60% of the critical path · 157 ms/step · GPU compute 15%`."""
         return f"{self.bound}: {self.figures}"
 
 
@@ -439,7 +439,9 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
         what,
         f"{time_text(mean_ns)}{'/step' if split.steps else ' recorded'}",
         f"GPU compute {compute_pct:.0f}%" if compute_pct is not None else "",
-        f"about {time_text(overhead['likely_ns'])} without the profiler" if overhead else "",
+        f"{'' if overhead['is_known'] else 'about '}{time_text(overhead['likely_ns'])} without the profiler"
+        if overhead
+        else "",
     )
     return Verdict(bound, " · ".join(filter(None, figures)))
 
@@ -509,7 +511,7 @@ def fields(finding: Finding) -> dict[str, str]:
         "Saves": saves and saves.words,
         "Confidence": saves and saves.confidence,
         "Caveat": finding.caveat,
-        "Also": " ".join(other.headline for other in finding.also),
+        "Also": " ".join(other.headline for other in finding.also if other.kind != "uneven_work"),
         "What-if": finding.what_if if saves else None,
     }
     return {name: text for name, text in told.items() if text}
@@ -524,8 +526,12 @@ def also_seen(findings: Sequence[Finding]) -> list[Finding]:
 
 def nothing_to_gain(findings: Sequence[Finding]) -> str:
     """What was replayed and saves nothing, in one line; empty without any."""
-    kinds = dict.fromkeys(item.kind.replace("_", " ") for item in findings if item.is_nothing)
+    kinds = dict.fromkeys(_NOUNS.get(item.kind, item.kind.replace("_", " ")) for item in findings if item.is_nothing)
     return f"Checked, nothing to gain: {', '.join(kinds)}." if kinds else ""
+
+
+_NOUNS = {"unfused": "unfused operators", "launch_bound": "launch overhead", "per_tensor_work": "per-tensor loops"}
+"""Kinds of findings whose name is no noun."""
 
 
 def caveats(findings: Sequence[Finding]) -> list[Finding]:

@@ -39,7 +39,7 @@ def path(**shares):
         (
             {HOST.key: 60.0, "compute": 30.0},
             (),
-            "CPU-bound: launching kernels is 60% of the critical path · 100 µs recorded · GPU compute 20%",
+            "CPU-bound: CPU work is 60% of the critical path · 100 µs recorded · GPU compute 20%",
         ),
         ({"compute": 70.0}, (), "GPU-bound: compute is 70% of the critical path · 100 µs recorded · GPU compute 20%"),
         ({"compute": 30.0}, (), "Bottleneck unknown: GPUs are idle 35% of the time · 100 µs recorded · GPU compute 20%"),
@@ -58,7 +58,7 @@ def path(**shares):
             (
                 Finding(
                     "Profiler overhead.", kind="profiler_overhead", severity="low", is_about_capture=True,
-                    evidence=({"likely_ns": 80_000},),
+                    evidence=({"likely_ns": 80_000, "is_known": False},),
                 ),
             ),
             "GPU-bound: compute is 70% of the critical path · 100 µs recorded · GPU compute 20% · about 80 µs without the profiler",

@@ -91,7 +91,7 @@ def test_tiles_and_bars_are_the_headline():
     assert compute == [row["compute_ns"] / row["steps"] for row in rows]
     mean = sum(row["step_mean_ns"] for row in rows) / 2
     assert f"{mean / 1e6:.1f}\u202fms" in page.text
-    assert "CPU-bound: launching kernels is" in page.text
+    assert "CPU-bound: CPU work is" in page.text
 
 
 def test_the_head_says_what_ran():

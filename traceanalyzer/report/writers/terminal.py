@@ -14,7 +14,19 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.failures import Failure
 from traceanalyzer.meaning.columns import is_known
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, FUSED, IDLE, LOOKS, OPAQUE, Part
+from traceanalyzer.meaning.vocabulary import (
+    COMM,
+    COMPUTE,
+    COPY,
+    FUSED,
+    IDLE,
+    LOOKS,
+    OPAQUE,
+    TRANSFER,
+    UNMATCHED,
+    WAIT,
+    Part,
+)
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.layout import LAYOUT
@@ -24,13 +36,13 @@ from traceanalyzer.report.layout import LAYOUT
 
 _PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 
-_RARE = (FUSED, OPAQUE)
+_SPLIT = (COMPUTE, FUSED, TRANSFER, WAIT, UNMATCHED, COPY, IDLE, OPAQUE)
+"""The same where exposed communication is known to be transfer or wait."""
+
+_RARE = (FUSED, UNMATCHED, OPAQUE)
 """Only where they are not 0: kernels that communicate too, CUDA graphs that were recorded whole."""
 
 _MOST_SEEN = 3
-
-_ON_THE_PAGE = ("Caveat",)
-"""Fields of a card for which a terminal has no room."""
 
 SHOWN = (
     *("integrity", "ranks", "headline", "time_parts", "step_time_parts", "over_ranks", "steps_over_ranks", "steps"),
@@ -88,14 +100,16 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
     for number, finding in enumerate(cards[: words.MOST_CARDS], 1):
         say(f"[bold]{number} {escape(finding.headline)}[/]")
         for name, text in words.fields(finding).items():
-            if name not in _ON_THE_PAGE and not (name == "What-if" and len(text) > LAYOUT.what_if_characters):
+            if name != "What-if" or len(text) <= LAYOUT.what_if_characters:
                 say(f"  [dim]{name:<10}[/] {escape(text)}")
-    rest = len(cards) - words.MOST_CARDS
-    if rest > 0:
-        say(f"{rest} more finding{'' if rest == 1 else 's'} in the report.")
+    for number, finding in enumerate(cards[words.MOST_CARDS :], words.MOST_CARDS + 1):
+        saves = f" [dim]Saves[/] {escape(finding.saves.words)}" if finding.saves else ""
+        say(f"[bold]{number} {escape(finding.headline)}[/]{saves}")
+    if len([card for card in cards if card.saves]) > 1:
+        say("Savings overlap; don't add them up.")
     seen = words.also_seen(report.findings)
     for finding in seen[:_MOST_SEEN]:
-        fix = f" [dim]→[/] {escape(finding.fix)}" if finding.fix and not cards else ""
+        fix = f" [dim]→[/] {escape(finding.fix)}" if finding.fix else ""
         say(f"[bold]Also seen:[/] {escape(finding.headline)}{fix}")
     if len(seen) > _MOST_SEEN:
         say(f"{len(seen) - _MOST_SEEN} more in the report.")
@@ -104,7 +118,8 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
 
 
 def _show_ranks(report: Report, console: Console) -> None:
-    rows = report.results["headline"].rows()
+    parts = {row["rank"]: row for row in words.time_parts_of(report.results).rows()}
+    rows = [{**parts.get(row["rank"], {}), **row} for row in report.results["headline"].rows()]
     held = words.shown(rows, report.findings)
     table = _table(rows, held)
     if console.measure(table, options=console.options.update(max_width=_AMPLE)).minimum <= console.width:
@@ -165,11 +180,13 @@ def _lines(rows: list[dict[str, Any]], held: list[words.Shown]) -> Iterator[str]
 
 def _shown_parts(rows: list[dict[str, Any]]) -> list[Part]:
     """The parts that have a column: the rare ones only where there are any."""
-    return [part for part in _PARTS if part not in _RARE or any(_time_of(row, part) for row in rows)]
+    is_split = any(_time_of(row, part) for row in rows for part in (TRANSFER, WAIT))
+    parts = _SPLIT if is_split else _PARTS
+    return [part for part in parts if part not in _RARE or any(_time_of(row, part) for row in rows)]
 
 
 def _time_of(row: Mapping[str, Any], part: Part) -> int:
-    return row[part.column] or 0
+    return row.get(part.column) or 0
 
 
 def _shares(row: Mapping[str, Any], shown: list[Part]) -> list[str]:
