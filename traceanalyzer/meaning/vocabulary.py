@@ -76,7 +76,7 @@ COMM = Part(
     "Communication runs, but no compute: transfer and waiting for other ranks together.", "exposed comm",
 )  # fmt: skip
 COPY = Part(
-    "exposed_copy_ns", "exposed copy", "copy", "A copy or memset runs, but no compute or communication.", "exposed copy"
+    "exposed_copy_ns", "exposed copy", "copy", "A copy or memset runs, but no compute or communication.", "copy"
 )
 OPAQUE = Part(
     "opaque_ns", "in CUDA graphs, unknown", "unknown",

@@ -32,7 +32,7 @@ def printed(width, times=1):
 
 
 @pytest.mark.parametrize(
-    ("width", "is_table"), [(20, False), (40, False), (50, False), (60, True), (80, True), (200, True)]
+    ("width", "is_table"), [(20, False), (40, False), (50, False), (60, False), (80, True), (200, True)]
 )
 def test_every_figure_is_readable_at_any_width(width, is_table):
     text = printed(width)
@@ -41,14 +41,14 @@ def test_every_figure_is_readable_at_any_width(width, is_table):
     words = " ".join(text.split())
     if not is_table:
         assert (
-            "rank 1: window 1.00 ms, compute 25.0%, exposed comm 75.0%, exposed copy 0.0%, idle 0.0%, overlap 0.0%"
+            "rank 1: window 1.00 ms, compute 25.0%, transfer 75.0%, wait 0.0%, copy 0.0%, idle 0.0%, overlap 0.0%"
             in words
         )
     assert max(map(len, text.splitlines())) <= width
 
 
 def test_headings_stand_in_one_line_of_a_usual_terminal():
-    heading = "Rank  Window ms  Compute %  Exposed comm %  Exposed copy %  Idle %  Overlap %"
+    heading = "Rank  Window ms  Compute %  Transfer %  Wait %  Copy %  Idle %  Overlap %"
     assert any(heading in line for line in printed(80).splitlines())
 
 

@@ -122,7 +122,7 @@ def _show_ranks(report: Report, console: Console) -> None:
     rows = [{**parts.get(row["rank"], {}), **row} for row in report.results["headline"].rows()]
     held = words.shown(rows, report.findings)
     table = _table(rows, held)
-    if console.measure(table, options=console.options.update(max_width=_AMPLE)).minimum <= console.width:
+    if console.measure(table, options=console.options.update(max_width=_AMPLE)).maximum <= console.width:
         console.print(table)
     else:
         for line in _lines(rows, held):
@@ -131,7 +131,7 @@ def _show_ranks(report: Report, console: Console) -> None:
 
 def _table(rows: list[dict[str, Any]], held: list[words.Shown]) -> Table:
     title = f"Where each rank's GPU time goes ({_basis(rows)})"
-    # Its seven columns and their headings stand in a line of the usual 80.
+    # Its eight columns and their headings stand in a line of the usual 80.
     table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     table.add_column("Rank", justify="right")
     if len(held) < len(rows):
