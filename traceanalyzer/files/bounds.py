@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from traceanalyzer.errors import InputError
 
@@ -35,7 +35,7 @@ class Bounded(io.RawIOBase):
     after its end, as `tarfile` does to skip what a header promises.
     """
 
-    def __init__(self, stream: IO[bytes], size: int) -> None:
+    def __init__(self, stream: Any, size: int) -> None:
         self._stream, self._left, self._is_over = stream, most_bytes(size), False
 
     def readable(self) -> bool:
@@ -56,7 +56,7 @@ class Bounded(io.RawIOBase):
     def _next(self, size: int) -> bytes:
         if self._is_over:
             raise EOFError("it ends too early")
-        data = self._stream.read(size)
+        data: bytes = self._stream.read(size)
         self._left -= len(data)
         self._is_over = not data
         if self._left < 0:
