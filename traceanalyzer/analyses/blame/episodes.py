@@ -65,7 +65,7 @@ def is_of_every_host(row: Mapping[str, Any]) -> bool:
     """
     own, apart, name = row["own_host_ns"], row["apart_host_ns"], row["name"]
     if row["cause"] == DATA.key:
-        return bool(row["own_ns"] < RATIO * (0 if pd.isna(row["peers_ns"]) else row["peers_ns"]))
+        return bool(row["own_ns"] < row["apart_ns"])
     is_named = isinstance(name, str) and not (is_framework_range(name) or is_autograd_node(name))
     return row["cause"] == HOST.key and not is_named and not (pd.isna(own) or pd.isna(apart) or own >= apart)
 
@@ -131,6 +131,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "own_host_ns": pd.NA if own_hosts.empty else round(own_hosts.min()),
         "peers_host_ns": pd.NA if hosts.empty else round(hosts.max()),
         "apart_host_ns": pd.NA if hosts.empty else round(apart_ns(hosts)),
+        "apart_ns": apart_ns(_of_steps(others, complete).groupby("rank")[part].mean().astype("float64")),
         "total_ns": cost_ns * len(numbers),
     }
 
