@@ -37,6 +37,7 @@ class Saves:
         limit: what makes the interval as wide as it is; empty where it is narrow.
         remedy: what recording would narrow it.
         each: `/step`, or nothing of a whole trace.
+        is_half: the change is an ideal, of which half is supposed.
     """
 
     before_ns: int
@@ -47,6 +48,7 @@ class Saves:
     limit: str = ""
     remedy: str = ""
     each: str = "/step"
+    is_half: bool = False
 
     @property
     def percent(self) -> float:
@@ -66,10 +68,10 @@ class Saves:
 
     @property
     def level(self) -> Level:
-        """Confidence: how much of the upper end the interval leaves open."""
+        """Confidence: how much of the upper end, or of the likely saving, the interval leaves open."""
         if self.low_ns >= HALF_WAY * self.high_ns:
             return "low" if self.limit else "high"
-        return "medium" if self.low_ns > 0 else "low"
+        return "medium" if self.low_ns >= HALF_WAY * self.likely_ns > 0 else "low"
 
     @property
     def words(self) -> str:
@@ -78,7 +80,8 @@ class Saves:
         after = of.text(self.before_ns - self.likely_ns)
         profiled = "without the profiler" if self.is_unprofiled else "as profiled"
         change = f"{of.text(self.before_ns)} → {after} {of.symbol}, {_whole_percent(self.percent)}"
-        return f"about {_time(self.likely_ns, of)}{self.each} {profiled} ({change})"
+        half = " if half of it goes" if self.is_half else ""
+        return f"about {_time(self.likely_ns, of)}{self.each} {profiled} ({change}){half}"
 
     @property
     def confidence(self) -> str:
@@ -187,7 +190,9 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     limit, remedy = _widest(
         {
             ("only part of an ideal can be reached", ""): full[:, 0].mean() - least[:, 0].mean(),
-            ("profiler overhead is estimated", "Pass --unprofiled-step"): np.ptp(corners[:, 0]),
+            ("profiler overhead is estimated", "Pass the step time without it: --unprofiled-step MS"): np.ptp(
+                corners[:, 0]
+            ),
             ("some start delays have no recorded cause", "Record the CPU side"): gone.get((EXPLAINED,), kept) - kept,
             ("some ranks of the communication are not in the capture", "Record all ranks"): np.ptp(
                 [kept, gone.get((UNMATCHED,), kept), *alone[:1]]
@@ -199,7 +204,7 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     )
     low_ns = 0 if question.is_once else min(low_ns, likely_ns)
     each = "/step" if engine.windows.steps else ""
-    return Saves(before_ns, likely_ns, low_ns, high_ns, costs != ((),), limit, remedy, each)
+    return Saves(before_ns, likely_ns, low_ns, high_ns, costs != ((),), limit, remedy, each, question.is_ideal)
 
 
 def _gains(
