@@ -47,9 +47,6 @@ INSTEAD = {
 }
 PHRASES = {re.compile(phrase, re.IGNORECASE): better for phrase, better in INSTEAD.items()}
 
-ROOMS = ("analyses", "diff", "doctor")
-"""Rooms of `traceanalyzer` whose docstrings still have some."""
-
 
 def found_in(text: str) -> list[str]:
     return [
@@ -92,8 +89,6 @@ def test_docstrings_of_what_is_public(room):
         if module.relative_to(ROOT / "traceanalyzer").parts[0] == room
         for text in found_in("\n".join(docstrings(module)))
     ]
-    if room in ROOMS:
-        pytest.xfail(f"{len(wrong)} phrases") if wrong else pytest.fail(f"{room} needs no exception")
     assert wrong == []
 
 

@@ -476,7 +476,7 @@ class _Care:
             raise _LeftOutError from error
 
     def settle(self) -> None:
-        """Add what failed to the list; which analysis is left out for which of several is not told apart."""
+        """Add what failed to the list; it does not show which of several failures left an analysis out."""
         if self.failures is not None:
             blamed = self.own or self.failures
             failed = {failure.name for failure in blamed}

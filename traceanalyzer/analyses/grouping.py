@@ -135,7 +135,7 @@ class Groups(Struct, frozen=True):
         return values.take(np.where(first < ends, np.append(self._order, NONE)[first], NONE), allow_fill=True)
 
     def told(self, values: Any, tell: Callable[[list[Any]], Any]) -> list[Any]:
-        """For each group what is told of the distinct values that its rows have, as far as known."""
+        """For each group `tell` of the distinct known values of its rows."""
         codes, distinct = pd.factorize(values)
         held = (codes != NONE) & (self.of_row != NONE)
         pairs = np.unique(self.of_row[held] * max(1, len(distinct)) + codes[held])
@@ -184,7 +184,7 @@ def number_in_group(groups: np.ndarray) -> np.ndarray:
 
 
 def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
-    """For each of a categorical's values what is told of its name, which is asked once; `None` where it is absent."""
+    """The answer for each of a categorical's values by its name, which is asked once; `None` where it is absent."""
     codes, names = values.codes, values.categories.tolist()
     told = np.full(len(names) + 1, None, dtype=object)
     for code in np.unique(codes[codes != NONE]).tolist():
@@ -269,7 +269,7 @@ def memoized_by_trace(make: Callable[[RankTrace], T]) -> Callable[[RankTrace], T
 def memoized_by_tables(make: Callable[P, T]) -> Callable[P, T]:
     """`make` of tables, or of what holds them, by position, and of values by name: remembered while the tables live.
 
-    They are told apart by identity: tables of Results, which nobody changes. Callers must not change the answer
+    They are compared by identity: tables of Results, which nobody changes. Callers must not change the answer
     either; one that holds a table (or is one of them) would keep it for ever, and is made anew each time.
     """
     made: dict[tuple[Any, ...], tuple[list[ref[Any]], T]] = {}

@@ -354,7 +354,7 @@ class OverRanks(Result):
     }
 
     def of(self, figure: Figure) -> Mapping[str, Any]:
-        """The row of a figure; without values where it is not told."""
+        """The row of a figure; without values where it is unknown."""
         absent = dict.fromkeys(self.columns) | {"figure": "", "ranks": 0}
         return next((row for row in self.rows() if row["figure"] == figure), absent)
 

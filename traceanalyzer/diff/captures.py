@@ -172,7 +172,7 @@ class Capture:
 
     @property
     def basis(self) -> str:
-        """What the figures are of, for people."""
+        """What the figures cover, for people."""
         return steps_text(self.steps) if self.steps else "whole capture"
 
     @property
@@ -310,7 +310,7 @@ TOKENS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Whether figures are of an optimizer step, of a thousand tokens, or of a whole capture, and its name."""
+    """Whether figures cover an optimizer step, a thousand tokens or a whole capture, and its name."""
 
     name: str
     per_token: bool = False

@@ -27,14 +27,14 @@ class Fact:
 
     Attributes:
         name: what it is.
-        told: each run's, for people; `None` where it is not known.
+        by_run: its value for each run, for people; `None` where it is not known.
         weight: `note`, `warn`, `work` or `refuse`.
         why: what a difference does to the figures.
-        is_close: told differently, but by no more than equal runs may differ.
+        is_close: different, but by no more than equal runs may differ.
     """
 
     name: str
-    told: tuple[str | None, ...]
+    by_run: tuple[str | None, ...]
     weight: str
     why: str
     is_close: bool = False
@@ -42,7 +42,7 @@ class Fact:
     @property
     def state(self) -> str:
         """`same`, `differs`, or `not known` (when a run does not tell and the others agree)."""
-        distinct = set(self.told)
+        distinct = set(self.by_run)
         if len(distinct - {None}) > 1 and not self.is_close:
             return DIFFERS
         return UNKNOWN if None in distinct else SAME
@@ -290,7 +290,7 @@ def line(
 
 def _listed(fact: Fact, runs: Sequence[str]) -> str:
     """`driver 570 | 580`; of many runs how many kinds there are."""
-    told = [text or "not known" for text in fact.told]
+    told = [text or "not known" for text in fact.by_run]
     return f"{fact.name} {' | '.join(told)}" if len(runs) <= _FEW_RUNS else f"{fact.name} ({len(set(told))} kinds)"
 
 
@@ -351,7 +351,7 @@ class Fairness:
         if any(fact.name == contents.PRODUCTS for fact in self.facts):
             return None
         flops = next(fact for fact in self.facts if fact.name == MODEL_FLOPS)
-        both = " | ".join(text or "not known" for text in flops.told)
+        both = " | ".join(text or "not known" for text in flops.by_run)
         told = {
             UNKNOWN: "and the traces do not give all model FLOPs",
             SAME: f"though model FLOPs a step agree: {both}",
@@ -362,7 +362,7 @@ class Fairness:
     @property
     def _is_same_by_traces(self) -> bool:
         """Whether every trace tells the same FLOPs, the same sizes of matrices and the same element type."""
-        of_shapes = [fact.told for fact in self.facts if fact.name in OF_SHAPES]
+        of_shapes = [fact.by_run for fact in self.facts if fact.name in OF_SHAPES]
         return all(None not in told and len(set(told)) == 1 for told in of_shapes)
 
 
@@ -372,7 +372,7 @@ def judge(sides: Sequence[Side]) -> Fairness:
     A different model (by run.json, or by matrix products that share no dimension), element type or GPU forbids a
     comparison of times. A different world size, batch, number of micro-steps or, by the traces, of model FLOPs means
     that a step is other work: with tokens known for every run all figures are given per token, else the comparison is
-    refused. Another element type of the parameters is warned of. Everything else is told.
+    refused. Another element type of the parameters is warned of. Everything else is shown.
     """
     firsts = [side.first for side in sides]
     facts = of(firsts)
@@ -472,7 +472,7 @@ def _exchange_alike(sides: Sequence[Side]) -> bool:
 
 
 def _refusal(fact: Fact) -> str:
-    return f"{fact.name} differs ({' | '.join(text or 'not known' for text in fact.told)}): {fact.why}"
+    return f"{fact.name} differs ({' | '.join(text or 'not known' for text in fact.by_run)}): {fact.why}"
 
 
 def _without_exchange(sides: Sequence[Side]) -> list[str]:
@@ -536,7 +536,7 @@ def _repeats(sides: Sequence[Side]) -> list[str]:
 def as_frame(facts: Sequence[Fact], runs: Sequence[str]) -> pd.DataFrame:
     """The facts as a table: a row each, a column for each run."""
     rows = [
-        {"fact": fact.name, "state": fact.state, **dict(zip(runs, fact.told, strict=True)), "why": fact.why}
+        {"fact": fact.name, "state": fact.state, **dict(zip(runs, fact.by_run, strict=True)), "why": fact.why}
         for fact in facts
     ]
     return pd.DataFrame(rows)

@@ -25,9 +25,9 @@ CANNOT_TELL, NOISE, DIFFERS, EQUAL = "cannot tell", "within noise", "differs", "
 
 
 def compare(base: Sequence[float], other: Sequence[float]) -> tuple[float | None, str]:
-    """Two-sided p, if it can be told, and what follows: whether two samples have different means (Welch 1947).
+    """Two-sided p, if known, and what follows: whether two samples have different means (Welch 1947).
 
-    With fewer than two values on a side nothing can be told. Two sides without any spread are equal or differ.
+    With fewer than two values on a side both are unknown. Two sides without any spread are equal or differ.
     """
     if len(base) < 2 or len(other) < 2:
         return None, EQUAL if list(base) == list(other) else CANNOT_TELL

@@ -1,4 +1,4 @@
-"""What can be said before, and without, a trace: topology, NCCL logs, flight recorder, Inspector, RAS, xpu_timer.
+"""Diagnoses before, and without, a trace: topology, NCCL logs, flight recorder, Inspector, RAS, xpu_timer.
 
 from pathlib import Path
 from traceanalyzer.doctor import examine

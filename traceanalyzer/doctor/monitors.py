@@ -170,7 +170,7 @@ class RasTrouble:
     Attributes:
         communicator: its id; `None` for the job's processes.
         status: `INCOMPLETE`, `MISMATCH`, `ERROR`, …
-        operation: the collective whose counts differ, where told.
+        operation: the collective whose counts differ, where known.
         counts: (ranks, operations that they have launched).
         ranks: ranks that it lists.
         details: its lines, as printed.

@@ -162,7 +162,7 @@ class NcclLog:
         ib_devices: process → what `NET/IB` found; empty when it found none.
         rings: (communicator, channel) → ranks in ring order.
         trees: number of trees of a rank, by process.
-        nvls: process → whether NVLink SHARP is said to be in use.
+        nvls: process → whether NVLink SHARP is reported in use.
         connected: processes that reported all rings or trees as connected.
         environment: (variable, value) → processes that say so.
         warnings: text → processes that warned.
@@ -219,7 +219,7 @@ class NcclLog:
 
     @cached_property
     def is_one_node(self) -> bool:
-        """Whether all that is told is of one node."""
+        """Whether the log is of one node."""
         nodes = [member.nodes for member in self.members if member.nodes is not None]
         return max(nodes, default=1) <= 1 and len(self.hosts) <= 1
 

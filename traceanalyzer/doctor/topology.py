@@ -74,12 +74,12 @@ class Topology:
         return self.paths.get((one, other)) or self.paths.get((other, one))
 
     def gpu_pairs(self) -> dict[tuple[str, str], str]:
-        """Each two GPUs and their path, where it is told."""
+        """Each two GPUs and their path, where it is known."""
         pairs = [(one, other) for number, one in enumerate(self.gpus) for other in self.gpus[number + 1 :]]
         return {pair: path for pair in pairs if (path := self.path(*pair)) is not None}
 
     def nearest_nics(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """GPU → its best path to a NIC, and all NICs at that path; GPUs without any told path are left out."""
+        """GPU → its best path to a NIC, and all NICs at that path; GPUs without a known path are left out."""
         found = {}
         for gpu in self.gpus:
             told = {nic: path for nic in self.nics if (path := self.path(gpu, nic)) is not None}

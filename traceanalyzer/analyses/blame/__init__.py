@@ -1,1 +1,1 @@
-"""Who is late, in which steps, by what: what each rank's steps need, and the episodes in which some need more."""
+"""Stragglers: what each rank's steps need, and the episodes in which some ranks need more."""

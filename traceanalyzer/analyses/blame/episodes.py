@@ -59,7 +59,7 @@ def cause_of(part: str) -> str:
 
 
 def is_of_every_host(row: Mapping[str, Any]) -> bool:
-    """Whether its ranks' hosts, or loaders, take no longer than others by more than these differ: nobody's fault.
+    """Whether no rank is a straggler: hosts, or loaders, take no longer than the others by more than these differ.
 
     A range of PyTorch's own, or a node of autograd, is no name for it: every host is in that.
     """

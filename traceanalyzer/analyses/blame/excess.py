@@ -29,9 +29,9 @@ _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     """The rows with a part's excess over the median of the peers' same step, `<part>_excess`, and `excess_ns`.
 
-    A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike: its
+    A rank without peers (a stage that no other rank has) is compared with all ranks, by what stages have alike: its
     host by operation, its compute by what the other stages take for the same operators (`slower_ns`).
-    Steps that a capture cuts, or in which a rank's clock is set, are held against nothing. The excess is never longer
+    Steps that a capture cuts, or in which a rank's clock is set, are compared with nothing. The excess is never longer
     than the step. A GPU may idle for its host where its peers' hosts are as slow behind a wait: the host's excess is no
     longer than what launching the step takes it more.
     """
@@ -98,9 +98,9 @@ def _up_to(idle: np.ndarray, more: np.ndarray) -> np.ndarray:
 def cells(late: pd.DataFrame) -> pd.DataFrame:
     """A row for each rank, step and part that takes longer than on the peers: `rank`, `step`, `part`, `excess_ns`.
 
-    A rank is late in a step when what it needs more is at least `PERCENT` of the step, far beyond the jitter of the
-    ranks' steps. Its excess is split over the parts that are longer, in proportion, without those that are longer by
-    less than half of the longest. Whether anybody waits for it the replay of the job without it shows.
+    A rank is a straggler in a step when what it needs more is at least `PERCENT` of the step, far beyond the jitter of
+    the ranks' steps. Its excess is split over the parts that are longer, in proportion, without those
+    that are longer by less than half of the longest. The replay of the job without it shows who waits for it.
     """
     if late.empty:
         return without_rows(["rank", "step", "part", "excess_ns"])

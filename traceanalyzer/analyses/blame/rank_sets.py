@@ -205,7 +205,7 @@ def with_roles(needs: pd.DataFrame, replay: Replay, ranks: Ranks) -> pd.DataFram
     """Rows of `StepNeeds` in which `peers` are those of a rank's role, where ranks have such.
 
     Ranks of one role run the same kernels (`Peers.alike`), directly or by way of others; what one role takes is no
-    measure of another. Nobody's role is told apart on GPUs of several models, whose kernels have other names for the
+    measure of another. Roles are unknown on GPUs of several models, whose kernels have other names for the
     same work.
     """
     models = ranks.table["device_name"].dropna().unique()

@@ -90,7 +90,7 @@ def across(
 
 
 def is_own(slower: pd.DataFrame) -> np.ndarray:
-    """Mask of the rows of ranks whose links are slow, or may be: all of a call of which that is not told."""
+    """Mask of the rows of ranks whose links are slow, or may be: all ranks of a call of which that is unknown."""
     known = {text: numbers(text) for text in slower["whose"].dropna().unique()}
     pairs = zip(slower["rank"], slower["whose"], strict=True)
     return np.array([rank in known.get(whose, (rank,)) for rank, whose in pairs], dtype=bool)

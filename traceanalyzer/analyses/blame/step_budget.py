@@ -295,7 +295,7 @@ def step_needs_per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_
 
 
 def host_needs_ns(needs: pd.DataFrame, least: int = 1) -> pd.Series:
-    """By rank, what its host needs for a step: the mean of these rows' steps, as far as it is known.
+    """By rank, the host time that a step takes: the mean of these rows' steps, as far as it is known.
 
     Ranks of which it is known for fewer than `least` steps are left out.
     """

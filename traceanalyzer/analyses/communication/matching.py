@@ -389,7 +389,7 @@ def _signatures(calls: pd.DataFrame) -> np.ndarray:
 def messages_of(calls: pd.DataFrame) -> pd.DataFrame:
     """A row for each message of the calls that name peers: `is_send`, and the global rank of its `peer`.
 
-    A peer is a position in its process group; without the group's ranks it is taken for the global rank.
+    A peer is a position in its process group; without the group's ranks it is read as the global rank.
     """
     held = rows_where(calls, calls["peers"].notna())
     held = held.assign(peers=held["peers"].astype("object").str.split(", ")).explode("peers", ignore_index=True)
@@ -566,10 +566,10 @@ class _Job:
         return _members(members[is_here], instance, method[instance], is_ambiguous=is_ambiguous)
 
     def is_of_one_clock(self, instances: pd.DataFrame) -> bool:
-        """Whether ranks of one file, whose clock is one, end calls that are taken for one collective at one moment.
+        """Whether ranks of one file, whose clock is one, end calls that are matched as one collective at one moment.
 
-        Where they do not, calls of several groups that look alike were taken for one: none is told. Collectives of one
-        root do not end together: those of one process, as `nn.DataParallel` makes them, are taken as they come.
+        Where they do not, calls of several groups that look alike were matched as one, and are dropped. Collectives
+        of one root do not end together: those of one process, as `nn.DataParallel` makes them, are taken as they come.
         """
         held = instances[self.synchronises[instances["row"]]]
         if held.empty or "file" not in self.calls:

@@ -29,13 +29,13 @@ def whose_links(slow: Collection[Ranks], every: Collection[Ranks], hosts: Mappin
     """For each slow group whose links are slow: of the ranks of a host, or of one rank; nothing where that is open.
 
     All groups that lead from there to others are slow, with several partners, and none of them may be another rank's
-    (host's) for the same reason. Groups are held against all, then against those that stay within hosts, or leave them.
+    (host's) for the same reason. Groups are compared with all, then with those that stay within hosts, or leave them.
     At last a rank's of which more than half are slow, three at the least (fewer may be so many links by themselves),
     and no other rank's are so.
 
     Args:
         slow: the ranks of groups that move data for longer.
-        every: of all groups that are held against others, those among them.
+        every: of all groups that are compared with others, those among them.
         hosts: the host of each rank.
     """
     found: dict[Ranks, Owner] = {}

@@ -167,7 +167,7 @@ SLOW_LAUNCH_NS = 30_000
 def into_full_queue(trace: RankTrace) -> np.ndarray:
     """Mask of the rank's API calls that take long while about as many operations wait as the queue holds.
 
-    The host needs nothing of that time: it is ahead of its GPU.
+    That is no launch time: the host is ahead of its GPU.
     """
     calls, launch = trace.api_calls, array_of(trace.gpu_ops, "launch")
     starts = array_of(calls, "start_ns")

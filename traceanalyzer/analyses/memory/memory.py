@@ -111,8 +111,8 @@ ALLOCATED, RESERVED = "memory_allocated_bytes", "memory_reserved_bytes"
 def moments(trace: RankTrace, name: str = ALLOCATED) -> pd.DataFrame:
     """One row for each event in order of time: `time_ns`, `thread`, `address`, `level_bytes`, `change_bytes`.
 
-    The change is since the event before; `address` is that of the block that was given or taken back, NA where not
-    told. The first event's change is 0: what was held before it is not told. So they add up to last less first.
+    The change is since the event before; `address` is that of the block that was given or taken back, NA where
+    unknown. The first event's change is 0: what was in use before it is unknown. So they add up to last less first.
     """
     counters = trace.counters
     told = counters[(counters["name"] == name) & counters["value"].notna()]

@@ -1,4 +1,4 @@
-"""What GPU memory is held for, over time and at the peak, and which operators allocate it."""
+"""What GPU memory is used for, over time and at the peak, and which operators allocate it."""
 
 import re
 
@@ -35,7 +35,7 @@ class Held(Struct, frozen=True):
 
     Attributes:
         events: as `levels.moments` gives them.
-        level_bytes: a row for each event, a column for each of CATEGORIES: what was held after it; a row adds up to
+        level_bytes: a row for each event, a column for each of CATEGORIES: what was in use after it; a row adds up to
             the event's level.
         blocks: blocks in use after each event, by category; of `unknown` those that the events know.
     """

@@ -206,8 +206,8 @@ def schedule_of(
 ) -> Schedule:
     """The schedule of one pipeline, `order` being its ranks by stage, from the messages and compute of some steps.
 
-    Of `absent` ones, which have no trace, there are the messages that others send them or receive; what is told by the
-    order of what a rank does is told by the others alone.
+    Of `absent` ones, which have no trace, there are the messages that others send them or receive; what the order of
+    a rank's work shows comes from the others alone.
 
     Activations that a rank sends beyond those that it receives are those of a step's microbatches: M on the rank of
     the first stage. It sends v · M of them when each rank has v stages.

@@ -131,7 +131,7 @@ class Sums(Struct, frozen=True):
 class Latest(Generic[T]):
     """What is made of an array, kept for the two that were asked for last: most changes leave most lengths as they are.
 
-    An array is told by which object it is: nobody writes to one that was given here. What makes it is given each time:
+    An array is known by its identity: nobody writes to one that was given here. What makes it is given each time:
     held here it would hold the nodes that hold this, until the next search for garbage.
     """
 
@@ -522,7 +522,7 @@ def _sorted(level: np.ndarray, source: np.ndarray, target: np.ndarray, dropped: 
 def main_streams(pieces: Mapping[int, Piece]) -> dict[int, int]:
     """Of each rank its stream: the job's, where the rank computes on it in each of its steps, else its own.
 
-    The job's stream is the one whose (lower) median of compute over ranks is longest. A late rank may compute most on a
+    The job's stream is the one whose (lower) median of compute over ranks is longest. A straggler may compute most on a
     stream on which all prepare the next batch: its steps would begin at other moments than theirs.
     """
     each = {rank: _compute_ns(piece) for rank, piece in pieces.items()}

@@ -34,7 +34,7 @@ def with_meetings(pieces: Mapping[int, Piece], offset_ns: Mapping[int, int]) -> 
 
     The trace names no group of them. Those of a name at the same place in a step are the same, as far as their times
     agree: who had ended before the last one began did not wait for it. So groups that meet at different moments are
-    told apart, and of a broadcast those are joined that still waited when its root came.
+    separate, and of a broadcast those are joined that still waited when its root came.
     """
     tables = [piece.meetings.assign(rank=rank) for rank, piece in pieces.items() if len(piece.meetings)]
     if not tables:
@@ -708,7 +708,7 @@ def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     """The pieces, each with the waits that times show between the same two operations elsewhere, without refuted ones.
 
     A wait that no event tells is seen only where nothing else holds the operation for longer: where a collective waits
-    for a late rank, that hides that it also waits for its own rank's gradient. Two operations are the same two in
+    for a straggler, that hides that it also waits for its own rank's gradient. Two operations are the same two in
     another step or on another rank when each is of the same stream, name and place among those of its name in the
     step. Where times contradict a wait anywhere, by more than such operations overlap, it is none.
 

@@ -306,7 +306,7 @@ class Peers:
     def durations(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
         """What the rank's operations take on its peers: the median of those that are not changed, else the mean of all.
 
-        Its own where that cannot be said, 0 where they run none.
+        Its own where that is unknown, 0 where they run none.
         """
         own = self.job.nodes[rank].column("ops", "duration_ns")
         if len(self.ranks) == 1:

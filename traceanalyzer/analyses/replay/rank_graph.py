@@ -534,7 +534,7 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`source`, `target` (rows of `ops`), `is_recorded` and `is_touching` (false: not told by times); and denied ones.
+    """`source`, `target` (rows of `ops`), `is_recorded` and `is_touching` (false: not shown by times); and denied ones.
 
     Recorded events give exact edges. Without them a call to wait for an event is taken to hold what its thread
     launches next; it waits for the stream that was launched on before (a collective for what it reads), else for

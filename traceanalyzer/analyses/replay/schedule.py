@@ -183,7 +183,7 @@ class Recorded:
 
         Args:
             stages: of the model.
-            as_recorded: the same with what recording takes the hosts, where these lengths are without it.
+            as_recorded: the same with the profiler's overhead on hosts, where these lengths are without it.
         """
         slow = (as_recorded or self).lengths.of_pass
         if stages == self.stages:

@@ -156,7 +156,7 @@ class Answer:
 
     @property
     def is_of_steps(self) -> bool:
-        """Whether the figures are of a mean complete step, else of the whole capture."""
+        """Whether figures cover a mean complete step, else the whole capture."""
         return self.gain.steps is not None
 
     @property

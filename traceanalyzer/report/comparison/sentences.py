@@ -167,11 +167,11 @@ def _recorded_otherwise(comparison: Comparison, run: str) -> str | None:
     """Both times with what recorded them; `None` where that is the same."""
     number = comparison.runs.index(run)
     known = [fact for fact in comparison.fairness.facts if fact.name in _FACTS]
-    differing = [fact for fact in known if None not in (fact.told[0], fact.told[number])]
-    differing = [fact for fact in differing if fact.told[0] != fact.told[number]]
+    differing = [fact for fact in known if None not in (fact.by_run[0], fact.by_run[number])]
+    differing = [fact for fact in differing if fact.by_run[0] != fact.by_run[number]]
     if not differing:
         return None
-    how = {at: ", ".join(str(fact.told[at]) for fact in differing) for at in (0, number)}
+    how = {at: ", ".join(str(fact.by_run[at]) for fact in differing) for at in (0, number)}
     times = [
         f"{name} {_time_of(comparison, name)}{each(comparison)} under {how[at]}"
         for name, at in ((run, number), (comparison.base.label, 0))
