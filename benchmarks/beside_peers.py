@@ -211,7 +211,7 @@ def trend(rows: list[Row], path: Path) -> str:
     for name, cpu_s in now.items():
         before = [run["cpu_s"][name] for run in known if run["machine"] == facts["machine"] and name in run["cpu_s"]]
         middle = statistics.median(before) if before else None
-        beside = "first of this machine" if middle is None else f"{100 * (cpu_s / middle - 1):+.0f} % on {len(before)} runs' {middle:.2f} s"  # fmt: skip
+        beside = "first of this machine" if middle is None else f"{100 * (cpu_s / middle - 1):+.0f}% on {len(before)} runs' {middle:.2f} s"  # fmt: skip
         lines.append(f"{name}: {cpu_s:.2f} s CPU, {beside}")
     return "\n".join(lines)
 

@@ -38,8 +38,8 @@ def row(capture: Path) -> str:
     return (
         f"| {capture.name} | {engine.before_ns / 1e6:.2f} | {engine.error_ns / 1e6:.3f} "
         f"| {100 * engine.error_ns / engine.before_ns:.2f} | {known} "
-        f"| {engine.job.joins['instance'].nunique()} | {shares['host']:.0f} % | {shares['compute']:.0f} % "
-        f"| {shares['comm']:.0f} % |"
+        f"| {engine.job.joins['instance'].nunique()} | {shares['host']:.0f}% | {shares['compute']:.0f}% "
+        f"| {shares['comm']:.0f}% |"
     )
 
 

@@ -53,7 +53,7 @@ def test_overlap_is_the_strategys(name, least, most):
 
 @pytest.mark.parametrize("name", of_each_kind(KINETO))
 def test_the_profiled_host_stays_ahead_of_the_gpu(name):
-    """The defaults' batches: idle by host is under 5 % of the complete steps."""
+    """The defaults' batches: idle by host is under 5% of the complete steps."""
     idle = once.results(name)["idle"].to_frame()
     own = idle[idle["step"].isin([3, 4])].groupby("rank")[["host_ns", "window_ns"]].sum()
     assert (own["host_ns"] < 0.05 * own["window_ns"]).all()

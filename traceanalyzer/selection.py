@@ -119,7 +119,7 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> StepRanges:
     With `pattern`, those that it names. Else the first of these that there are: profiler steps and names of `GUESSES`
     (runs of a module that XLA compiled, where these launch the work and the marks' thread is ahead of it);
     iterations of vLLM, SGLang and TensorRT-LLM; a compiled module of XLA, else an outermost range of one name, numbers
-    in it apart, that occurs at least three times on one thread and in which at least 80 % of the GPU time but for
+    in it apart, that occurs at least three times on one thread and in which at least 80% of the GPU time but for
     communication was launched. Ranges around an epoch or the whole training do not count as outer ones.
 
     Raises:

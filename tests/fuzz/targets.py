@@ -553,7 +553,7 @@ def analysed(folder: Path) -> bool:
 
 
 def impossible(results: Mapping[str, Any]) -> None:
-    """Raise `WrongError` for shares above 100 % or below 0 and for negative times, unless integrity speaks of them."""
+    """Raise `WrongError` for shares above 100% or below 0 and for negative times, unless integrity speaks of them."""
     from traceanalyzer.analyses import reached_by
 
     doubted = reached_by(",".join(results["integrity"].table["affects"]).replace(" ", "").split(","))

@@ -136,7 +136,7 @@ def once(label, length):
         pytest.param((1000,), (1001,), "step_ns +3% significant", INCONCLUSIVE, marks=pytest.mark.thorough),
         ((1000, 1001, 1002), (1050, 1051, 1052), "step_ns +3% significant", FAILED),
         ((1000, 1001, 1002), (1010, 1011, 1012), "step_ns +3% significant", PASSED),
-        ((900, 1000, 1100), (950, 1050, 1150), "step_ns +3% significant", INCONCLUSIVE),  # 5 % more, noise 23 %
+        ((900, 1000, 1100), (950, 1050, 1150), "step_ns +3% significant", INCONCLUSIVE),  # 5% more, noise 23%
         ((900, 1000, 1100), (910, 1000, 1090), "step_ns +3% significant", INCONCLUSIVE),  # the noise may hide it
         ((990, 1000, 1010), (900, 910, 920), "step_ns +1% significant", PASSED),  # far on the other side
         pytest.param((1000, 1001, 1002), (950, 951, 952), "step_ns -3% significant", FAILED, marks=pytest.mark.thorough),
@@ -144,7 +144,7 @@ def once(label, length):
         ((1000, 1000), (1031, 1031), "step_ns +3% significant", FAILED),
         ((1000, 1001, 1002), (1050, 1051, 1052), "step_ns +30ns significant @ any rank", FAILED),
         ((900, 1000, 1100), (950, 1050, 1150), "step_ns +3% significant @ all ranks", INCONCLUSIVE),
-        # Far on the other side of the limit noise hides nothing: ± 22.7 % about +30 %.
+        # Far on the other side of the limit noise hides nothing: ± 22.7% about +30%.
         ((900, 1000, 1100), (1200, 1300, 1400), "step_ns -3% significant", PASSED),
         ((900, 1000, 1100), (950, 1050, 1150), "step_ns +3%", FAILED),  # without the word: the means decide
         ((900, 1000, 1100), (950, 1050, 1150), "kernels.total_ns +3% significant", INCONCLUSIVE),

@@ -21,7 +21,7 @@ def rank(number, idle):
 
 @pytest.fixture(scope="module")
 def results():
-    return analyses.run([rank(0, 2), rank(1, 8)])  # idle 10 % and 40 %
+    return analyses.run([rank(0, 2), rank(1, 8)])  # idle 10% and 40%
 
 
 @pytest.fixture(scope="module")

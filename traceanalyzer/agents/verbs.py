@@ -417,7 +417,7 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
         "gain_ns": "Before − after, never negative, ns.",
         "most_gain_ns": "The same without the start delays that no recorded dependency explains, ns.",
         "error_ns": "By how much the replay without a change misses the recording, ns.",
-        "error_pct": "The same in per cent of before.",
+        "error_pct": "The same in percent of before.",
         "unmatched_ns": "Communication in it whose partners are not known, ns.",
         "is_bound": "The gain is a bound, no forecast.",
         "is_lower_bound": "The gain may be more: waits for unknown partners, or start delays without a cause, stay.",
@@ -425,7 +425,7 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
         "unprofiled_after_ns": "After, without that, ns.",
         "unprofiled_afters_ns": "Shortest and longest step after the change that a run without the profiler may have.",
         "unprofiled_gains_ns": "Least and most gain of that step, by what recording may take the hosts.",
-        "path_pct_before": "Per cent of the critical path by category, as recorded.",
+        "path_pct_before": "Percent of the critical path by category, as recorded.",
         "path_pct_after": "The same after the changes.",
     }
 )

@@ -25,7 +25,7 @@ RATIO = 1.2
 """Times as long: two of one kind, or two runs of the same work, differ by less."""
 
 FALSE_ALARMS = math.erfc(SIGMAS / math.sqrt(2))
-"""How often chance puts a normal value so many deviations off, to either side: 0.27 %."""
+"""How often chance puts a normal value so many deviations off, to either side: 0.27%."""
 
 _TO_DEVIATION = 1.4826
 """Of a median distance from the median, of normal values."""

@@ -90,7 +90,7 @@ def of(captures: Sequence[Capture]) -> Iterator[tuple[str, tuple[str, ...]]]:
         return
     shares = [_flop_shares(capture) for capture in captures]
     if None not in shares and _are_shared_otherwise([own for own in shares if own is not None]):
-        yield SHARES, tuple(", ".join(f"{per_cent(round(pct))} %" for pct in own) for own in shares if own is not None)
+        yield SHARES, tuple(", ".join(f"{per_cent(round(pct))}%" for pct in own) for own in shares if own is not None)
 
 
 def is_same_but_for_products(captures: Sequence[Capture]) -> bool:
@@ -164,7 +164,7 @@ def _products(capture: Capture) -> _Amounts | None:
 
 
 def _flop_shares(capture: Capture) -> list[float] | None:
-    """Per cent of the compared steps' model FLOPs on each rank."""
+    """Percent of the compared steps' model FLOPs on each rank."""
     frame = capture.table("mfu")
     own = frame[frame["step"].isin(capture.steps)] if frame is not None else None
     if own is None or own.empty or own["model_flops"].isna().any() or own["covered_pct"].isna().all():

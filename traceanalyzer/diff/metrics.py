@@ -40,7 +40,7 @@ def compare(base: Sequence[float], other: Sequence[float]) -> tuple[float | None
 
 
 def margin(base: Sequence[float], other: Sequence[float]) -> float:
-    """Half the width of the 95 % confidence interval of the difference of means: a smaller one may be noise.
+    """Half the width of the 95% confidence interval of the difference of means: a smaller one may be noise.
 
     Of two or more values on each side.
     """
@@ -123,7 +123,7 @@ COLUMNS = {
     "std": "Sample standard deviation of the repeats; absent with fewer than two.",
     "values": "Each repeat's value: a list of numbers.",
     "change": "Difference to the base run, in the figure's unit; absent for percentages.",
-    "change_pct": "The same as per cent of the base's value; absent for percentages.",
+    "change_pct": "The same as percent of the base's value; absent for percentages.",
     "change_pct_points": "Difference of percentages in percentage points; absent for other figures.",
     "p_value": "Two-sided p of Welch's t test over the repeats; absent where it cannot be made.",
     "significance": "differs, within noise, equal, or cannot tell (fewer than two repeats of a run).",
@@ -198,7 +198,7 @@ def _change(metric: Metric, values: list[float], base: list[float]) -> dict[str,
 
 
 def difference(metric: Metric, base: float | None, value: float | None) -> dict[str, float | None]:
-    """Per cent of the base, or points of a percentage; absent where a value is, or where per cent are of 0."""
+    """Percent of the base, or points of a percentage; absent where a value is, or where percent are of 0."""
     if base is None or value is None:
         return {"change_pct": None, "change_pct_points": None}
     is_share = metric.unit is Unit.PCT
@@ -322,7 +322,7 @@ def _block(column: str) -> Callable[[Capture], pd.Series | None]:
 
 
 def _hidden(traffic: str) -> Callable[[Capture], pd.Series | None]:
-    """Per cent of the time of this traffic in which compute runs, too."""
+    """Percent of the time of this traffic in which compute runs, too."""
 
     def read(capture: Capture) -> pd.Series | None:
         frame = capture.table("stream_pairs")

@@ -19,7 +19,7 @@ COLUMNS = {
     "value": "Mean over ranks and repeats.",
     "std": "Sample standard deviation of the repeats; absent with fewer than two.",
     "repeats": "Captures in it that tell the figure.",
-    "change_pct": "Difference to the baseline before it as per cent of that one's value; absent for percentages.",
+    "change_pct": "Difference to the baseline before it as percent of that one's value; absent for percentages.",
     "change_pct_points": "The same of a percentage, in percentage points.",
 }
 

@@ -421,7 +421,7 @@ def reported_hang(xpu_timer: XpuTimer) -> Iterator[Diagnosis]:
 def _beside_others(
     metrics: XpuTimer, of: Literal["collective", "product"], figure: str, most: float
 ) -> list[tuple[int, str]]:
-    """Ranks whose figure is at most so much of the other ranks', and what per cent it is; the lowest five."""
+    """Ranks whose figure is at most so much of the other ranks', and what percent it is; the lowest five."""
     shares = against_others(series(metrics, of), figure)
     return [(int(rank), f"{100 * share:.0f}%") for rank, share in shares[shares <= most].sort_values().items()][:5]
 

@@ -91,7 +91,7 @@ class Gate:
 
     @property
     def quantity(self) -> Unit | None:
-        """Nanoseconds, bytes, per cent, or `None` for a plain number."""
+        """Nanoseconds, bytes, percent, or `None` for a plain number."""
         unit = unit_of(self.column)
         return unit if unit in UNITS else None
 
@@ -172,7 +172,7 @@ def _where(text: str | None, gate: str) -> tuple[tuple[str, str], ...]:
 def _check_unit(gate: Gate) -> None:
     allowed = [*(UNITS[gate.quantity] if gate.quantity else ())]
     if gate.op is None and gate.quantity is Unit.PCT:
-        # "+2 %" of a percentage could mean either; points cannot.
+        # "+2%" of a percentage could mean either; points cannot.
         if gate.unit != "pp":
             raise UsageError(
                 f"--fail-on {gate.text!r}: {gate.column} is a percentage; its change is in points: write pp"
@@ -272,8 +272,12 @@ def fails(gate: Gate, values: pd.Series) -> pd.Series:
 
 def shown(gate: Gate, value: float) -> str:
     """A figure in the gate's unit."""
-    unit = gate.unit or (gate.quantity or "")
-    return f"{value / gate.factor:,.4g} {unit}".strip()
+    return with_unit(f"{value / gate.factor:,.4g}", gate.unit or (gate.quantity or ""))
+
+
+def with_unit(number: str, unit: str) -> str:
+    """`5%`, `12 ms`, `3`."""
+    return f"{number}{unit}" if unit == Unit.PCT else f"{number} {unit}".rstrip()
 
 
 _HOLDS = {

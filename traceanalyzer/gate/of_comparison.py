@@ -25,6 +25,7 @@ from traceanalyzer.gate.grammar import (
     said_of_limit,
     shown,
     status_of,
+    with_unit,
 )
 from traceanalyzer.gate.of_run import check_names, find, is_metric, lack_of_ranks, narrowed, qualified
 from traceanalyzer.meaning.columns import Unit
@@ -41,7 +42,7 @@ class Change:
         base: mean of the base's repeats.
         other: mean of the other run's repeats.
         by: the change, in the gate's unit; growth from nothing is infinite.
-        margin: half the 95 % interval of the change (Welch), in the gate's unit; infinite with one capture of a run, 0
+        margin: half the 95% interval of the change (Welch), in the gate's unit; infinite with one capture of a run, 0
             where both runs have the same values.
         repeats: captures of the base and of the other run.
     """
@@ -88,7 +89,7 @@ class Change:
     def sentence(self) -> str:
         """What is so of it, in words that say on which side of the limit it lies."""
         gate, status = self.gate, self.status
-        allowed = f"the {abs(gate.number):.4g} {gate.unit}".rstrip() + " allowed"
+        allowed = f"the {with_unit(f'{abs(gate.number):.4g}', gate.unit)} allowed"
         if gate.scope in OF_RANKS:
             failing = self.failing if status == FAILED else fails(gate, self.by)
             how = "grows" if gate.grows else "falls"
@@ -104,7 +105,7 @@ class Change:
         worst = self.by.max() if self.gate.grows else self.by.min()
         if not worst:
             return "does not change"
-        return f"{'grows' if worst > 0 else 'falls'} by {abs(worst):.4g} {self.gate.unit}".rstrip()
+        return f"{'grows' if worst > 0 else 'falls'} by {with_unit(f'{abs(worst):.4g}', self.gate.unit)}"
 
     def _of_noise(self, status: str) -> str:
         captures = f"{self.repeats[0]} {'capture' if self.repeats[0] == 1 else 'captures'} against {self.repeats[1]}"
@@ -113,7 +114,7 @@ class Change:
             return said if status == INCONCLUSIVE else ""
         if not self.margin.any():
             return ""
-        noise = f"± {self.margin.max():.3g} {self.gate.unit}".rstrip()
+        noise = f"± {with_unit(f'{self.margin.max():.3g}', self.gate.unit)}"
         if status == INCONCLUSIVE:
             return f"{captures} tell changes from noise only beyond {noise}: record more, or quieter ones"
         if status == FAILED and not self.is_told[self.failing].all():
@@ -122,14 +123,14 @@ class Change:
 
 
 def _margin(base: list[float], other: list[float]) -> float:
-    """Half the 95 % interval of the difference; runs of the same values differ by nothing."""
+    """Half the 95% interval of the difference; runs of the same values differ by nothing."""
     if base == other:
         return 0.0
     return metrics.margin(base, other) if min(len(base), len(other)) > 1 else float("inf")
 
 
 def _in_unit(gate: Gate, difference: pd.Series, base: pd.Series) -> pd.Series:
-    """A difference in the gate's unit: per cent of the base, points, or its own."""
+    """A difference in the gate's unit: percent of the base, points, or its own."""
     if gate.unit != "%" or gate.quantity is Unit.PCT:
         return difference / (1.0 if gate.unit == "pp" else gate.factor)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -137,9 +138,9 @@ def _in_unit(gate: Gate, difference: pd.Series, base: pd.Series) -> pd.Series:
 
 
 def shown_value(gate: Gate, value: float) -> str:
-    """A value beside its change: in the unit of a percentage or of the column where the change is in per cent."""
+    """A value beside its change: in the unit of a percentage or of the column where the change is in percent."""
     if gate.unit == "pp":
-        return f"{value:,.4g} %"
+        return f"{value:,.4g}%"
     if gate.unit == "%":
         unit = {"ns": (1e6, "ms"), "bytes": (1e9, "GB")}.get(str(gate.quantity or ""), (1.0, ""))
         return f"{value / unit[0]:,.4g} {unit[1]}".strip()
@@ -347,7 +348,7 @@ def _change(gate: Gate, base: pd.DataFrame, other: pd.DataFrame, case: str, run:
             "rank": rank,
             f"base_{gate.column}": float(change.base[rank]),
             f"other_{gate.column}": float(change.other[rank]),
-            "change": f"{by:+.4g} {gate.unit}".strip(),
+            "change": with_unit(f"{by:+.4g}", gate.unit),
         }
         for rank, by in change.by.items()
     ]

@@ -200,7 +200,7 @@ class Column:
 
     @classmethod
     def share(cls, definition: str, adds: Adds = Adds.DERIVED, **shown: Any) -> Self:
-        """Per cent of something."""
+        """Percent of something."""
         return cls(definition, Unit.PCT, adds, **shown)
 
     @classmethod
@@ -351,7 +351,7 @@ def digits(value: float) -> str:
 
 
 def per_cent(value: float) -> str:
-    """Per cent without the sign: three significant digits, but no more than two decimals, which nobody measures.
+    """Percent without the sign: three significant digits, but no more than two decimals, which nobody measures.
 
     Only what is nothing is `0`: what rounds to it is `0.00`.
     """
@@ -361,7 +361,7 @@ def per_cent(value: float) -> str:
 
 
 def signed(value: float, unit: Unit | None = None) -> str:
-    """A difference, with a + where it is more: of the unit, else per cent or points of it without a sign of these."""
+    """A difference, with a + where it is more: of the unit, else percent or points of it without a sign of these."""
     shown = per_cent(value) if unit is None else text(value, unit)
     return f"+{shown}" if value > 0 else shown
 

@@ -367,7 +367,7 @@ def gain_range_said(least_ns: int, most_ns: int) -> str:
 def gain_said(amount: str, *, is_bound: bool) -> str:
     """The amount, which says its unit; nothing else says `at most` of a gain.
 
-    A gain is a bound where it is no replay's but the time that its cause takes; where over 3 % of a step are not
+    A gain is a bound where it is no replay's but the time that its cause takes; where over 3% of a step are not
     explained by the replay, or are waits whose partners are not known, or a rank's host is not in the capture; where it
     is the distance from an ideal that nobody reaches; and where the capture's means are not the job's (a warm-up, a
     clock that is set, a rank without a trace or a call, lost operations).

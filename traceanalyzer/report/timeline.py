@@ -442,7 +442,7 @@ def _drawn(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shares(results: Results) -> list[list[Any]]:
-    """[rank, per cent of the path], most first."""
+    """[rank, percent of the path], most first."""
     rows = results["path_over_ranks"].rows() if "path_over_ranks" in results else []
     return [[row["rank"], round(row["path_pct"], 1)] for row in rows[:4]]
 

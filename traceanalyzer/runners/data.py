@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.runners.options import ModelConfig
 
-MASK_EVERY = 7  # one token in seven is predicted by an encoder, about BERT's 15 %
+MASK_EVERY = 7  # one token in seven is predicted by an encoder, about BERT's 15%
 
 
 class Batch(NamedTuple):

@@ -1,4 +1,4 @@
-// Bars: ms or per cent, sorted by rank or by any part.
+// Bars: ms or percent, sorted by rank or by any part.
 import { html, menu, one } from "../page/dom.js";
 
 /** @param {Element} row */

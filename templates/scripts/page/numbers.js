@@ -11,7 +11,7 @@ export const digits = (x) => {
   return fixed(rounded, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(rounded)))));
 };
 
-/** Per cent without the sign: no more than two decimals. @param {number} x */
+/** Percent without the sign: no more than two decimals. @param {number} x */
 export const perCent = (x) => (Math.abs(x) >= 1 || Number.isInteger(x) ? digits(x) : fixed(x, 2));
 
 /** The unit is that of the number as it is shown: 999.7 µs are 1.00 ms.

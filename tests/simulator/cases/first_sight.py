@@ -102,7 +102,7 @@ FIRST_SIGHT: tuple[Case, ...] = (
     case_of("short steps, a process on a host's core", regimes.of_short_steps, Fault("pace", 0, (3,), None, 2.5), "",
             cause="host", noise=like_hosts(1306)),
     nobody("healthy, bound by gathers", "exposed_communication slow_link", regimes.bound_by_gathers, noise=unlike_hosts(1307)),
-    # Behind gathers it still costs 1.1 % of a step, as is said of it: not first.
+    # Behind gathers it still costs 1.1% of a step, as is said of it: not first.
     nobody("bound by gathers, a hot GPU behind them", "exposed_communication slow_link", regimes.bound_by_gathers, Fault("throttle", 0, (3,), None, 1.25),
            others=(3,), noise=like_hosts(1308)),
     case_of("bound by gathers, a loader", regimes.bound_by_gathers, Fault("data", 7 * MS, (3,)), LOADER,

@@ -33,7 +33,7 @@ HOSTS: tuple[Case, ...] = (
     nobody("healthy, fetched by hooks", "launch_bound blocking_calls per_tensor_work", sharded.by_hooks, noise=like_hosts(123)),
     case_of("served by graphs, a scheduler", serving.served, Fault("plan", 1 * MS, (0,)), "schedule", cause="host",
             noise=like_hosts(133)),
-    # One window of four hosts that differ anyway does not tell that the fourth one costs 5 % more.
+    # One window of four hosts that differ anyway does not tell that the fourth one costs 5% more.
     nobody("served kernel by kernel, a slower host", "straggler launch_bound", serving.served,
             Fault("pace", 0, (3,), None, 1.6), is_eager=True, iterations=16,
             noise=Noise(137, 0.2, 0.03, 0.1, (1.0, 1.15, 1.3, 1.0)), others=(3,)),

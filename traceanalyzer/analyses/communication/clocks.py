@@ -40,7 +40,7 @@ class Clocks(Result):
             "the middle of the offsets with which none does, where that is surer.",
             adds=Adds.DERIVED,
         ),
-        "spread_ns": Column.time("95 % of those differences are within this of their median.", adds=Adds.DERIVED),
+        "spread_ns": Column.time("95% of those differences are within this of their median.", adds=Adds.DERIVED),
         "uncertainty_ns": Column.time(
             "The spread, never less than 30 µs: what a figure that depends on clocks is sure to.", adds=Adds.DERIVED
         ),

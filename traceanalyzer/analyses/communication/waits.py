@@ -81,7 +81,7 @@ class Members(Result):
             "How the instance was found: sequence, step and position, offset, or order between others. By time its "
             "calls end within 50 µs of the clocks' offset, or within half of the shortest such call."
         ),
-        "is_ambiguous": Column.flag("The offset that decided had a rival with 90 % of its votes."),
+        "is_ambiguous": Column.flag("The offset that decided had a rival with 90% of its votes."),
         "is_synchronising": Column.flag(
             "All ranks of the instance wait alike: neither rooted nor an all-to-all that is, or may be, uneven."
         ),
@@ -253,7 +253,7 @@ class CallWaits(Result):
         "waits_for": Column.ident("Rank with the least wait in the instance; absent for itself."),
         "is_matched": Column.flag("Whether its instance is known on all ranks of its group."),
         "matched_by": Column.text("How the instance was found."),
-        "is_ambiguous": Column.flag("The clock offset that decided had a rival with 90 % of its votes."),
+        "is_ambiguous": Column.flag("The clock offset that decided had a rival with 90% of its votes."),
         "why_not_split": Column.text("Why the transfer is absent."),
     }
     stored = ("group_ranks", "size_bytes", "is_synchronising")

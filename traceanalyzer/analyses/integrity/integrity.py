@@ -357,7 +357,7 @@ def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bo
 
 
 def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> Iterator[Defect]:
-    """Ranks that exchange gradients take the same time for the same steps, to a few per cent in real captures."""
+    """Ranks that exchange gradients take the same time for the same steps, to a few percent in real captures."""
     lengths = shared.groupby("rank")["window_ns"].sum() if len(shared) else pd.Series(dtype="int64")
     if len(lengths) > 1 and 100 * (lengths.max() - lengths.min()) >= least_pct * lengths.max():
         text = (

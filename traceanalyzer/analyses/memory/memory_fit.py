@@ -62,7 +62,7 @@ class MemoryFit(Result):
         "device_bytes": Column.size("Memory of the smallest GPU, or as `--model gpu=` says.", adds=Adds.NONE),
         "headroom_bytes": Column.size("Device − total; negative when it does not fit.", adds=Adds.NONE),
         "fits": Column.text(
-            f"`{YES}`: the total is at most {SAFE_PCT:.0f} % of the device; `{TIGHT}`: it is below the device; `{NO}`; "
+            f"`{YES}`: the total is at most {SAFE_PCT:.0f}% of the device; `{TIGHT}`: it is below the device; `{NO}`; "
             f"`{OPEN}`; absent where the device's memory is not known."
         ),
         "is_enough": Column.flag("The first row that fits: the least that is needed at this micro-batch."),

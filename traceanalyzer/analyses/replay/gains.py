@@ -72,7 +72,7 @@ class Gain:
         return max(self.gain_ns, self.before_ns - self.after_ns + self.delayed_ns)
 
     def matters(self, unknown_ns: int) -> bool:
-        """Whether a time that is unknown is more than 3 % of the step."""
+        """Whether a time that is unknown is more than 3% of the step."""
         return unknown_ns > PERCENT / 100 * self.before_ns
 
     @property

@@ -232,7 +232,7 @@ class Answer:
             said = f"gain {gain_said(time_text(change_ns), is_bound=is_most)}" if change_ns else "no gain"
         why = []
         if gain.error_ns > PERCENT / 100 * gain.before_ns:
-            why.append(f"{error} ({self.error_pct:.1f} %) have no cause in the graph")
+            why.append(f"{error} ({self.error_pct:.1f}%) have no cause in the graph")
         if gain.is_delayed:
             why.append(f"{time_text(gain.delayed_ns)} of the changed {what} are start delays without a recorded cause")
         if gain.unmatched_ns > PERCENT / 100 * gain.before_ns:
@@ -299,4 +299,4 @@ def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
 
 def _answer_listed(percents: dict[str, float]) -> str:
     held = sorted(percents.items(), key=lambda item: -item[1])
-    return ", ".join(f"{_LABELS[name]} {value:.1f} %" for name, value in held if value >= 0.05)
+    return ", ".join(f"{_LABELS[name]} {value:.1f}%" for name, value in held if value >= 0.05)

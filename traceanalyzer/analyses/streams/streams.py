@@ -67,7 +67,7 @@ class Streams(Result):
         "rank": RANK,
         "stream": Column.ident("Number in the trace."),
         "role": Column.text(
-            "The class that makes up 90 % or more of its operations' time (`mixed` when none does): compute, "
+            "The class that makes up 90% or more of its operations' time (`mixed` when none does): compute, "
             "communication, upload, download, exchange (copies between GPUs), device memory, unknown (CUDA graphs "
             "that were recorded as one operation each)."
         ),

@@ -15,7 +15,7 @@ from traceanalyzer.report.layout import LAYOUT
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a bar: where it begins and how wide it is in per cent of the longest bar of all runs, and its words."""
+    """A part of a bar: where it begins and how wide it is in percent of the longest bar of all runs, and its words."""
 
     part: Part
     at: float

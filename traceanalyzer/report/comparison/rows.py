@@ -44,7 +44,7 @@ POINTS = "pp"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a row's bar, from `at` for `width` per cent of the bar's place; growth lies to the right."""
+    """A piece of a row's bar, from `at` for `width` percent of the bar's place; growth lies to the right."""
 
     look: str
     at: float
@@ -205,7 +205,7 @@ _WORDS = {"comm": "communication", "std": "standard deviation", "mfu": "MFU"}
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One run's value of a figure: text, spread, change, and the length of its bar in per cent."""
+    """One run's value of a figure: text, spread, change, and the length of its bar in percent."""
 
     text: str
     spread: str
@@ -282,7 +282,7 @@ def _value(row: pd.Series, shown: Scale, largest: float) -> Value:
 
 
 def _change(row: pd.Series) -> tuple[str, str]:
-    """Per cent of the base's value, or points of a percentage: never one for the other."""
+    """Percent of the base's value, or points of a percentage: never one for the other."""
     if is_known(row["change_pct_points"]):
         return signed(float(row["change_pct_points"])), POINTS
     if is_known(row["change_pct"]):

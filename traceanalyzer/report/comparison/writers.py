@@ -186,7 +186,7 @@ def memory_views(held: comparison_rows.Memory) -> list[dict[str, Any]]:
 
 
 def _bars(comparison: Comparison, run: str, parts: list[step_parts.WaterfallPart]) -> list[dict[str, Any]]:
-    """Bars from the base's step to the run's: each with its place and length in per cent of the longest reach."""
+    """Bars from the base's step to the run's: each with its place and length in percent of the longest reach."""
     if not parts:
         return []
     base, at = sum(part.base_ns for part in parts), 0.0

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from traceanalyzer.analyses import column_named
 from traceanalyzer.gate import FAILED, INCONCLUSIVE, PASSED, SKIPPED, UNKNOWN, Outcome
+from traceanalyzer.gate.grammar import with_unit
 from traceanalyzer.meaning.columns import scale
 from traceanalyzer.report.words import label
 
@@ -117,7 +118,7 @@ def _value(name: str, value: Any) -> str:
         return str(value)
     own = scale(column_named(name).unit, [abs(value)])
     if own.symbol:
-        return f"{value / own.divisor:,.5g} {own.symbol}"
+        return with_unit(f"{value / own.divisor:,.5g}", own.symbol)
     return f"{value:,.0f}" if abs(value) >= _WHOLE else f"{value:,.6g}"
 
 
