@@ -223,7 +223,8 @@ def _is_moved(calls: pd.DataFrame, rank: int, step: int, jump_ns: float) -> bool
     """
     is_own = calls["rank"] == rank
     own = rows_where(calls, is_own)[["instance", "step", "end_ns"]].astype("Float64")
-    pairs = own.merge(rows_where(calls, ~is_own)[["instance", "rank", "end_ns"]].dropna(), on="instance")
+    others = rows_where(calls, ~is_own)[["instance", "rank", "end_ns"]].dropna().astype("Float64")
+    pairs = own.merge(others, on="instance")
     pairs = pairs.sort_values("end_ns_x").assign(apart=pairs["end_ns_x"] - pairs["end_ns_y"])
     first = pairs[pairs["step"] < step] if (own["step"] < step).any() else pairs.drop_duplicates("rank")
     before, later = (own.groupby("rank")["apart"].median() for own in (first, pairs[pairs["step"] > step]))
