@@ -20,6 +20,7 @@ from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_ne
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.critical_path import PathStretches
@@ -365,6 +366,7 @@ def across(
     replay: Replay,
     path_stretches: PathStretches,
     ranks: Ranks,
+    operators: Operators,
 ) -> Episodes:
     """Find the rank-steps that need more than their peers', and put together what belongs together."""
     empty = Episodes(without_rows([*Episodes.columns, *Episodes.stored]))
@@ -385,7 +387,7 @@ def across(
     for number, (_, own) in enumerate(step_needs.table.groupby(job)):
         if own["rank"].nunique() < 2:  # nobody else waits for it
             continue
-        needs = with_roles(own, replay, ranks)
+        needs = with_roles(own, replay, ranks, call_waits, operators)
         table = _of_job(needs, work, calls, steps.table, places, replay, on_path, linked)
         if len(table):
             tables.append(table.assign(job=number))
