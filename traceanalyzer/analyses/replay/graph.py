@@ -224,7 +224,7 @@ class Nodes:
         held = np.flatnonzero(self.column("ops", "stream") == self.main_stream)
         _, first = np.unique(self.column("ops", "step")[held], return_index=True)
         found[held[first]] = True
-        found[[self.column("ops", "start_ns").argmin(), *self.resumed]] = True
+        found[self.column("ops", "start_ns").argmin()] = found[self.resumed] = True
         return found
 
     @cached_property
