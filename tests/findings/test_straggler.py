@@ -54,7 +54,7 @@ def stragglers(*faults, ranks=4, steps=5, **options):
         (
             Fault("data", 6 * MS, (3,)),
             "data",
-            "Straggler: rank 3 waits for data 5.99 ms/step longer than its peers.",
+            "Straggler: rank 3 loads data 5.99 ms/step longer than its peers.",
             "Waiting for data (6.02 ms, peers 20.0 µs), mostly enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__; 3 ranks wait 5.99 ms/step in all-reduce.",
             "On rank 3: more num_workers and prefetch_factor, persistent_workers=True; look for slow storage.",
         ),

@@ -48,7 +48,9 @@ def launch_bound(
     rank = int(waits.idxmax())
     times = doing(run, what_ran, rank)
     own = launches.to_frame().set_index("rank").loc[rank]
-    needs = host_needs_ns(run.within(step_needs.table)).reindex(waits.index)
+    steps = run.within(step_needs.table)
+    launching = steps["needed_host_ns"] - steps["loading_ns"].fillna(0)
+    needs = host_needs_ns(steps.assign(needed_host_ns=launching)).reindex(waits.index)
     if own["awaited_kernels"] > SHARE * own["awaitable_kernels"]:
         headline = f"Launches on rank {rank} wait for their kernels: CUDA_LAUNCH_BLOCKING=1."
         why = (

@@ -146,7 +146,7 @@ _VERBS: Mapping[str, tuple[str, str]] = {
     "compute": ("computes", "compute"),
     "copies": ("copies", "copy"),
     "transfer": ("moves data", "move data"),
-    DATA.key: ("waits for data", "wait for data"),
+    DATA.key: ("loads data", "load data"),
     HOST.key: ("stays on its CPU", "stay on their CPUs"),
     SYNC.key: ("is blocked in synchronizing calls", "are blocked in synchronizing calls"),
     LAUNCH.key: ("waits for launched work to start", "wait for launched work to start"),
