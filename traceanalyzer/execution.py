@@ -61,7 +61,7 @@ def aside(work: Callable[[], T], *, processes: int = 2) -> Callable[[], T]:
     What is returned is called at least once: nobody else waits for the fork.
     """
     if processes < 2 or not can_fork():
-        return _held(work)
+        return _finished(work)
     incoming, outgoing = os.pipe()
     with signals_wait(), _quiet_fork():
         try:
@@ -69,11 +69,11 @@ def aside(work: Callable[[], T], *, processes: int = 2) -> Callable[[], T]:
         except OSError:  # no memory, or no more processes
             os.close(incoming)
             os.close(outgoing)
-            return _held(work)
+            return _finished(work)
         if process == 0:
             _work(work, outgoing)
     os.close(outgoing)
-    return _Begun(work, process, os.fdopen(incoming, "rb"))
+    return _Fork(work, process, os.fdopen(incoming, "rb"))
 
 
 def all_aside(works: Sequence[Callable[[], T]], *, processes: int = 2) -> list[Callable[[], T]]:
@@ -118,12 +118,12 @@ _PLACE_BYTES = 2
 """A pipe holds 64 kB before anybody reads."""
 
 
-def _held(work: Callable[[], T]) -> Callable[[], T]:
+def _finished(work: Callable[[], T]) -> Callable[[], T]:
     made = work()
     return lambda: made
 
 
-class _Begun(Generic[T]):
+class _Fork(Generic[T]):
     """A fork at work; called, it gives what came of it."""
 
     def __init__(self, work: Callable[[], T], process: int, answer: BinaryIO) -> None:

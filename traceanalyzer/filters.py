@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.given import shown
+from traceanalyzer.validation import shown
 
 _CONDITION = re.compile(r"(?P<column>\w+)\s*(?P<sign>>=|<=|!=|=|>|<|~)\s*(?P<value>.*)", re.DOTALL)
 

@@ -6,7 +6,6 @@ from functools import cache
 from textwrap import fill
 from typing import Any, cast
 
-from traceanalyzer import given
 from traceanalyzer.analyses import ANALYSES, Result, Results, run, thresholds_of
 from traceanalyzer.analyses.engine import kinds_of_thresholds, no_such_analysis, no_such_threshold
 from traceanalyzer.analyses.replay.changes import Change, read_change
@@ -14,6 +13,7 @@ from traceanalyzer.analyses.replay.what_if import Answer, answer, needed
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import TraceSet
 from traceanalyzer.model.tables import pandas_set_up
+from traceanalyzer.validation import shown, threshold
 
 
 def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
@@ -24,7 +24,7 @@ def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
     """
     for name in names:
         if not isinstance(name, str):
-            raise UsageError(f"analyse takes names of analyses one by one: not {given.shown(name)}")
+            raise UsageError(f"analyse takes names of analyses one by one: not {shown(name)}")
         if name not in ANALYSES:
             raise UsageError(no_such_analysis(name))
     return run(loaded(traces).ranks, names or tuple(ANALYSES), **thresholds)
@@ -40,7 +40,7 @@ def thresholds_of_analyses(thresholds: Mapping[str, Any], known: Iterable[str] |
     if unknown := [name for name in thresholds if name not in names]:
         raise UsageError(no_such_threshold(unknown[0], names))
     kinds = kinds_of_thresholds(ANALYSES)
-    return {name: given.threshold(name, value, kinds[name]) for name, value in thresholds.items()}
+    return {name: threshold(name, value, kinds[name]) for name, value in thresholds.items()}
 
 
 def thresholds_with_numbers() -> dict[str, type]:
@@ -56,9 +56,7 @@ def loaded(traces: TraceSet) -> TraceSet:
         UsageError: they are something else, such as the path of their folder.
     """
     if not isinstance(traces, TraceSet):
-        raise UsageError(
-            f"not traces in memory: {given.shown(traces)}; read them first, traces = traceanalyzer.load(folder)"
-        )
+        raise UsageError(f"not traces in memory: {shown(traces)}; read them first, traces = traceanalyzer.load(folder)")
     return traces
 
 
@@ -79,7 +77,7 @@ def what_if(traces: TraceSet, *changes: Change | str) -> Answer:
     asked = [read_change(change) if isinstance(change, str) else change for change in changes]
     for change in asked:
         if not isinstance(change, Change):
-            raise UsageError(f"what_if takes changes one by one, such as 'rank 7=peers': not {given.shown(change)}")
+            raise UsageError(f"what_if takes changes one by one, such as 'rank 7=peers': not {shown(change)}")
     return answer(analyse(traces, *needed(asked)), asked)
 
 

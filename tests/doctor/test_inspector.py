@@ -5,7 +5,7 @@ import json
 import pytest
 
 from traceanalyzer.doctor import examine, read_inspector
-from traceanalyzer.doctor.monitors import bandwidth, late_ranks
+from traceanalyzer.doctor.monitors import bandwidth, last_arrivals
 from traceanalyzer.errors import InputError
 
 
@@ -28,7 +28,7 @@ def write(folder, indent=None):
 def test_the_rank_that_comes_last(tmp_path, indent):
     write(tmp_path, indent)
     found = read_inspector(tmp_path)
-    late = late_ranks(found)
+    late = last_arrivals(found)
     assert late.iloc[0].to_dict() == {
         "communicator": "0x7f",
         "rank": 2,

@@ -12,7 +12,6 @@ from pandas.api.types import union_categoricals
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
-from traceanalyzer.given import shown
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -24,6 +23,7 @@ from traceanalyzer.model.tables import (
     with_columns,
     without_rows,
 )
+from traceanalyzer.validation import shown
 
 # Columns that several tables have.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
-from traceanalyzer import given
+from traceanalyzer import validation
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.integrity.checks import EVENTS
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
@@ -19,11 +19,11 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.execution import Shared, all_aside, can_fork, shared_among
 from traceanalyzer.failures import Failure
 from traceanalyzer.files.spill import give_back_grown, give_back_memory
-from traceanalyzer.given import shown
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.model.spilled import spilled, spilled_arrays
 from traceanalyzer.model.tables import pandas_set_up
+from traceanalyzer.validation import shown
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -259,7 +259,7 @@ def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: 
     if unknown:
         raise UsageError(_unknown(unknown[0], wanted, known))
     kinds = kinds_of_thresholds(wanted)
-    options = {name: given.threshold(name, value, kinds[name]) for name, value in options.items()}
+    options = {name: validation.threshold(name, value, kinds[name]) for name, value in options.items()}
     with pandas_set_up():
         parts = {trace.rank: reduce_rank(trace, wanted, **options) for trace in ranks}
         return combine(parts, wanted, **options)

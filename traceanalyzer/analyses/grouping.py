@@ -134,15 +134,15 @@ class Groups(Struct, frozen=True):
         ends = self._starts + self._counts
         return values.take(np.where(first < ends, np.append(self._order, NONE)[first], NONE), allow_fill=True)
 
-    def told(self, values: Any, tell: Callable[[list[Any]], Any]) -> list[Any]:
-        """For each group `tell` of the distinct known values of its rows."""
+    def of_distinct(self, values: Any, reduce: Callable[[list[Any]], Any]) -> list[Any]:
+        """For each group `reduce` of the distinct known values of its rows."""
         codes, distinct = pd.factorize(values)
         held = (codes != NONE) & (self.of_row != NONE)
         pairs = np.unique(self.of_row[held] * max(1, len(distinct)) + codes[held])
         own: list[list[Any]] = [[] for _ in range(len(self))]
         for pair in pairs.tolist():
             own[pair // len(distinct)].append(distinct[pair % len(distinct)])
-        return [tell(each) for each in own]
+        return [reduce(each) for each in own]
 
     def table(self, **columns: Any) -> pd.DataFrame:
         """A row for each group: its keys and these columns."""

@@ -361,7 +361,7 @@ def world_size(capture: Capture) -> int | None:
 
 _MATRIX = re.compile(r"\[(\d+),\s*(\d+)\]")
 
-_MOST_TOLD = 8
+_MOST_LISTED = 8
 
 
 def dimensions(results: Results) -> tuple[int, ...]:
@@ -376,10 +376,10 @@ def dimensions(results: Results) -> tuple[int, ...]:
     return tuple(sorted({int(size) for text in shapes for pair in _MATRIX.findall(text) for size in pair}))
 
 
-def matrix_shapes_told(capture: Capture) -> str | None:
+def matrix_shapes_text(capture: Capture) -> str | None:
     """The largest for people; `None` where they are not known."""
-    largest = capture.dimensions[-_MOST_TOLD:]
-    more = "… " if len(capture.dimensions) > _MOST_TOLD else ""
+    largest = capture.dimensions[-_MOST_LISTED:]
+    more = "… " if len(capture.dimensions) > _MOST_LISTED else ""
     return more + ", ".join(map(str, largest)) if largest else None
 
 
@@ -410,7 +410,7 @@ def model_flops(capture: Capture) -> float | None:
     return float(own["model_flops"].sum()) / len(capture.steps) if is_whole else None
 
 
-def model_flops_told(capture: Capture) -> str | None:
+def model_flops_text(capture: Capture) -> str | None:
     """The same for people, and of one rank that does more than `ALIKE` more than each other one its part."""
     flops = model_flops(capture)
     if flops is None:

@@ -30,7 +30,7 @@ _WAYS: dict[str, tuple[str, str]] = {
 _LEAST_COST = 0.01
 """Of a step: copies that take less in every run are not reported."""
 
-_MOST_TOLD = 3
+_MOST_LISTED = 3
 
 _MOST_PRODUCTS = 2
 """Products of which runs of one model may do more or less; if more of them differ, it is another model or batch."""
@@ -52,7 +52,7 @@ class _Amount:
     def most(self) -> float:
         return max(self.by_rank.values(), default=0.0)
 
-    def told(self, name: str) -> str:
+    def summary(self, name: str) -> str:
         """`12 waits`, `40 products on rank 1`, `products 6 on rank 0, 16 on rank 1`, or a range."""
         held = {rank: value for rank, value in self.by_rank.items() if value}
         values = held.values()
@@ -61,7 +61,7 @@ class _Amount:
         if len(held) == 1:
             ((rank, value),) = held.items()
             return f"{text(value, self.unit)} {name} on rank {rank}"
-        if len(held) <= _MOST_TOLD:
+        if len(held) <= _MOST_LISTED:
             ranks = (f"{text(value, self.unit)} on rank {rank}" for rank, value in sorted(held.items()))
             return f"{name} {', '.join(ranks)}"
         return f"{text(min(self.by_rank.values()), self.unit)} to {text(self.most, self.unit)} {name}"
@@ -83,10 +83,10 @@ def of(captures: Sequence[Capture]) -> Iterator[tuple[str, tuple[str, ...]]]:
         amounts = [read(capture) for capture in captures]
         known = [own for own in amounts if own is not None]
         if len(known) == len(captures) and (differing := _differing(known)):
-            yield name, tuple(_told(own, differing) for own in known)
+            yield name, tuple(_listed(own, differing) for own in known)
     if is_same_but_for_products(captures):
         sorts = [_products(capture) or {} for capture in captures]
-        yield PRODUCTS, tuple(_told(own, _unequal(sorts)) for own in sorts)
+        yield PRODUCTS, tuple(_listed(own, _unequal(sorts)) for own in sorts)
         return
     shares = [_flop_shares(capture) for capture in captures]
     if None not in shares and _are_shared_otherwise([own for own in shares if own is not None]):
@@ -103,9 +103,9 @@ def is_same_but_for_products(captures: Sequence[Capture]) -> bool:
     return 0 < len(differing) <= _MOST_PRODUCTS and len(equal) >= _LEAST_EQUAL
 
 
-def _told(own: _Amounts, names: Sequence[str]) -> str:
-    held = [own[name].told(name) for name in names[:_MOST_TOLD] if name in own and own[name].most]
-    more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD and held else ""
+def _listed(own: _Amounts, names: Sequence[str]) -> str:
+    held = [own[name].summary(name) for name in names[:_MOST_LISTED] if name in own and own[name].most]
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED and held else ""
     return ", ".join(held) + more or "none"
 
 

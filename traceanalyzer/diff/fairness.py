@@ -167,7 +167,7 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
         DIMENSIONS,
         REFUSE,
         "no product of the one has a dimension of the other's: another model.",
-        diff_captures.matrix_shapes_told,
+        diff_captures.matrix_shapes_text,
     ),
     (ELEMENT_TYPE, REFUSE, "most of the work is in another type.", _distinct("element_type", "mfu")),
     (
@@ -180,7 +180,7 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("tokens a step", WORK, "a step is another amount of work.", lambda capture: _text(tokens_per_step(capture))),
     (MICRO_STEPS, WORK, "a step is another number of forward and backward passes.", micro_steps),
     (EXCHANGING, NOTE, "gradients are exchanged in more of them, or in fewer.", _exchanging),
-    (MODEL_FLOPS, WORK, "a step is another amount of work.", diff_captures.model_flops_told),
+    (MODEL_FLOPS, WORK, "a step is another amount of work.", diff_captures.model_flops_text),
     (
         "bytes of all-reduce and reduce-scatter a step",
         NOTE,
@@ -412,7 +412,7 @@ def _without_gpu_work(sides: Sequence[Side]) -> list[str]:
 def _damaged(sides: Sequence[Side]) -> list[str]:
     """Runs of which some rank's times cannot be true: a difference to them is none."""
     held = [(capture.label, capture.table("integrity")) for side in sides for capture in side.captures]
-    told = [(label, integrity.told(table)) for label, table in held if table is not None]
+    told = [(label, integrity.damage_text(table)) for label, table in held if table is not None]
     return [f"{label}: {what}. Nothing can be concluded of it; record it again." for label, what in told if what]
 
 

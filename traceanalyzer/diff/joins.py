@@ -332,7 +332,7 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     needs_both = name == OPERATIONS or surroundings.profiler(base) != surroundings.profiler(other)
     if (any if needs_both else all)(frame.empty for frame in frames):
         return None
-    keys, columns = _told_by_both(keys, *frames), compared(known.columns)
+    keys, columns = _known_to_both(keys, *frames), compared(known.columns)
     numbered = (*PATHS, "name") if name == "nvtx_projection" else PATHS
     sides = summed_sides(
         [
@@ -360,7 +360,7 @@ def _of_compared_steps(capture: Capture, name: str) -> pd.DataFrame:
     return capture.of_steps(frame)
 
 
-def _told_by_both(keys: tuple[str, ...], base: pd.DataFrame, other: pd.DataFrame) -> tuple[str, ...]:
+def _known_to_both(keys: tuple[str, ...], base: pd.DataFrame, other: pd.DataFrame) -> tuple[str, ...]:
     """The keys without those that one run's format never tells (Nsight no element types) and the other's does."""
     if base.empty or other.empty:
         return keys

@@ -208,15 +208,15 @@ def difference(metric: Metric, base: float | None, value: float | None) -> dict[
     }
 
 
-def _told_apart(read: Callable[[Capture], pd.Series | None]) -> Callable[[Capture], pd.Series | None]:
+def _if_matched(read: Callable[[Capture], pd.Series | None]) -> Callable[[Capture], pd.Series | None]:
     """A part of communication: not known where no call is matched with other ranks', for these have no trace."""
     parts = [_of_steps("exposed_comm", part.column) for part in COMM_PARTS]
 
-    def told(capture: Capture) -> pd.Series | None:
+    def read_known(capture: Capture) -> pd.Series | None:
         *known, unmatched = (0 if own is None else int(own.sum()) for own in (part(capture) for part in parts))
         return None if unmatched and not any(known) else read(capture)
 
-    return told
+    return read_known
 
 
 def _require(analysis: str, column: str) -> None:
@@ -314,11 +314,11 @@ def _block(column: str) -> Callable[[Capture], pd.Series | None]:
     """A part of the repeated blocks, of runs that copy their blocks from the CPU or back."""
     read = _column("block_bounds", column)
 
-    def told(capture: Capture) -> pd.Series | None:
+    def read_known(capture: Capture) -> pd.Series | None:
         copied = [_column("block_bounds", name)(capture) for name in ("upload_ns", "download_ns")]
         return read(capture) if any(times is not None and times.fillna(0).any() for times in copied) else None
 
-    return told
+    return read_known
 
 
 def _hidden(traffic: str) -> Callable[[Capture], pd.Series | None]:
@@ -349,9 +349,9 @@ def _part(name: str, part: Part, analysis: str) -> Metric:
 
 
 def _part_of_comm(part: Part) -> Metric:
-    """Transfers and waits are not known where they are not told apart."""
+    """Transfers and waits are not known where they are not split."""
     metric = _part(part.column, part, "exposed_comm")
-    return replace(metric, read=metric.read if part is UNMATCHED else _told_apart(metric.read), part=True)
+    return replace(metric, read=metric.read if part is UNMATCHED else _if_matched(metric.read), part=True)
 
 
 def _share(name: str) -> Metric:

@@ -118,7 +118,7 @@ def read_sides(sources: Iterable[str], options: SourceOptions) -> tuple[Side, ..
         return read_side(given[place], replace(options, load=replace(options.load, ranks=ranks)))
 
     sides = with_same_ranks([read_side(source, options) for source in given], read_again)
-    return tuple(named_apart(_named_by_folders(given, sides)))
+    return tuple(with_distinct_names(_named_by_folders(given, sides)))
 
 
 def read_side(source: str, options: SourceOptions) -> Side:
@@ -318,7 +318,7 @@ def _named_by_folders(sources: list[str], sides: list[Side]) -> list[Side]:
     return made
 
 
-def named_apart(sides: list[Side]) -> list[Side]:
+def with_distinct_names(sides: list[Side]) -> list[Side]:
     """Sides under distinct names: a second `ddp` becomes `ddp (2)`."""
     seen: dict[str, int] = {}
     made = []

@@ -101,7 +101,7 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
         raise InputError(nothing_in(folder, skipped))
     skipped += _unfit(in_path, captures)
     by_folder: dict[tuple[Path, bool], list[TraceFile]] = {}
-    for capture in captures if in_path else of_nodes(_told_apart(captures, folder)):
+    for capture in captures if in_path else of_nodes(_ranked_by_folder(captures, folder)):
         by_folder.setdefault((_run_folder(capture.place, folder), is_capture(capture.place)), []).append(capture)
     runs = [
         run
@@ -276,7 +276,7 @@ def _placed(captures: Sequence[TraceFile]) -> list[TraceFile]:
     return [replace(c, hint=RankHint(ranks[c.path], BY_NAME)) if c.path in ranks else c for c in captures]
 
 
-def _told_apart(captures: list[TraceFile], top: Path) -> list[TraceFile]:
+def _ranked_by_folder(captures: list[TraceFile], top: Path) -> list[TraceFile]:
     """The captures; where files of several ranks' folders bear one number (`rank_1/worker_0`) the folders decide.
 
     Only the files of one run, whose heads name no rank, speak of each other so.

@@ -12,7 +12,7 @@ from traceanalyzer.discovery.clustering import RUN_INFO, SAME_RUN_NS, TraceFile,
 from traceanalyzer.errors import InputError, NotATraceError
 from traceanalyzer.files import archives, safe_pickle
 from traceanalyzer.files.archives import SUFFIXES, is_archive, is_json
-from traceanalyzer.files.other_tools import FLIGHT_RECORDER, begun_as, named_by
+from traceanalyzer.files.other_tools import FLIGHT_RECORDER, format_of_start, named_by
 from traceanalyzer.files.remote import mirrored, named, url_of
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.schema import printable
@@ -413,6 +413,6 @@ def _known(folder: Path) -> str | None:
 def _what_it_is(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
-            return begun_as(file.read(_BEGIN_BYTES))
+            return format_of_start(file.read(_BEGIN_BYTES))
     except OSError:
         return None

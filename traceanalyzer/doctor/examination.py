@@ -196,7 +196,7 @@ def tables(case: Case) -> dict[TableName, Rows]:
     if case.recorder is not None:
         made |= _recorder(case)
     if case.inspector is not None:
-        made["late_ranks"] = _rows(monitors.late_ranks(case.inspector))
+        made["late_ranks"] = _rows(monitors.last_arrivals(case.inspector))
         made["bandwidth"] = _rows(monitors.bandwidth(case.inspector))
     if case.xpu_timer is not None:
         made["xpu_timer_collectives"] = _rows(monitors.series(case.xpu_timer, "collective"))

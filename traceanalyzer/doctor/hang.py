@@ -256,10 +256,10 @@ def mismatched_calls(standing: Standing) -> Iterator[Diagnosis]:
 
 def _called_differently(one: Mismatch) -> Diagnosis:
     ranks = tuple(one.others)
-    shown = "; ".join(f"rank {rank}: {_told(one.what, value)}" for rank, value in list(one.others.items())[:6])
+    shown = "; ".join(f"rank {rank}: {_value_text(one.what, value)}" for rank, value in list(one.others.items())[:6])
     frames = next(((rank, frames) for rank, frames in one.frames.items() if frames), None)
     where = f" Rank {frames[0]} calls it at {_user_frame(frames[1])}." if frames else ""
-    usual = f"{one.agreeing} {'rank has' if one.agreeing == 1 else 'ranks have'} {_told(one.what, one.usual)}"
+    usual = f"{one.agreeing} {'rank has' if one.agreeing == 1 else 'ranks have'} {_value_text(one.what, one.usual)}"
     caveat = (
         "As many ranks have the one as the other: which is right is unknown."
         if one.is_even
@@ -394,7 +394,7 @@ def _named(operation: str) -> str:
     return operation.strip("_").replace("_", "-") or "a collective"
 
 
-def _told(what: str, value: str) -> str:
+def _value_text(what: str, value: str) -> str:
     return _named(value) if what == "operation" else value
 
 

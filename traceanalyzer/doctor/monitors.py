@@ -77,7 +77,7 @@ _MOST_BYTES = 4 << 30
 
 
 def _calls_in(path: Path) -> list[dict[str, Any]]:
-    found = [{name: _held(record, place) for name, place in _COLUMNS.items()} for record in _objects(path)
+    found = [{name: _field(record, place) for name, place in _COLUMNS.items()} for record in _objects(path)
              if isinstance(record, dict) and isinstance(record.get("coll_perf"), dict)]  # fmt: skip
     return [row for row in found if row["rank"] is not None]
 
@@ -99,7 +99,7 @@ _TEXTS = ("id", "hostname", "coll")
 _REAL = ("_us", "_gbs")
 
 
-def _held(record: dict[str, Any], place: str) -> Any:
+def _field(record: dict[str, Any], place: str) -> Any:
     """What a record has in a place; a number only where it can be meant: not negative, and small enough for a table."""
     part, name = place.split(".")
     value = held.get(name) if isinstance(held := record.get(part), dict) else None
@@ -111,7 +111,7 @@ def _held(record: dict[str, Any], place: str) -> Any:
     return round(value * 1000) if name.endswith("_us") else value
 
 
-def late_ranks(inspector: Inspector) -> pd.DataFrame:
+def last_arrivals(inspector: Inspector) -> pd.DataFrame:
     """How often each rank came last to a collective, and how long the others waited for it.
 
     A collective's kernel spins until its last rank arrives, so the rank with the shortest duration came last; the
@@ -336,7 +336,7 @@ def against_others(table: pd.DataFrame, figure: str) -> pd.Series:
 
 def often_last(inspector: Inspector) -> list[Diagnosis]:
     """A rank that comes last to most collectives of a communicator of more than two, and makes the others wait."""
-    late = late_ranks(inspector)
+    late = last_arrivals(inspector)
     if late.empty:
         return []
     total = inspector.calls.groupby("communicator")["duration_ns"].sum()

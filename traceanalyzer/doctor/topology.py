@@ -128,7 +128,7 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
             notes.add(f"{name} holds more than one matrix; the first is read.")
         else:
             rows[device] = is_separated
-            paths |= {pair: cell for pair, cell in told.items() if _is_told(cell)}
+            paths |= {pair: cell for pair, cell in told.items() if _is_path(cell)}
             if device.startswith("GPU"):
                 affinity |= dict.fromkeys([device], rest[0]) if rest else {}
                 numa |= dict.fromkeys([device], rest[1]) if len(rest) > 1 else {}
@@ -173,7 +173,7 @@ def _row(line: str, devices: tuple[str, ...]) -> tuple[str, list[str], list[str]
     return None
 
 
-def _is_told(cell: str) -> bool:
+def _is_path(cell: str) -> bool:
     return cell in PATHS or is_nvlink(cell)
 
 

@@ -23,13 +23,13 @@ from traceanalyzer.analyses.host.launches import launch_queue
 from traceanalyzer.analyses.memory.memory_categories import CATEGORIES, Held
 from traceanalyzer.files.whole import whole_file
 from traceanalyzer.functions import analyse
-from traceanalyzer.given import place_of
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import DATA, HOST, MARK_VIEWER
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import pandas_set_up
+from traceanalyzer.validation import place_of
 
 # Rows that the analysis adds above a rank's streams: steps, ranges, the critical path and idle time by cause.
 
@@ -133,7 +133,7 @@ def streams(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> Iterator[tuple
 
     Args:
         ops: the rank's rows of `Timeline`.
-        calls: its rows of `perfetto.told_calls`.
+        calls: its rows of `perfetto.described_calls`.
         rank: its number.
     """
     if ops.empty:
@@ -292,7 +292,7 @@ def tracks_of_rank(trace: RankTrace, tables: Mapping[str, pd.DataFrame]) -> Iter
 
     Args:
         trace: its events.
-        tables: its rows of `ROWS`; those of `calls` as `perfetto.told_calls` makes them.
+        tables: its rows of `ROWS`; those of `calls` as `perfetto.described_calls` makes them.
     """
     ops = reduce_rank(trace, ["timeline"])["timeline"]
     analysis = {
@@ -661,7 +661,7 @@ Visit = Callable[[Callable[[RankTrace], None]], None]
 
 HOUR_NS = 3_600 * 10**9
 
-_TOLD: tuple[str, ...] = (
+_DESCRIBED: tuple[str, ...] = (
     "collective",
     "group",
     "dtype",
@@ -726,7 +726,7 @@ def _planned(results: Results, folder: Path, label: str, *, is_json: bool) -> tu
     zero_ns = clock.zero_ns // HOUR_NS * HOUR_NS - HOUR_NS
     tables: dict[str, pd.DataFrame] = {name: results[name].to_frame() for name in ROWS if name != "calls"}
     tables["path_stretches"] = _own_clock(tables["path_stretches"], results["clocks"].to_frame())
-    tables["calls"] = told_calls(results, clock)
+    tables["calls"] = described_calls(results, clock)
     ranks = results["ranks"].to_frame()
     for name, table in tables.items():
         own = dict(list(table.groupby("rank")))
@@ -743,7 +743,7 @@ def _planned(results: Results, folder: Path, label: str, *, is_json: bool) -> tu
     return plan, said
 
 
-def told_calls(results: Results, clock: Clock) -> pd.DataFrame:
+def described_calls(results: Results, clock: Clock) -> pd.DataFrame:
     """Communication calls of all ranks: what they are, what is known of their waits, and which rank begins before.
 
     `comes_after` and `comes_before`: another rank of the same instance begins it earlier, or later.
@@ -751,8 +751,8 @@ def told_calls(results: Results, clock: Clock) -> pd.DataFrame:
     calls: pd.DataFrame = results["calls"].to_frame()
     waits: pd.DataFrame = results["call_waits"].to_frame()
     keys = ["rank", "call"]
-    own = [name for name in _TOLD if name in calls]
-    rest = [name for name in _TOLD if name not in own]
+    own = [name for name in _DESCRIBED if name in calls]
+    rest = [name for name in _DESCRIBED if name not in own]
     table = calls[[*keys, "start_ns", *own]].merge(waits[keys + rest], on=keys, how="left")
     begins = table["start_ns"] - table["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
     order = table.assign(begins=begins).sort_values(["begins", "rank"], kind="stable").groupby("instance")

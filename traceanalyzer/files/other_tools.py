@@ -149,7 +149,7 @@ _IS_JSON = re.compile(rb"\A\s*[\[{]")
 _GZIP = b"\x1f\x8b"
 
 
-def begun_as(begin: bytes) -> str | None:
+def format_of_start(begin: bytes) -> str | None:
     """What a file is by its first bytes, where no reader takes it by its name; `None` where that is not known."""
     is_packed = begin.startswith(_GZIP)
     try:

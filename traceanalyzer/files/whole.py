@@ -10,7 +10,7 @@ from pathlib import Path
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.execution import signals_wait
-from traceanalyzer.given import place_of
+from traceanalyzer.validation import place_of
 
 # Files that are written: they appear when they are whole, and until then what lay there stays.
 

@@ -45,7 +45,7 @@ def usable_steps(
     if warm_up:
         yield warm_up
     elif is_first:
-        yield from _begun_late(table, lengths, waited, clocks, run)
+        yield from _late_start(table, lengths, waited, clocks, run)
 
 
 def _no_complete_step(run: Run, steps: Steps, iterations: Iterations, integrity: Integrity) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def _is_longer(own: pd.DataFrame, few: int) -> bool:
     return bool((times >= RATIO).mean() > SHARE)
 
 
-def _begun_late(
+def _late_start(
     table: pd.DataFrame, lengths: pd.DataFrame, waited: pd.DataFrame, clocks: Clocks, run: Run
 ) -> Iterator[Finding]:
     """Ranks wait longer in the first step, for others that begin it later and need no longer for it than usual."""

@@ -285,7 +285,7 @@ _HOLDS = {
 }  # fmt: skip
 
 
-def said_of_limit(gate: Gate, values: pd.Series, failing: pd.Series, rows: str = "ranks") -> str:
+def limit_text(gate: Gate, values: pd.Series, failing: pd.Series, rows: str = "ranks") -> str:
     """What is so of the figure against its limit, in words that say on which side of it it lies."""
     assert gate.op is not None
     limit = f"{_HOLDS[gate.op]} {shown(gate, gate.number * gate.factor)}"

@@ -21,8 +21,8 @@ from traceanalyzer.gate.grammar import (
     fails,
     how_many,
     judged,
+    limit_text,
     not_available,
-    said_of_limit,
     shown,
     status_of,
     with_unit,
@@ -67,10 +67,10 @@ class Change:
     def failing(self) -> pd.Series:
         """Where it is more than is allowed, and more than noise where the gate asks for that."""
         beyond = fails(self.gate, self.by)
-        return beyond & self.is_told if self.gate.is_significant else beyond
+        return beyond & self.is_beyond_noise if self.gate.is_significant else beyond
 
     @property
-    def is_told(self) -> pd.Series:
+    def is_beyond_noise(self) -> pd.Series:
         """Where the change is more than noise: p < 0.05."""
         return (self.by.abs() > self.margin).astype(bool)
 
@@ -117,7 +117,7 @@ class Change:
         noise = f"± {with_unit(f'{self.margin.max():.3g}', self.gate.unit)}"
         if status == INCONCLUSIVE:
             return f"{captures} tell changes from noise only beyond {noise}: record more, or quieter ones"
-        if status == FAILED and not self.is_told[self.failing].all():
+        if status == FAILED and not self.is_beyond_noise[self.failing].all():
             return f"of {captures} that is within the noise, {noise}: 'significant' behind the limit fails on more only"
         return f"{captures}, {noise}"
 
@@ -338,7 +338,7 @@ def _limit(gate: Gate, values: pd.DataFrame, figures: Figures, run: str) -> Outc
     means = values.mean(axis=1).astype(float)
     failing = fails(gate, means)
     rows = [{"rank": rank, gate.column: float(value)} for rank, value in figures.sides[0].mean(axis=1).items()]
-    return judged(gate, run, status_of(gate, failing), said_of_limit(gate, means, failing), rows, failing, figures.case)
+    return judged(gate, run, status_of(gate, failing), limit_text(gate, means, failing), rows, failing, figures.case)
 
 
 def _change(gate: Gate, base: pd.DataFrame, other: pd.DataFrame, case: str, run: str) -> Outcome:

@@ -11,7 +11,7 @@ import pandas as pd
 from traceanalyzer.analyses import ANALYSES, Results
 from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.doubts import reasons
-from traceanalyzer.analyses.integrity.integrity import told
+from traceanalyzer.analyses.integrity.integrity import damage_text
 from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.diff import metrics
 from traceanalyzer.errors import UsageError
@@ -23,9 +23,9 @@ from traceanalyzer.gate.grammar import (
     Outcome,
     fails,
     judged,
+    limit_text,
     not_available,
     over_ranks,
-    said_of_limit,
     status_of,
 )
 from traceanalyzer.meaning.columns import Unit
@@ -213,7 +213,7 @@ def _judge(gate: Gate, rows: pd.DataFrame, column: str, extra: list[str], run: s
     values = over_ranks(known[column].astype(float), gate.scope)
     failing = fails(gate, values)
     is_a_row_a_rank = "rank" in known and known["rank"].is_unique
-    said = said_of_limit(gate, values, failing, "ranks" if is_a_row_a_rank else "rows")
+    said = limit_text(gate, values, failing, "ranks" if is_a_row_a_rank else "rows")
     kept = [name for name in ("rank", "step", *extra) if name in known]
     return judged(gate, run, status_of(gate, failing), said, plain_rows(known[[*kept, column]]), failing, case)
 
@@ -257,7 +257,7 @@ def lack_of_ranks(
         return f"{text}; skipped {left_out}" if left_out else text
     if left_out and not expected:
         return f"skipped {left_out}"
-    return _cut(ranks) or (None if integrity is None else told(integrity))
+    return _cut(ranks) or (None if integrity is None else damage_text(integrity))
 
 
 def _cut(ranks: pd.DataFrame) -> str | None:

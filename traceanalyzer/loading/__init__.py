@@ -6,7 +6,6 @@ from pathlib import Path
 
 from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import UsageError
-from traceanalyzer.given import place_of, text_of
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading.capture import (
     LoadOptions,
@@ -24,6 +23,7 @@ from traceanalyzer.loading.capture import (
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.selection import Selection
+from traceanalyzer.validation import place_of, text_of
 
 __all__ = [
     "LoadOptions",

@@ -137,7 +137,7 @@ class Draft:
     is_usable: bool = True
 
     @classmethod
-    def begun(cls, folder: Path) -> "Draft | None":
+    def create(cls, folder: Path) -> "Draft | None":
         """An empty one in the cache's folder; `None` where nothing can be written."""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -195,7 +195,7 @@ def keep(entry: Path | None, again: Path | None, writes: Iterable[Callable[[Path
     """Keep what each of `writes` puts into a folder, unless the entry has another name by now: `again`."""
     if entry is None or entry != again:
         return
-    draft = Draft.begun(entry.parent)
+    draft = Draft.create(entry.parent)
     if draft is None:
         return
     try:
@@ -509,7 +509,7 @@ def through(
         if given:
             return
     shutil.rmtree(folder / key, ignore_errors=True)  # what is there cannot be read
-    draft = Draft.begun(folder) if not given else None
+    draft = Draft.create(folder) if not given else None
     try:
         for trace in islice(read, given, None):
             written = aside(partial(_with, draft, trace), processes=CORES_A_FILE.get()) if draft else None

@@ -270,15 +270,15 @@ def in_a_sentence(label: str) -> str:
 
 def whole(steps: int | None) -> str:
     """What is shorter by a gain."""
-    return _said(steps, "the capture", "the step", "a mean step")
+    return _wording(steps, "the capture", "the step", "a mean step")
 
 
 def rate(steps: int | None) -> str:
     """The same where only a rate is shown, with a blank before it."""
-    return _said(steps, "", "", " a step")
+    return _wording(steps, "", "", " a step")
 
 
-def _said(steps: int | None, capture: str, one: str, several: str) -> str:
+def _wording(steps: int | None, capture: str, one: str, several: str) -> str:
     return capture if steps is None else one if steps == 1 else several
 
 
@@ -359,12 +359,12 @@ def _pieces(run: Sequence[int]) -> list[str]:
 # How a gain is said: `3.2 ms`, or `at most 3.2 ms` where it is the most that can be won.
 
 
-def gain_range_said(least_ns: int, most_ns: int) -> str:
+def gain_range_text(least_ns: int, most_ns: int) -> str:
     """The gain where delays that no recorded dependency explains stay after the change, and where they go."""
     return f"between {time_text(least_ns)} and {time_text(most_ns)}" if least_ns else f"up to {time_text(most_ns)}"
 
 
-def gain_said(amount: str, *, is_bound: bool) -> str:
+def gain_text(amount: str, *, is_bound: bool) -> str:
     """The amount, which says its unit; nothing else says `at most` of a gain.
 
     A gain is a bound where it is no replay's but the time that its cause takes; where over 3% of a step are not

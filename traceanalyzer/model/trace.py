@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.given import shown
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model.schema import NONE, TABLES
 from traceanalyzer.model.tables import array_of
+from traceanalyzer.validation import shown
 
 # The GPU time of a rank that is looked at: the whole capture, or stretches of it.
 

@@ -111,7 +111,7 @@ def keep(place: Path | None, again: Path | None, summary: Summary, findings: tup
 
 
 def _write(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None:
-    held = [(name, result.table, _said(result)) for name, result in summary.results.items()]
+    held = [(name, result.table, _facts_json(result)) for name, result in summary.results.items()]
     written = write_tables(place / "tables.columns", held)
     claims = tuple((str(path), own, rank) for (path, own), rank in summary.claims.items())
     facts = _Facts(written, findings, summary.skipped, summary.notes, claims)
@@ -121,7 +121,7 @@ def _write(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None
     (place / "facts.json").write_bytes(text)
 
 
-def _said(result: Result) -> str:
+def _facts_json(result: Result) -> str:
     """What a Result says besides its table and its graph."""
     own = [field.name for field in fields(result) if field.init and field.name not in ("table", "engine")]
     return msgspec.json.encode({name: getattr(result, name) for name in own}).decode()

@@ -612,7 +612,7 @@ def unbroken(text: str) -> str:
     return type(text)(_FIGURE.sub("\\1\u202f\\2", text))
 
 
-def told_apart(names: Collection[str]) -> dict[str, str]:
+def distinguishing_parts(names: Collection[str]) -> dict[str, str]:
     """What each of several names has that not all of them have, in its order: `64x4 TNN`; cut when it is long."""
     parts = {name: dict.fromkeys(re.findall(r"[^\W_]+", name)) for name in names}
     common = set.intersection(*map(set, parts.values()))

@@ -256,7 +256,7 @@ def _part(one: Examined, of: str) -> pd.Series:
 def change(base: Sequence[Examined], other: Sequence[Examined]) -> MemoryChange:
     """What of each rank's peak is more or less, by the snapshots; and which ranks only one of the runs has."""
     table = compared(base, other)
-    made = said(table)
+    made = change_sentences(table)
     ranks = [{one.snapshot.label for one in side} for side in (base, other)]
     for here, others, where in ((ranks[0], ranks[1], "base"), (ranks[1], ranks[0], "other")):
         alone = sorted(here - others)
@@ -267,7 +267,7 @@ def change(base: Sequence[Examined], other: Sequence[Examined]) -> MemoryChange:
     return MemoryChange(table, tuple(made))
 
 
-def said(table: pd.DataFrame) -> list[str]:
+def change_sentences(table: pd.DataFrame) -> list[str]:
     """What a table as of `compared` tells, in sentences; ranks with the same sentence are one."""
     alike: dict[str, list[tuple[str, str]]] = {}
     for rank, own in table.groupby("rank", dropna=False):

@@ -301,7 +301,7 @@ class Taken:
     size_bytes: int
 
 
-def taken_late(snapshot: Snapshot) -> tuple[Taken, ...]:
+def late_allocations(snapshot: Snapshot) -> tuple[Taken, ...]:
     """By site, most bytes first: the first steps of a run take what all steps need, and are left out."""
     history = snapshot.history
     times = history["time_ns"].to_numpy()
@@ -553,7 +553,7 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         end_sites=by_site(at_end, snapshot.stacks),
         growths=tuple(growths(snapshot, lives)),
         oom=_oom(snapshot, over_time, allocated),
-        taken=taken_late(snapshot),
+        taken=late_allocations(snapshot),
         gave_back=gave_back(snapshot),
         free_bytes=int(free.sum()),
         free_private_bytes=int(free[of_private].sum()),

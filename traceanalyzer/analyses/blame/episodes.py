@@ -248,10 +248,10 @@ def _where(
 def grouped(found: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn."""
     for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
-        yield from _late_together(rows)
+        yield from _straggler_sets(rows)
 
 
-def _late_together(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+def _straggler_sets(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Ranks whose steps are mostly the same; the rest in turn where there are several, each in other steps."""
     steps = {int(rank): frozenset(own) for rank, own in rows.groupby("rank")["step"]}
     sets: list[list[int]] = []

@@ -35,7 +35,7 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     than the step. A GPU may idle for its host where its peers' hosts are as slow behind a wait: the host's excess is no
     longer than what launching the step takes it more.
     """
-    table = _held(needs)
+    table = _comparable(needs)
     columns = columns_of(table)
     keys = Groups.of(columns, ["peers", "step"])
     of_peers, of_all = keys.of_row, Groups.of(columns, ["step"]).of_row
@@ -57,7 +57,7 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     return with_columns(table, **_beyond(columns, values - beside(), is_stage))
 
 
-def _held(needs: pd.DataFrame) -> pd.DataFrame:
+def _comparable(needs: pd.DataFrame) -> pd.DataFrame:
     """The rows that are held against others: whole steps in which no clock is set."""
     is_jump = needs["clock_jump_ns"].notna().to_numpy()
     step = needs["step"].to_numpy(dtype=np.int64, na_value=NONE)
@@ -105,7 +105,7 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     if late.empty:
         return without_rows(["rank", "step", "part", "excess_ns"])
     columns = columns_of(late)
-    is_late = _are_late(columns)
+    is_late = _are_stragglers(columns)
     parts = np.maximum(np.column_stack([columns[f"{part}_excess"][is_late] for part in PARTS]), 0.0)
     share = _shares(parts)
     large = _shares(np.where(share >= SHARE * share.max(axis=1, keepdims=True), share, 0))
@@ -141,7 +141,7 @@ def _shares(parts: np.ndarray) -> np.ndarray:
     return shares
 
 
-def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
+def _are_stragglers(columns: Mapping[str, Any]) -> np.ndarray:
     """Rows whose excess is beyond jitter, and worth a word; what is so in some steps counts from half of that on."""
     if not len(columns["rank"]):
         return np.zeros(0, dtype=bool)

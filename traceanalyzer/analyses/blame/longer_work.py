@@ -112,7 +112,7 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
         if key not in medians:
             medians[key] = np.median(sums[others], axis=0)
         side = Side(what, name, sums[peers.index.get_loc(rank)], medians[key]).at(held)
-        found[rank, part] = _told(side, float(own["excess_ns"].sum()))
+        found[rank, part] = _longer(side, float(own["excess_ns"].sum()))
     values = [found[key] for key in zip(cells["rank"], cells["part"], strict=True)]
     return cells.join(pd.DataFrame(values, cells.index, ["what", "name", "same_ns", "peers_same_ns"]))
 
@@ -130,7 +130,7 @@ def _every(
     return what, name, sums
 
 
-def _told(side: Side, excess_ns: float) -> Longer:
+def _longer(side: Side, excess_ns: float) -> Longer:
     kernels = side.of(KERNEL).alike()
     same = _is_same_work(side, kernels, excess_ns)
     if side.of(SLICE).excess_ns >= SHARE * excess_ns:  # another process has the GPU, whatever runs then

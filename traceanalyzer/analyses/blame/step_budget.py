@@ -143,10 +143,10 @@ def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.E
     if "row" not in windows or trace.meta.format == "xplane":
         return pd.array([pd.NA] * len(windows), dtype="Int64")
     starts, ends = _host_times(trace, windows)
-    return all_known(ends - starts - _held_up(trace).covered_ns(starts, ends))
+    return all_known(ends - starts - _blocked(trace).covered_ns(starts, ends))
 
 
-def _held_up(trace: RankTrace) -> Intervals:
+def _blocked(trace: RankTrace) -> Intervals:
     """When a call blocks the host or finds the queue full, or the host waits in a collective of the CPU."""
     rows, since = idle.blocking(trace)
     queued = into_full_queue(trace)
@@ -159,7 +159,7 @@ def _loading(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.Exten
     """What of each step's range on the host is in the data loader, and waits for no GPU and no peer; absent without."""
     if "row" not in windows:
         return pd.array([pd.NA] * len(windows), dtype="Int64")
-    return all_known((idle.loading(trace) - _held_up(trace)).covered_ns(*_host_times(trace, windows)))
+    return all_known((idle.loading(trace) - _blocked(trace)).covered_ns(*_host_times(trace, windows)))
 
 
 def _host_times(trace: RankTrace, windows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -324,14 +324,14 @@ def step_needs_across(
     steps = typed(picked(every, is_step, ("rank", *STEP_PARTS_COLUMNS)), _TYPES)
     exposed = picked(every, ~is_step, ("rank", "begin_ns", "end_ns"))
     steps, exposed = (own.rename(columns={"begin_ns": "start_ns"}) for own in (steps, exposed))
-    table = side_by_side(_split, steps, exposed, call_waits.table, _late_ends(slower_calls.table))
+    table = side_by_side(_split, steps, exposed, call_waits.table, _excess_at_ends(slower_calls.table))
     table = table.rename(columns={"start_ns": "begin_ns"})
     step = table["step"].astype("Int64")
     table = _with_meetings(table).assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
     return StepNeeds(table.assign(clock_jump_ns=clock_jumps_ns(table, call_waits.table)))
 
 
-def _late_ends(slower: pd.DataFrame) -> pd.DataFrame:
+def _excess_at_ends(slower: pd.DataFrame) -> pd.DataFrame:
     """Of each slower call what it takes longer, at its end; not of ranks whose partner's links are slow."""
     slower = slower[is_own(slower)]
     return slower.assign(start_ns=slower["end_ns"] - slower["longer_ns"])[["rank", "start_ns", "end_ns"]]
@@ -459,7 +459,7 @@ def with_shapes(name: str, shapes: object) -> str:
 # Which thread tells what the host did in stretches of time.
 
 
-def who_tells(
+def evidence_threads(
     trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
     """Threads, the stretches of which each one tells, and which of the given stretches each of those lies in.
@@ -504,7 +504,7 @@ _SUMS = ("total_ns", "calls", "work")
 _WORK = 2**40 - 1
 """So much is kept of the sum of works' numbers: sums over many steps are whole as floats, too."""
 
-_NOTHING_HELD = {
+_NO_PARTS = {
     name: np.empty(0, dtype=object if name in ("part", "what", "name") else np.int64) for name in WHAT_RAN_COLUMNS
 }
 
@@ -561,7 +561,7 @@ def what_ran_per_rank(
 
 def longest_doings(trace: RankTrace, parts_of_steps: pd.DataFrame) -> Mapping[str, np.ndarray]:
     """Columns `COLUMNS` of the longest that the host did in the idle time of each step, before launches."""
-    return _NOTHING_HELD if parts_of_steps.empty else _longest(_on_host(trace, parts_of_steps), parts_of_steps)
+    return _NO_PARTS if parts_of_steps.empty else _longest(_on_host(trace, parts_of_steps), parts_of_steps)
 
 
 def what_ran_across(parts: Mapping[int, pd.DataFrame]) -> WhatRan:
@@ -588,7 +588,7 @@ def _longest(parts: Iterable[Mapping[str, np.ndarray]], windows: pd.DataFrame) -
 
 
 def _by_column(parts: Iterable[Mapping[str, np.ndarray]]) -> Mapping[str, list[np.ndarray]]:
-    held = [_NOTHING_HELD, *parts]
+    held = [_NO_PARTS, *parts]
     return {name: [part[name] for part in held] for name in WHAT_RAN_COLUMNS}
 
 
@@ -649,7 +649,7 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
     numbers = array_of(windows, "step")
     for thread in np.unique(threads[is_held]):
         rows = np.flatnonzero(is_held & (threads == thread))
-        for one, since, until, held in who_tells(trace, int(thread), starts[rows], launched[rows]):
+        for one, since, until, held in evidence_threads(trace, int(thread), starts[rows], launched[rows]):
             yield from _of_thread(trace, one, since, until, numbers[of_gap[rows[held]]])
 
 

@@ -107,7 +107,7 @@ def summed(calls: pd.DataFrame, ranks: Result, groups: Result) -> Collectives:
         group_size=by_key.first_known(columns["group_size"]),
         calls=by_key.counts(),
         total_ns=by_key.sums(columns["end_ns"] - columns["start_ns"]),
-        why_not_split=by_key.told(columns["why_not_split"], listed),
+        why_not_split=by_key.of_distinct(columns["why_not_split"], listed),
         **{name: by_key.total(columns[name]) for name in ("size_bytes", "transfer_ns", "wait_ns")},
         split_bytes=by_key.total(split_bytes.array),
     )
@@ -199,8 +199,8 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     busy = [Intervals.of(starts[rows], ends[rows]) for rows in rows_of_each(groups.of_row)]
     sums = {
         **{name: plain_texts(own) for name, own in groups.keys.items()},
-        "group_description": as_objects(np.array(groups.told(columns["group_description"], _one), dtype=object)),
-        "reduction": groups.told(columns["reduction"], lambda own: ", ".join(sorted(own)) or None),
+        "group_description": as_objects(np.array(groups.of_distinct(columns["group_description"], _one), dtype=object)),
+        "reduction": groups.of_distinct(columns["reduction"], lambda own: ", ".join(sorted(own)) or None),
         "calls": groups.counts(),
         "size_bytes": pd.Series(groups.total(sizes)).mask(groups.any(sizes.isna())).array,
         "total_ns": groups.sums(ends - starts),
@@ -220,7 +220,7 @@ def nccl_across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: C
     sizes: Iterable[object] = [None] * len(table)
     if len(held):
         of_calls = Rows.of(held, keys, with_absent=True)
-        told = np.array(of_calls.told(held["group_size"].array, _one), dtype=object)
+        told = np.array(of_calls.of_distinct(held["group_size"].array, _one), dtype=object)
         sizes = at_places(told, places_of(table, of_calls.keys, keys), absent=None)
     return Nccl(with_columns(table, group_label=labels(groups, table), group_size=pd.array([*sizes], dtype="Int64")))
 

@@ -72,7 +72,7 @@ TABLES = "embedding tables"
 """Of a recommender: each rank holds some, and the ranks exchange what was looked up."""
 MODEL = "tensor and pipeline parallel"
 
-_NOTHING_SAID = frozenset({"", "default_pg", "undefined", "default", "none", "pg", "world"})
+_UNINFORMATIVE = frozenset({"", "default_pg", "undefined", "default", "none", "pg", "world"})
 """Descriptions that say nothing of what a group is for, as PyTorch's of the group of all ranks."""
 
 # Device meshes call a group "mesh_<axis>" (PyTorch), Megatron "<WHAT>_GROUP[_WITH_CP]"; the first rule that fits.
@@ -108,15 +108,15 @@ def role_of_description(description: object) -> str | None:
     Names of PyTorch's device meshes (`mesh_<axis>`, flattened ones `mesh_dp_cp`), of Megatron's `parallel_state`, and
     the usual short forms (dp, tp, pp, cp, ep).
     """
-    if not is_telling(description):
+    if not is_informative(description):
         return None
     plain = _AXIS.sub("", str(description).strip().lower())
     return next((role for role, pattern in _GROUP_NAMES_RULES if pattern.search(plain)), None)
 
 
-def is_telling(description: object) -> bool:
+def is_informative(description: object) -> bool:
     """Whether a description says more than that there is a group."""
-    return isinstance(description, str) and description.strip().lower() not in _NOTHING_SAID
+    return isinstance(description, str) and description.strip().lower() not in _UNINFORMATIVE
 
 
 LARGE_BYTES = 64 << 10
@@ -408,7 +408,7 @@ def _facts(uses: pd.DataFrame) -> pd.DataFrame:
 def _role(uses: pd.DataFrame) -> str | None:
     description = next(iter(uses["group_description"].dropna()), None)
     found = role_of_description(description) or " and ".join(dict.fromkeys(roles_of_uses(uses)))
-    return found or (str(description) if is_telling(description) else None)
+    return found or (str(description) if is_informative(description) else None)
 
 
 def _hybrid(roles: dict[int, str | None], members: pd.Series) -> dict[int, str | None]:

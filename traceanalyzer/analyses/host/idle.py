@@ -268,7 +268,7 @@ def _waits(trace: RankTrace) -> dict[int, Waits]:
     return waits
 
 
-def held_up(trace: RankTrace) -> Intervals:
+def blocked_launching(trace: RankTrace) -> Intervals:
     """When a call blocks one of the threads that launch."""
     return Intervals.of_all([EMPTY, *(sync for sync, _ in _waits(trace).values())])
 

@@ -392,7 +392,7 @@ def untrue_ranks(integrity: pd.DataFrame) -> dict[int, str]:
     return {rank: why for check, why in [*UNTRUE.items()][::-1] for rank in found.get(check, ())}
 
 
-def told(integrity: pd.DataFrame) -> str | None:
+def damage_text(integrity: pd.DataFrame) -> str | None:
     """`what the file of rank 0 tells cannot be true: operations take no time`; `None` where none is damaged so much."""
     ranks = untrue_ranks(integrity)
     if not ranks:

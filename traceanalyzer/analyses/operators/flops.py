@@ -284,7 +284,7 @@ class OperatorWork(Struct, frozen=True):
     def of(cls, trace: RankTrace, tree: OperatorTree) -> "OperatorWork":
         """Find the operators that count: `OWN_WORK`, and the innermost with a rule; matrix work apart."""
         groups = Groups.of(trace.host_ops, _KEY, by_appearance=True, with_absent=True)
-        told = [*map(_told, *(texts_of(names).tolist() for names in groups.keys.values()))]
+        told = [*map(_work_row, *(texts_of(names).tolist() for names in groups.keys.values()))]
         columns: Any = (
             dict(zip(_COLUMNS, zip(*told, strict=True), strict=True)) if told else dict.fromkeys(_COLUMNS, ())
         )
@@ -307,7 +307,7 @@ def _category(texts: Any) -> pd.Categorical:
 
 
 @lru_cache(MOST_CALLS)
-def _told(name: str, *texts: str | None) -> tuple[Any, ...]:
+def _work_row(name: str, *texts: str | None) -> tuple[Any, ...]:
     found = work(name, Call.parse(*texts))
     if found is None:
         return (None,) * len(_COLUMNS)

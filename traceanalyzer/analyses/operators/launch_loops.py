@@ -77,7 +77,7 @@ def _periods(codes: np.ndarray) -> list[int]:
 
 _OWN = "aten::"
 
-_SAID = 4
+_MOST_LISTED = 4
 """Operators that a loop's name lists."""
 
 
@@ -164,7 +164,7 @@ class Loops(Struct, frozen=True):
             body, where = tuple(codes[calls[:period]].tolist()), _name_of_scope(scopes, int(calls[0]))
             key = (where, _turned(body))
             if key not in known:
-                known[key] = places.setdefault(_said(where, [texts[code] for code in body]), len(places))
+                known[key] = places.setdefault(_joined(where, [texts[code] for code in body]), len(places))
             runs.append(LoopRun(known[key], rows, calls, period))
             of_op[rows[np.searchsorted(launched[rows], launched[calls[period]]) :]] = known[key]
         return cls(pd.Categorical.from_codes(of_op, categories=pd.Index([*places], dtype="str")), tuple(runs))
@@ -241,10 +241,10 @@ def _turned(body: tuple[int, ...]) -> tuple[int, ...]:
     return min(body[place:] + body[:place] for place in range(len(body)))
 
 
-def _said(where: str, texts: list[str]) -> str:
+def _joined(where: str, texts: list[str]) -> str:
     each = list(dict.fromkeys(texts))
-    more = f" and {len(each) - _SAID} more" if len(each) > _SAID else ""
-    return f"{where}{': ' if where else ''}{', '.join(each[:_SAID])}{more}"
+    more = f" and {len(each) - _MOST_LISTED} more" if len(each) > _MOST_LISTED else ""
+    return f"{where}{': ' if where else ''}{', '.join(each[:_MOST_LISTED])}{more}"
 
 
 def _name_of_scope(scopes: Scopes, row: int) -> str:

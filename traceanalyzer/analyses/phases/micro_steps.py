@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.host.idle import held_up
+from traceanalyzer.analyses.host.idle import blocked_launching
 from traceanalyzer.analyses.operators.flops import OperatorWork
 from traceanalyzer.analyses.phases.phases import BACKWARD, NAMES, OP_PHASES_UNKNOWN, op_phases
 from traceanalyzer.analyses.time.intervals import Intervals, busy, unions
@@ -205,7 +205,7 @@ def iterations_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     """The rank's steps that are iterations, with what their names tell and the breakdown's idle time."""
     if steps.empty:
         return pd.DataFrame()
-    told = {name: known for name in steps["name"].unique() if (known := told_by(str(name))) is not None}
+    told = {name: known for name in steps["name"].unique() if (known := parse_annotation(str(name))) is not None}
     if not told:
         return pd.DataFrame()
     held = steps[steps["step"].notna() & steps["start_ns"].notna() & steps["name"].isin(list(told))]
@@ -219,7 +219,7 @@ def iterations_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     return table.astype(dict.fromkeys((*_COUNTS, *_INTEGERS), "Int64"))
 
 
-def told_by(name: str) -> dict[str, object] | None:
+def parse_annotation(name: str) -> dict[str, object] | None:
     """Phase, requests and tokens that an annotation tells; `None` for one of no inference engine."""
     match = next((match for pattern in _COUNTED if (match := pattern.match(name))), None)
     if match:
@@ -256,7 +256,7 @@ def _idle_parts(trace: RankTrace, held: pd.DataFrame) -> tuple[np.ndarray, np.nd
     ends = starts + held["window_ns"].to_numpy(dtype=np.int64)
     inside = Intervals.of(array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns"))
     idle = Intervals.of(starts, ends) - busy(trace)
-    return (idle - inside).covered_ns(starts, ends), (idle & held_up(trace)).covered_ns(starts, ends)
+    return (idle - inside).covered_ns(starts, ends), (idle & blocked_launching(trace)).covered_ns(starts, ends)
 
 
 def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:

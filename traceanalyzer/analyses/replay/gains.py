@@ -294,12 +294,12 @@ class Engine:
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains; delays without a reason are kept, and dropped after it."""
-        after = _held(self.before_ns, self._mean_steps(scenarios), scenarios)
+        after = _capped(self.before_ns, self._mean_steps(scenarios), scenarios)
         explained = self._mean_steps([(*changes, EXPLAINED) for changes in scenarios])
         without: list[tuple[int, int]] | list[None] = [None] * len(scenarios)
         if self.has_cost_of_recording:
             before, *each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
-            without = [(before, one) for one in _held(before, each, scenarios)]
+            without = [(before, one) for one in _capped(before, each, scenarios)]
         return [self._gain(*each) for each in zip(after, explained, without, strict=True)]
 
     def _gain(self, after_ns: int, explained_ns: int, unprofiled_ns: tuple[int, int] | None) -> Gain:
@@ -317,7 +317,7 @@ class Engine:
         costs = [Change("profiler", cost) for cost in COST_NS]
         steps = self._mean_steps([*((cost,) for cost in costs), *((*changes, cost) for cost in costs)])
         afters = [
-            _held(before, [after], [changes])[0] for before, after in zip(steps, steps[len(costs) :], strict=False)
+            _capped(before, [after], [changes])[0] for before, after in zip(steps, steps[len(costs) :], strict=False)
         ]
         return dict(zip(COST_NS, zip(steps, afters, strict=False), strict=True))
 
@@ -408,7 +408,7 @@ class Engine:
         return list(map(round, self.steps(scenarios).mean(axis=0).tolist()))
 
 
-def _held(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence[Change]]) -> list[int]:
+def _capped(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence[Change]]) -> list[int]:
     """Steps after changes: where all only shorten, one that begins earlier and ends as before is no longer one."""
     return [
         min(after, before_ns) if all(change.only_shortens for change in changes) else after

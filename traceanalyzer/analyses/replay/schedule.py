@@ -517,10 +517,10 @@ def _pipelines(table: pd.DataFrame) -> list[list[int]]:
 
 def _plan(name: str | None, microbatches: int, order: Order) -> Plan:
     per_rank = len({stage for _, stage, _ in order[0]})
-    return Plan(name, len(order), per_rank, microbatches, _most_held(order) / per_rank)
+    return Plan(name, len(order), per_rank, microbatches, _most_in_flight(order) / per_rank)
 
 
-def _most_held(order: Order) -> int:
+def _most_in_flight(order: Order) -> int:
     """Forward passes whose backward one, or gradients of weights, have not been computed yet, at most on a rank."""
     most = 0
     for passes in order.values():

@@ -18,7 +18,7 @@ from traceanalyzer.analyses.statistics import PERCENT, SHARE
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import time_span, time_text
-from traceanalyzer.meaning.vocabulary import ON_PATH, gain_range_said, gain_said
+from traceanalyzer.meaning.vocabulary import ON_PATH, gain_range_text, gain_text
 
 # Whether a job has what a change is about: a name that nothing bears would be answered with a gain of nothing.
 
@@ -205,7 +205,7 @@ class Answer:
     def lines(self) -> list[str]:
         """The same in words."""
         gain, what = self.gain, "step" if self.is_of_steps else "capture"
-        step = f"{what} {time_text(gain.before_ns)} → {time_text(gain.after_ns)}: {self._said()}"
+        step = f"{what} {time_text(gain.before_ns)} → {time_text(gain.after_ns)}: {self._sentence()}"
         if self.schedule:
             return [step, *self._unprofiled(), *self.schedule.lines()]
         return [
@@ -219,17 +219,17 @@ class Answer:
         is_same = self.gain.before_ns == self.gain.after_ns and self.path_pct_before == self.path_pct_after
         return "the same: nothing of what changes lies on it" if is_same else _answer_listed(self.path_pct_after)
 
-    def _said(self) -> str:
+    def _sentence(self) -> str:
         gain, what = self.gain, "step" if self.is_of_steps else "capture"
         error = time_text(gain.error_ns)
         change_ns = gain.before_ns - gain.after_ns
         if gain.is_delayed:
-            said = f"gain {gain_range_said(gain.gain_ns, gain.most_gain_ns)}"
+            said = f"gain {gain_range_text(gain.gain_ns, gain.most_gain_ns)}"
         elif change_ns < 0:
             said = f"{time_text(-change_ns)} longer"
         else:
             is_most = gain.is_bound and not gain.is_lower_bound
-            said = f"gain {gain_said(time_text(change_ns), is_bound=is_most)}" if change_ns else "no gain"
+            said = f"gain {gain_text(time_text(change_ns), is_bound=is_most)}" if change_ns else "no gain"
         why = []
         if gain.error_ns > PERCENT / 100 * gain.before_ns:
             why.append(f"{error} ({self.error_pct:.1f}%) have no cause in the graph")

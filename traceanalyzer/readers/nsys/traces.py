@@ -228,7 +228,7 @@ _DROPPED = re.compile(
 def notes_of_export(source: Source, session: Session, nvtx: Nvtx, nccl: Nccl, placeless: int) -> tuple[str, ...]:
     """Sentences that hold for every rank of the export, of whose operations `placeless` are left out."""
     lost = (_NO_PLACE.format(count=placeless),) if placeless else ()
-    return lost + tuple(_absences(source, session, nvtx)) + tuple(_nccl_notes(nccl)) + tuple(_said(source))
+    return lost + tuple(_absences(source, session, nvtx)) + tuple(_nccl_notes(nccl)) + tuple(_recorded_errors(source))
 
 
 def plain_diagnostic(text: str | None) -> str:
@@ -329,7 +329,7 @@ def _nccl_notes(nccl: Nccl) -> list[str]:
     return [*notes, *([_INFERRED_SIZES.format(inferred=nccl.inferred, calls=calls)] if nccl.inferred else [])]
 
 
-def _said(source: Source) -> list[str]:
+def _recorded_errors(source: Source) -> list[str]:
     """Errors only: that "not all events might have been collected" stands in every report that an API call ended."""
     errors = int((source.frame(DIAGNOSTICS, ints=("severity",))["severity"] == _ERROR).sum())
     if not errors:

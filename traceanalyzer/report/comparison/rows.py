@@ -18,7 +18,7 @@ from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page.table_view import Cell, Heading
 from traceanalyzer.report.words import label, words
 from traceanalyzer.report.writers.tables import write_frame
-from traceanalyzer.snapshots.comparison import CATEGORY, COLUMNS, PEAK, MemoryChange, said
+from traceanalyzer.snapshots.comparison import CATEGORY, COLUMNS, PEAK, MemoryChange, change_sentences
 
 # A joined table as people read it: short names, one unit a column, a bar for each row's change.
 
@@ -321,7 +321,7 @@ def of(report: DiffReport) -> Memory:
     made: dict[str, dict[str, MemoryChange]] = {}
     for side in others:
         table = _of_events(base.first, side.first)
-        own = {} if table.empty else {EVENTS: MemoryChange(table, tuple(said(table)))}
+        own = {} if table.empty else {EVENTS: MemoryChange(table, tuple(change_sentences(table)))}
         if side.label in report.snapshots:
             own[SNAPSHOTS] = report.snapshots[side.label]
         if own:

@@ -20,10 +20,9 @@ from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.diff import Comparison, TableDiff, fairness, joins
 from traceanalyzer.diff import compare as compare_sides
 from traceanalyzer.diff.captures import Side
-from traceanalyzer.diff.sources import SourceOptions, named_apart, read_side, side_of, with_same_ranks
+from traceanalyzer.diff.sources import SourceOptions, read_side, side_of, with_distinct_names, with_same_ranks
 from traceanalyzer.errors import UsageError
 from traceanalyzer.files.whole import made
-from traceanalyzer.given import formats_of, place_of
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.model import TraceSet
@@ -44,6 +43,7 @@ from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.writers import gates, write_text
 from traceanalyzer.report.writers.gates import cell
 from traceanalyzer.report.writers.tables import write_frame
+from traceanalyzer.validation import formats_of, place_of
 
 # A comparison as CSV and JSON.
 
@@ -343,7 +343,7 @@ def compare(base: Run | Sequence[Run], *others: Run | Sequence[Run], force: bool
     """
     runs = [_captures(run) for run in (base, *others)]
     sides = with_same_ranks([_side(one) for one in runs], lambda place, ranks: _side(runs[place], ranks))
-    sides = named_apart(sides)
+    sides = with_distinct_names(sides)
     made = compare_sides(sides, force=force)
     return NotebookComparison(**{field.name: getattr(made, field.name) for field in fields(made)})
 

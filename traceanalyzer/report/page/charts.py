@@ -405,7 +405,7 @@ def step_chart(results: Results, on_top: Sequence[int] = (), run_info: RunInfo |
         "ranks": _of_ranks(table[table["rank"].isin(shown)], columns, steps),
         "left_out": len(every) - len(shown),
         "bare_ns": run_info.unprofiled.mean if run_info and run_info.unprofiled else None,
-        "late": _late(results.get("episodes")),
+        "late": _straggler_episodes(results.get("episodes")),
     }
 
 
@@ -420,7 +420,7 @@ def _of_ranks(table: pd.DataFrame, columns: Sequence[str], steps: Sequence[int])
     return found
 
 
-def _late(episodes: Episodes | None) -> list[dict[str, Any]]:
+def _straggler_episodes(episodes: Episodes | None) -> list[dict[str, Any]]:
     """Ranks, cause and steps of the episodes that findings speak of, costliest first."""
     if episodes is None:
         return []

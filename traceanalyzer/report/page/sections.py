@@ -199,7 +199,7 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
         return []
     over, info, doubts = over_ranks_of(report.results), report.run_info, words.reasons(report.results)
     own: list[tuple[Tile, tuple[str, ...]]] = [(_length(over, split, info), ("headline",))]
-    own += [(_share(over, name, *about), sources) for name, *about, sources in _SHARES if _is_told(over, name)]
+    own += [(_share(over, name, *about), sources) for name, *about, sources in _SHARES if _is_shown(over, name)]
     own += [(tile, ("headline", "mfu")) for tile in _mfu(report, over)]
     own += [(tile, ()) for tile in (*_speed(info), *_memory(info))]
     return [replace(tile, doubt=words.doubt_of(sources, doubts)) for tile, sources in own]
@@ -218,7 +218,7 @@ _SHARES: tuple[Any, ...] = (
 """Figure, name, definition, and the Results that it comes from."""
 
 
-def _is_told(over: OverRanks, name: Any) -> bool:
+def _is_shown(over: OverRanks, name: Any) -> bool:
     """Exposed copies only where they are more than exposed communication."""
     share, comm = over.of(name)["mean_pct"] or 0, over.of("exposed_comm_pct")["mean_pct"] or 0
     return name != "exposed_copy_pct" or share > comm

@@ -13,7 +13,7 @@ from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, Written, is_known, scale
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.words import label, told_apart, words
+from traceanalyzer.report.words import distinguishing_parts, label, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Cell:
 
     text: str
     full: str = ""
-    told: str | list[str] = field(init=False, repr=False, compare=False)
+    as_json: str | list[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """A table has some hundred thousand cells, and some ten thousand values."""
-        object.__setattr__(self, "told", [self.text, self.full] if self.full else self.text)
+        object.__setattr__(self, "as_json", [self.text, self.full] if self.full else self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class TableView:
         later = self.rows[LAYOUT.plain_rows :]
         if not later:
             return None
-        return packed(msgspec.json.encode([[cell.told for cell in column] for column in zip(*later, strict=True)]))
+        return packed(msgspec.json.encode([[cell.as_json for cell in column] for column in zip(*later, strict=True)]))
 
 
 def view(result: Result, columns: tuple[str, ...] = (), zero_ns: int = 0) -> TableView:
@@ -122,11 +122,11 @@ def _column(values: pd.Series, column: Column, zero_ns: int, *, is_extra: bool =
     shown = {key: _cell(value, column, own) for key, value in dict(zip(keys, plain, strict=True)).items()}
     cells = [shown[key] for key in keys]
     if column.written is Written.KERNEL:
-        cells = _told_apart(cells)
+        cells = _unambiguous(cells)
     return Heading(name, label(name, column), own.symbol, definition, is_number, is_extra), cells
 
 
-def _told_apart(cells: list[Cell]) -> list[Cell]:
+def _unambiguous(cells: list[Cell]) -> list[Cell]:
     """The cells; where different names have one short name, each with what only it has."""
     alike: dict[str, set[str]] = {}
     for cell in cells:
@@ -134,7 +134,7 @@ def _told_apart(cells: list[Cell]) -> list[Cell]:
     added = {
         (text, full): f"{text} · {difference}"
         for text, names in alike.items() if len(names) > 1
-        for full, difference in told_apart(names).items() if difference
+        for full, difference in distinguishing_parts(names).items() if difference
     }  # fmt: skip
     texts = [added.get((cell.text, cell.full or cell.text), cell.text) for cell in cells]
     return [replace(cell, text=text) for cell, text in zip(cells, texts, strict=True)] if added else cells

@@ -12,7 +12,6 @@ from traceanalyzer.analyses import Results
 from traceanalyzer.files.whole import made
 from traceanalyzer.findings import Findings, find
 from traceanalyzer.functions import analyse
-from traceanalyzer.given import formats_of
 from traceanalyzer.model import TraceSet
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.report import words
@@ -21,6 +20,7 @@ from traceanalyzer.report.page.charts import FIGURES, figure
 from traceanalyzer.report.words import split
 from traceanalyzer.report.writers import WRITERS, html
 from traceanalyzer.report.writers.write import write
+from traceanalyzer.validation import formats_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

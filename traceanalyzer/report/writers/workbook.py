@@ -50,7 +50,7 @@ _FIELDS = ("Why", "Fix", "Saves", "Confidence", "Caveat", "What-if")
 
 def _summary(sheet: Any, report: Report, bold: Any) -> None:
     """The verdict, the findings, and what to know before trusting the figures."""
-    rows: list[tuple[str, ...]] = [(report.label,), *((one,) for one in _said(report)), ()]
+    rows: list[tuple[str, ...]] = [(report.label,), *((one,) for one in _sentences(report)), ()]
     heading = len(rows)
     rows.append(("Severity", "Finding", *_FIELDS))
     sheet.set_column(0, 0, 12)
@@ -62,7 +62,7 @@ def _summary(sheet: Any, report: Report, bold: Any) -> None:
         sheet.write_row(number, 0, (finding.severity, finding.headline, *(told.get(name) for name in _FIELDS)))
 
 
-def _said(report: Report) -> list[str]:
+def _sentences(report: Report) -> list[str]:
     skipped = [f"Skipped {sentence}" for sentence in words.skipped(report.skipped)]
     return [*words.sentences(report, split(report.results)), *words.of_what_is_here(report), *skipped]
 

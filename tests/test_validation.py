@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from traceanalyzer import given
+from traceanalyzer import validation
 from traceanalyzer.errors import UsageError
 
 NAN, INF = float("nan"), float("inf")
@@ -26,7 +26,7 @@ NAN, INF = float("nan"), float("inf")
     ],
 )
 def test_a_threshold_is_taken(value, kind, expected):
-    taken = given.threshold("limit", value, kind)
+    taken = validation.threshold("limit", value, kind)
     assert (taken, type(taken)) == (expected, type(expected))
 
 
@@ -44,21 +44,21 @@ def test_a_threshold_is_taken(value, kind, expected):
 )
 def test_a_threshold_of_another_kind_is_refused(value, kind, takes):
     with pytest.raises(UsageError, match=f"limit takes {takes}, not "):
-        given.threshold("limit", value, kind)
+        validation.threshold("limit", value, kind)
 
 
 @pytest.mark.parametrize("value", [None, 3, b"x", "", ["x"]])
 def test_what_is_no_path_is_refused(value):
     with pytest.raises(UsageError, match="save takes a folder: "):
-        given.place_of(value, "save takes a folder")
+        validation.place_of(value, "save takes a folder")
 
 
 @pytest.mark.parametrize(("value", "names"), [("csv", ("csv",)), ((one for one in ["csv", "md"]), ("csv", "md"))])
 def test_formats_are_one_or_several(value, names):
-    assert given.formats_of(value, {"csv", "md"}) == names
+    assert validation.formats_of(value, {"csv", "md"}) == names
 
 
 @pytest.mark.parametrize("value", [None, 3, [], ["htm"], [["csv"]], "c"])
 def test_other_formats_are_refused_with_those_that_there_are(value):
     with pytest.raises(UsageError, match=r"no format is called .*; there are csv, md"):
-        given.formats_of(value, ("csv", "md"))
+        validation.formats_of(value, ("csv", "md"))
