@@ -49,5 +49,5 @@ def test_the_file_outweighs_the_trace_and_the_trace_the_run():
 
     parts = {rank: pd.DataFrame({"host": [host]}) for rank, host in ((0, "x"), (1, "y"), (2, None), (3, None))}
     table = trace.ranks_across(parts, {0: Placed("a", "r1")}, {1: "n1", 2: "n2"}).table
-    assert table["host"].tolist() == ["a", "y", "n2", None]
-    assert table["rack"].tolist() == ["r1", None, None, None]
+    assert table["host"].fillna("").tolist() == ["a", "y", "n2", ""]
+    assert table["rack"].fillna("").tolist() == ["r1", "", "", ""]

@@ -166,7 +166,7 @@ def _verified(left: CallList, right: CallList, pairs: np.ndarray, method: int) -
     """Mask of the pairs whose whole step agrees in signatures and ends, and their offset.
 
     Positions in a step also need the same number of calls on both ranks, which sequence numbers do not; that alone
-    verifies messages, and steps without synchronising calls.
+    verifies steps without synchronising calls. A message is never received before it is sent.
     """
     rows, cols = pairs.T
     is_same = left.signature[rows] == right.signature[cols]
@@ -175,9 +175,11 @@ def _verified(left: CallList, right: CallList, pairs: np.ndarray, method: int) -
     known = apart[synchronises & is_same]
     offset_ns = int(np.median(_densest(known, BIN_NS) if left.are_messages else known)) if len(known) else None
     is_near = np.abs(apart - (offset_ns or 0)) <= np.minimum(left.near_ns[rows], right.near_ns[cols])
+    if left.are_messages:
+        is_near |= apart < (offset_ns or 0)
     steps, code = np.unique(left.step[rows], return_inverse=True)
-    tells = synchronises & (not left.are_messages)
-    calls, near, unlike = (np.bincount(code[mask], minlength=len(steps)) for mask in (tells, tells & is_near, ~is_same))
+    masks = (synchronises, synchronises & is_near, ~is_same)
+    calls, near, unlike = (np.bincount(code[mask], minlength=len(steps)) for mask in masks)
     is_good = (near >= MOST * calls) & (unlike == 0)
     if method == BY_STEP:
         numbers_of = [np.searchsorted(steps, side.step[np.isin(side.step, steps)]) for side in (left, right)]

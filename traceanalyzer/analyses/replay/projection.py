@@ -58,7 +58,7 @@ def recorded_calls(results: Mapping[str, Result]) -> tuple[pd.DataFrame, int]:
         InputError: nothing is known of transfers, or they are not all of the whole job.
     """
     held = results["collectives"].to_frame()
-    held = held[(held["split_calls"].fillna(0) > 0) & held["size_bytes"].notna() & held["busbw_gbps"].notna()]
+    held = held[held["why_not_split"].isna() & held["size_bytes"].notna() & held["busbw_gbps"].notna()]
     if held.empty:
         raise InputError("no transfer of a collective is known: a projection needs traces of all ranks of a group")
     world = int(results["ranks"].to_frame()["world_size"].max())
@@ -67,15 +67,13 @@ def recorded_calls(results: Mapping[str, Result]) -> tuple[pd.DataFrame, int]:
             "only a job whose collectives are of all its ranks (data parallelism, sharded or not) can be projected: "
             "this one has smaller groups, or sends and receives"
         )
-    sums = held.groupby(["collective", "size_class"], as_index=False)[
-        ["calls", "split_calls", "size_bytes", "transfer_ns"]
-    ].sum()
+    sums = held.groupby(["collective", "size_class"], as_index=False)[["calls", "size_bytes", "transfer_ns"]].sum()
     best = held.groupby(["collective", "size_class"])["busbw_gbps"].max().to_numpy(dtype=float)
-    numbers = {name: sums[name].to_numpy(dtype=float) for name in ("calls", "split_calls", "size_bytes", "transfer_ns")}
+    numbers = {name: sums[name].to_numpy(dtype=float) for name in ("calls", "size_bytes", "transfer_ns")}
     return sums[["collective", "size_class"]].assign(
         calls=sums["calls"],
         call_bytes=numbers["size_bytes"] / numbers["calls"],
-        call_ns=numbers["transfer_ns"] / numbers["split_calls"],
+        call_ns=numbers["transfer_ns"] / numbers["calls"],
         transfer_ns=numbers["transfer_ns"],
         busbw_gbps=best,
     ), world
@@ -128,7 +126,7 @@ class Projection:
         step_ns: its step, without the profiler where that is known.
         by_ranks: `ranks`, `step_low_ns`, `step_high_ns`, `efficiency_low_pct`, `efficiency_high_pct`.
         by_strategy: the same ranks with the model's state shared otherwise: `strategy`, `state_bytes`, `comm_bytes` of
-            a rank and step, `comm_ns`, `step_low_ns` (all of it hidden), `step_high_ns` (none); empty without a model.
+            a rank and step, `comm_ns`, `step_low_ns` (without it), `step_high_ns` (all exposed); empty without a model.
         collectives: `costs` at each number of ranks.
         links: what they stand on.
         assumptions: what they suppose.
@@ -168,7 +166,7 @@ def project(
     links = links_of(calls, world)
     ranks = results["ranks"].to_frame()
     a_host = int(ranks.groupby("host").size().max()) if ranks["host"].notna().all() else world
-    hidden = answer(results, [Change("comm", "hidden")])
+    hidden = answer(results, [Change("comm", 0.0)])
     step_ns = _step(hidden, "before")
     rows = []
     for size in sizes:
