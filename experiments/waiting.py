@@ -26,7 +26,7 @@ class Waiting:
     start_s: float = field(default=0.0)
 
     @classmethod
-    def load(cls, folder: Path, arguments: list[str], ranks: int, variables: dict[str, str]) -> Waiting:
+    def load(cls, folder: Path, arguments: list[str], ranks: int, variables: dict[str, str] | None = None) -> Waiting:
         """Start the processes with these variables more; their output goes to `folder`.log."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,9 @@ class Waiting:
         with folder.with_suffix(".log").open("w") as log:
             print(" ".join(command[1:]), file=log, flush=True)
             pipes = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
-            process = subprocess.Popen(command, **pipes, env={**os.environ, **variables}, start_new_session=True)
+            process = subprocess.Popen(
+                command, **pipes, env={**os.environ, **(variables or {})}, start_new_session=True
+            )
         return cls(folder, process, ranks)
 
     def begin(self) -> None:
