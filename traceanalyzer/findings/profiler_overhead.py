@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from traceanalyzer.analyses.replay.changes import COST_NS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
@@ -19,7 +20,7 @@ def profiler_overhead(run: Run) -> Iterator[Finding]:
     profiled_ns, likely_ns, low, high = run.engine.before_ns, steps[0], time_text(min(steps)), time_text(max(steps))
     if not run.is_worth(profiled_ns - likely_ns):
         return
-    is_known = len(steps) == 1
+    is_known = dict(run.engine.peers.overhead_ns) != dict(COST_NS)  # solved for
     takes = f"takes {'' if is_known else 'about '}{time_text(likely_ns)}"
     yield Finding(
         headline=f"Profiler overhead: a step {takes} without the profiler.",
