@@ -1,4 +1,4 @@
-"""A matrix product that communication slows is told from one that is slower by itself."""
+"""A matrix product that communication slows differs from one that is slower by itself."""
 
 import pandas as pd
 

@@ -61,7 +61,7 @@ def owners(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     host = trace.comm_args[["start_ns", "end_ns", "thread"]][gpu_op == NONE]
     launch = array_of(trace.gpu_ops, "launch")[rows]
     launched = np.flatnonzero(launch != NONE)
-    # One launch of a graph may carry many kernels: its host operations cannot be told apart.
+    # One launch of a graph may carry many kernels: they share its operators on the CPU.
     launches = _moments(trace, launch[launched]).assign(call=launched).drop_duplicates(_MOMENT, keep=False)
     host = _with_next(host, launches, "call").dropna(subset="call").astype({"call": "int64"})
     is_around = host["begun_ns"] < host["end_ns"]
