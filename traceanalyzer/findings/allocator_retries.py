@@ -1,4 +1,11 @@
-"""Calls by which the allocator takes GPU memory and gives it back inside steps."""
+"""Allocator calls in the step: GPU memory is taken and given back while training runs.
+
+`cudaMalloc` and `cudaFree` inside the step: the caching allocator found no block that fits, and `cudaFree` waits for
+the GPU.
+
+**Fix.** Remove `torch.cuda.empty_cache()` from the step; `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`; pad to a
+few sizes.
+"""
 
 from collections.abc import Iterator
 

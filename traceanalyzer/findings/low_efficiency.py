@@ -1,4 +1,13 @@
-"""What busy GPUs reach of their peak."""
+"""Low matrix efficiency: what busy GPUs reach of their peak.
+
+The GPUs are busy, but the model's FLOPs are a small part of their peak (MFU).
+
+**Why.** Shapes that fill a GPU badly (small batch, dimensions that are no multiple of 64), memory-bound layers, or a
+power limit. A healthy large dense job reaches 35–55% MFU.
+
+**Fix.** Larger micro-batch or sequence, dimensions in multiples of 64–256, fewer and larger matrix products; see the
+table of operators by efficiency.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,10 @@
-"""How much of the GPUs' memory is left at the peak."""
+"""Memory headroom: how much of the GPUs' memory is free at the peak.
+
+How much of the GPU's memory the peak leaves. Near the limit the allocator stalls; far below it a larger micro-batch
+or less recomputation is possible.
+
+**Fix.** `analyze-traces memory snapshots/` shows who holds the peak.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,10 @@
-"""What the recording lacks: ranks, ends of files, events, names of groups, a common clock, what CUDA graphs ran."""
+"""Missing data: ranks, ends of files, events, names of groups, a common clock, the inside of CUDA graphs.
+
+A rank's file, the end of a file, events, or the other side of a collective is missing. Figures that depend on it are
+marked.
+
+**Fix.** The finding names the file and what to record or copy again.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType

@@ -1,4 +1,21 @@
-"""Work that a loop repeats tensor by tensor."""
+"""Work that a loop repeats tensor by tensor.
+
+One loop on the CPU launches the same few small kernels for every parameter: an exponential moving average, gradient
+clipping by hand, a NaN check per gradient, a per-sample augmentation.
+
+**Why.** A thousand parameters times four launches is 4,000 launches for work that one kernel can do.
+
+**Fix.** The list forms do it in a few launches:
+
+```text
+torch._foreach_mul_(averages, decay)
+torch._foreach_add_(averages, parameters, alpha=1 - decay)
+torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
+optimizer = torch.optim.AdamW(parameters, fused=True)
+```
+
+**Measured.** Moving averages on the CPU of rank 0, done on the GPU: 150 → 21.6 ms/step.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,14 @@
-"""Pipeline bubble: stages stand still because of the schedule."""
+"""Pipeline bubble: stages stand still because of the schedule.
+
+Stages are idle at the start and end of each step: *(stages − 1) ÷ (microbatches + stages − 1)* of a step for GPipe
+and 1F1B.
+
+**Fix.** More microbatches per step, or a schedule with a smaller bubble: `ScheduleInterleaved1F1B`,
+`ScheduleInterleavedZeroBubble`, `ScheduleZBVZeroBubble`. `analyze-traces what-if profile/pp --schedule interleaved:2`
+plays another schedule with the recorded passes.
+
+CPU-bound idle is taken out first: a stage that waits for launches is not in a bubble.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

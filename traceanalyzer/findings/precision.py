@@ -1,4 +1,10 @@
-"""Matrix work in more bits than the GPU's tensor cores take."""
+"""Precision: matrix work in more bits than the GPU's tensor cores take.
+
+Matrix kernels run in FP32 or FP64 on a GPU that has tensor cores for a lower precision.
+
+**Fix.** `torch.autocast("cuda", dtype=torch.bfloat16)`; for FP32 that must stay, TF32:
+`torch.set_float32_matmul_precision("high")`. Volta and Turing have FP16 only.
+"""
 
 import re
 from collections.abc import Iterator

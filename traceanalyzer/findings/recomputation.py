@@ -1,4 +1,13 @@
-"""Activations that the backward pass computes again."""
+"""Activation recomputation: activation checkpointing runs forward work twice.
+
+Backward runs forward operators again (activation checkpointing).
+
+**Fix.** If memory allows, checkpoint fewer blocks, or only what is cheap to recompute (selective activation
+checkpointing). torchtitan: `--activation_checkpoint.mode selective` or `none`.
+
+**Measured.** torchtitan llama3 8B on four H100s, sequence 2,048, full → none: 417 → 345 ms/step, and 9.6 GiB more
+memory.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,20 @@
-"""Redundant communication: gradients of every micro-step, parameters gathered again, more exchanges than peers."""
+"""Redundant communication: gradients of every micro-step, parameters gathered again, more exchanges than peers.
+
+The same data travels more often than needed: gradients in every micro-step, parameters gathered again in backward,
+one group that exchanges more often than its sisters.
+
+**Fix.**
+
+```text
+with model.no_sync():                 # DDP: all but the last micro-batch
+    loss.backward()
+model.set_requires_gradient_sync(last_microbatch)   # FSDP2
+fully_shard(layer, reshard_after_forward=False)     # keep gathered parameters, if memory allows
+```
+
+**Measured.** torchtitan llama3 8B on four H100s, `fsdp_reshard_after_forward` default → never: 345 → 318 ms/step, and
+13.6 GiB more memory. While a job is CPU-bound, removing redundant all-reduces saves little.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

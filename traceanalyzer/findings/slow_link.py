@@ -1,4 +1,15 @@
-"""Slow links: transfers below the rate of other steps, or of the hardware."""
+"""Slow links: transfers below the rate of other steps, or of the hardware.
+
+Transfers of one group or pair reach a much lower bus bandwidth than the hardware, or than sister groups of the same
+size.
+
+**Why.** A path through PCIe or the CPU instead of NVLink, a degraded NIC, too few channels, or messages too small.
+
+**Fix.** `nvidia-smi topo -m` and `NCCL_DEBUG=INFO`; `analyze-traces doctor` reads both and names the path. Check
+`NCCL_P2P_DISABLE`, `NCCL_IB_HCA`, ACS and the container's `/dev/shm`.
+
+**Measured.** NCCL limited to one channel, then as usual: 50.4 → 9.3 ms/step.
+"""
 
 from collections.abc import Iterator
 

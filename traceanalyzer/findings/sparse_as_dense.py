@@ -1,4 +1,11 @@
-"""Few rows of large tables, updated or looked up as if they were all of them."""
+"""Sparse work done densely: few rows of large tables, handled as if they were all of them.
+
+A dense gradient for a whole embedding table, a product with a one-hot matrix, or thousands of values added to a few
+rows one after the other.
+
+**Fix.** `nn.Embedding(..., sparse=True)` with `SparseAdam`, indexing instead of one-hot products,
+`torch.nn.functional.embedding`, `scatter_reduce` over sorted indices.
+"""
 
 from collections.abc import Iterator
 from math import prod

@@ -1,4 +1,16 @@
-"""CPU work that launches nothing while GPUs wait: garbage collection, checkpoints, evaluation, compilation."""
+"""One-off stalls: garbage collection, checkpoints, evaluation, compilation, first calls.
+
+One or a few steps are much longer than the others, and the GPUs wait for a CPU: garbage collection, a checkpoint, an
+evaluation, a compilation, a library that is loaded at its first call.
+
+**Why.** The event is real, but it may not recur: seen in one step of several, its saving has the lower end 0.
+
+**Fix.** Garbage collection: `gc.disable()` and `gc.collect()` every N steps on all ranks together. Checkpoints:
+`torch.distributed.checkpoint.async_save`. Recompilation: `torch._dynamo.mark_dynamic` or padded shapes;
+`TORCH_LOGS=recompiles` names the reason. First calls: record later steps.
+
+**Measured.** Garbage collection in every step of one rank, removed: 232 → 35.7 ms/step.
+"""
 
 import re
 from collections.abc import Iterator

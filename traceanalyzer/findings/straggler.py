@@ -1,4 +1,18 @@
-"""Stragglers: ranks, or links, that the others wait for, and what takes them longer."""
+"""Stragglers: ranks, or links, that the others wait for.
+
+All ranks but one wait in the same collective; the one that comes last waits for nobody.
+
+**Why.** A collective ends when its last member arrives. The report names what takes that rank longer: the same
+kernels run slower (a throttled or shared GPU), more or larger operators (uneven work), its CPU (another process,
+garbage collection), its copies, its DataLoader, or its link.
+
+**Fix.** By cause. Same kernels slower: check clocks, power and temperature (`nvidia-smi -q -d CLOCK,PERFORMANCE`) and
+other processes. More work: balance tokens per rank. CPU: bind processes to cores near their GPU (`numactl`,
+`--cpu-bind`), look for work that only rank 0 does (logging, metrics, checkpoint).
+
+**Measured.** Twelve extra products of 8192² on rank 1, removed: 78.6 → 57.9 ms/step. A second training process on a
+rank's cores, removed: 37.0 → 20.9 ms/step.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,12 @@
-"""Uneven experts: ranks whose experts get more tokens make the others wait."""
+"""Uneven experts: ranks whose experts get more tokens make the others wait.
+
+Ranks whose experts get more tokens compute longer, and the others wait in the next all-to-all.
+
+**Fix.** A load-balancing loss or bias (`aux_loss`, DeepSeek's bias update), a capacity factor, or a placement that
+spreads the busy experts over ranks (`--expert-placement`, EPLB).
+
+The saving replays each layer with even loads, forward and backward.
+"""
 
 from collections.abc import Iterator
 

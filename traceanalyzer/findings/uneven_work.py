@@ -1,4 +1,15 @@
-"""Uneven work: ranks, or steps, that get more of it than the others."""
+"""Uneven work: ranks, or steps, that get more of it than the others.
+
+Ranks compute for different times, another one longest from step to step, and wait for each other in collectives.
+
+**Why.** Sequence lengths, images of different size, or shards of an optimizer differ between ranks. Nobody is slow.
+
+**Fix.** Batch by length across ranks (a length-grouped or token-balanced sampler), pack sequences, pad to buckets;
+deal optimizer shards or embedding tables by size.
+
+**Measured.** Domains of 400 and 640 rows made 512 and 512: 20.6 → 16.6 ms/step. Lookup tables dealt 24 and 4, then 14
+and 14: 21.8 → 14.3 ms/step.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,11 @@
-"""Chains of operators that each pass over the same data, where one kernel would pass over it once."""
+"""Unfused operators: chains that each pass over the same data, where one kernel would pass over it once.
+
+Attention, norms, the optimizer or chains of element-wise operators run as many kernels, each of which reads and
+writes the whole tensor.
+
+**Fix.** `torch.nn.functional.scaled_dot_product_attention`, `torch.nn.functional.rms_norm`, `AdamW(..., fused=True)`;
+`torch.compile` fuses the rest. `channels_last` for convolutions removes layout conversions.
+"""
 
 import re
 from collections.abc import Iterator

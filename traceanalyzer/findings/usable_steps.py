@@ -1,4 +1,11 @@
-"""Which recorded steps stand for the run: complete ones, after warm-up, begun together, on clocks that nobody sets."""
+"""Usable steps: which recorded steps stand for the run.
+
+Which recorded steps the figures use, and why others are left out: a step without an end, a warm-up step, a step that
+a rank began late.
+
+**Fix.** Record two or more steps after warm-up: `schedule(wait=5, warmup=2, active=3)` with `profiler.step()` in
+every step.
+"""
 
 from collections.abc import Iterator
 
