@@ -35,15 +35,13 @@ from traceanalyzer.analyses.host.host_silences import Compilations as _Compilati
 from traceanalyzer.analyses.host.host_silences import HostSilences as _HostSilences
 from traceanalyzer.analyses.host.idle import GapTable as _GapTable
 from traceanalyzer.analyses.host.idle import Idle as _Idle
+from traceanalyzer.analyses.host.launches import GpuUtilization as _GpuUtilization
 from traceanalyzer.analyses.host.launches import Launches as _Launches
-from traceanalyzer.analyses.host.launches import QueueDepth as _QueueDepth
 from traceanalyzer.analyses.integrity.integrity import Integrity as _Integrity
-from traceanalyzer.analyses.kernels.kernels import Fusions as _Fusions
 from traceanalyzer.analyses.kernels.kernels import Kernels as _Kernels
 from traceanalyzer.analyses.kernels.kernels import KernelsOverRanks as _KernelsOverRanks
 from traceanalyzer.analyses.memory.memory import Memory as _Memory
 from traceanalyzer.analyses.memory.memory import MemoryCalls as _MemoryCalls
-from traceanalyzer.analyses.memory.memory import MemoryPeaks as _MemoryPeaks
 from traceanalyzer.analyses.memory.memory import MemorySteps as _MemorySteps
 from traceanalyzer.analyses.memory.memory_categories import MemoryCategories as _MemoryCategories
 from traceanalyzer.analyses.memory.memory_categories import MemoryLevels as _MemoryLevels
@@ -85,14 +83,10 @@ from traceanalyzer.analyses.replay.critical_path import PathStretches as _PathSt
 from traceanalyzer.analyses.replay.replay import Replay as _Replay
 from traceanalyzer.analyses.streams.blocks import BlockBounds as _BlockBounds
 from traceanalyzer.analyses.streams.copies import Copies as _Copies
-from traceanalyzer.analyses.streams.copies import MemoryOps as _MemoryOps
 from traceanalyzer.analyses.streams.copies import SyncCopies as _SyncCopies
 from traceanalyzer.analyses.streams.streams import StreamPairs as _StreamPairs
 from traceanalyzer.analyses.streams.streams import Streams as _Streams
 from traceanalyzer.analyses.time.breakdown import Breakdown as _Breakdown
-from traceanalyzer.analyses.time.breakdown import Overlap as _Overlap
-from traceanalyzer.analyses.time.gpu_utilization import GpuUtilization as _GpuUtilization
-from traceanalyzer.analyses.time.headline import Balance as _Balance
 from traceanalyzer.analyses.time.headline import Headline as _Headline
 from traceanalyzer.analyses.time.steps import Steps as _Steps
 from traceanalyzer.analyses.timeline import CounterSeries as _CounterSeries
@@ -131,11 +125,9 @@ _ResultName: TypeAlias = Literal[
     "over_ranks",
     "unlike_ranks",
     "steps_over_ranks",
-    "overlap",
     "steps",
     "iterations",
     "phases",
-    "balance",
     "micro_steps",
     "nccl",
     "by_collective",
@@ -160,14 +152,12 @@ _ResultName: TypeAlias = Literal[
     "pipelines",
     "pipeline",
     "memory",
-    "memory_peaks",
     "memory_steps",
     "memory_sources",
     "memory_categories",
     "memory_levels",
     "memory_calls",
     "memory_fit",
-    "memory_ops",
     "sync_copies",
     "cuda_api",
     "nvtx_projection",
@@ -176,7 +166,6 @@ _ResultName: TypeAlias = Literal[
     "categories",
     "mfu",
     "modules",
-    "fusions",
     "operators",
     "operators_over_ranks",
     "operator_shapes",
@@ -190,7 +179,6 @@ _ResultName: TypeAlias = Literal[
     "call_phases",
     "exposed_calls",
     "gaps",
-    "queue_depth",
     "expert_layers",
     "exchange_receivers",
     "dispatch_loads",
@@ -233,19 +221,18 @@ def analyse(
     run_hosts: _Mapping[int, str] | None = None,
     unlike_points: float = 2.0,
     unlike_deviations: float = 5.0,
-    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
     wiring: _Wiring | None = None,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
     silent_ns: int = 1000000,
     stream_role_pct: float = 90,
     block_repeats: int = 4,
+    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
     memory_points: int = 600,
     trained_model: _Model | None = None,
-    bins: int = 60,
+    bins: int = 200,
     unprofiled_step_ns: int | None = None,
     stated_work: _StatedWork | None = None,
-    queue_bins: int = 200,
     most_host_events: int = 16000,
     counter_bins: int = 300,
     most_replayed: int = 8000000,
@@ -262,19 +249,18 @@ def find(
     run_hosts: _Mapping[int, str] | None = None,
     unlike_points: float = 2.0,
     unlike_deviations: float = 5.0,
-    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
     wiring: _Wiring | None = None,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
     silent_ns: int = 1000000,
     stream_role_pct: float = 90,
     block_repeats: int = 4,
+    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
     memory_points: int = 600,
     trained_model: _Model | None = None,
-    bins: int = 60,
+    bins: int = 200,
     unprofiled_step_ns: int | None = None,
     stated_work: _StatedWork | None = None,
-    queue_bins: int = 200,
     most_host_events: int = 16000,
     counter_bins: int = 300,
     most_replayed: int = 8000000,
@@ -291,19 +277,18 @@ def report(
     run_hosts: _Mapping[int, str] | None = None,
     unlike_points: float = 2.0,
     unlike_deviations: float = 5.0,
-    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
     wiring: _Wiring | None = None,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
     silent_ns: int = 1000000,
     stream_role_pct: float = 90,
     block_repeats: int = 4,
+    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
     memory_points: int = 600,
     trained_model: _Model | None = None,
-    bins: int = 60,
+    bins: int = 200,
     unprofiled_step_ns: int | None = None,
     stated_work: _StatedWork | None = None,
-    queue_bins: int = 200,
     most_host_events: int = 16000,
     counter_bins: int = 300,
     most_replayed: int = 8000000,
@@ -377,19 +362,11 @@ def steps_over_ranks(
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
 ) -> _StepsOverRanks: ...
-def overlap(traces: TraceSet) -> _Overlap: ...
 def steps(traces: TraceSet) -> _Steps: ...
 def iterations(traces: TraceSet) -> _Iterations: ...
 def phases(
     traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
 ) -> _Phases: ...
-def balance(
-    traces: TraceSet,
-    *,
-    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-) -> _Balance: ...
 def micro_steps(traces: TraceSet) -> _MicroSteps: ...
 def nccl(
     traces: TraceSet,
@@ -460,7 +437,6 @@ def memory(
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
 ) -> _Memory: ...
-def memory_peaks(traces: TraceSet) -> _MemoryPeaks: ...
 def memory_steps(traces: TraceSet) -> _MemorySteps: ...
 def memory_sources(traces: TraceSet) -> _MemorySources: ...
 def memory_categories(traces: TraceSet) -> _MemoryCategories: ...
@@ -474,11 +450,10 @@ def memory_fit(
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
 ) -> _MemoryFit: ...
-def memory_ops(traces: TraceSet) -> _MemoryOps: ...
 def sync_copies(traces: TraceSet) -> _SyncCopies: ...
 def cuda_api(traces: TraceSet) -> _CudaApi: ...
 def nvtx_projection(traces: TraceSet) -> _NvtxProjection: ...
-def gpu_utilization(traces: TraceSet, *, bins: int = 60) -> _GpuUtilization: ...
+def gpu_utilization(traces: TraceSet, *, bins: int = 200) -> _GpuUtilization: ...
 def gpu_metrics(traces: TraceSet) -> _GpuMetrics: ...
 def categories(traces: TraceSet) -> _Categories: ...
 def mfu(
@@ -490,7 +465,6 @@ def mfu(
     run_hosts: _Mapping[int, str] | None = None,
 ) -> _Mfu: ...
 def modules(traces: TraceSet) -> _Modules: ...
-def fusions(traces: TraceSet) -> _Fusions: ...
 def operators(traces: TraceSet) -> _Operators: ...
 def operators_over_ranks(traces: TraceSet) -> _OperatorsOverRanks: ...
 def operator_shapes(traces: TraceSet) -> _OperatorShapes: ...
@@ -506,7 +480,6 @@ def exposed_calls(
     traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
 ) -> _ExposedCalls: ...
 def gaps(traces: TraceSet, *, idle_short_ns: int = 5000, idle_launch_ns: int = 50000) -> _GapTable: ...
-def queue_depth(traces: TraceSet, *, queue_bins: int = 200) -> _QueueDepth: ...
 def expert_layers(
     traces: TraceSet,
     *,

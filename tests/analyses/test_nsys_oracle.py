@@ -9,7 +9,7 @@ import pytest
 
 from tests.nsys_builders import read_all
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.spread import spread, with_mean
+from traceanalyzer.analyses.host.api_calls import spread
 from traceanalyzer.analyses.streams.copies import operations
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 from traceanalyzer.selection import Selection, select
@@ -43,13 +43,13 @@ def durations(frame):
     return (frame["end_ns"] - frame["start_ns"]).to_numpy()
 
 
-def table_of_spread(values, name, keys, unit):
-    return pd.DataFrame(spread(values, {name: keys}, unit)).set_index(name)
+def table_of_spread(values, name, keys):
+    return pd.DataFrame(spread(values, {name: keys})).set_index(name)
 
 
 def compare_times(ours, theirs, calls):
     """Counts and nanoseconds exactly; means and the like to the tenth that NVIDIA prints."""
-    ours = with_mean(ours, "ns").loc[theirs.index]
+    ours = ours.assign(mean_ns=ours["total_ns"] / ours["calls"]).loc[theirs.index]
     assert len(ours) == len(theirs) > 0
     for mine, column in (
         ("calls", calls),
@@ -68,7 +68,7 @@ def compare_times(ours, theirs, calls):
 def test_kernels(name):
     ops = of_all_ranks(name, "gpu_ops")
     ops = ops[ops["activity"] == "kernel"]
-    ours = table_of_spread(durations(ops), "name", ops["name"].to_numpy(dtype=object), "ns")
+    ours = table_of_spread(durations(ops), "name", ops["name"].to_numpy(dtype=object))
     theirs = oracle(name, f"{name}_cuda_gpu_kern_sum.csv").set_index("Name")
     assert set(ours.index) == set(theirs.index)
     compare_times(ours, theirs, "Instances")
@@ -77,7 +77,7 @@ def test_kernels(name):
 @pytest.mark.parametrize("name", CAPTURES)
 def test_cuda_api(name):
     calls = of_all_ranks(name, "api_calls")
-    ours = table_of_spread(durations(calls), "name", calls["name"].to_numpy(dtype=object), "ns")
+    ours = table_of_spread(durations(calls), "name", calls["name"].to_numpy(dtype=object))
     theirs = oracle(name, f"{name}_cuda_api_sum.csv")
     # NVIDIA takes off versions of four digits and leaves those of five; here both go.
     theirs = theirs.assign(Name=theirs["Name"].str.replace(r"_v\d{5}$", "", regex=True)).set_index("Name")
@@ -95,36 +95,25 @@ def test_memory_operations_by_time(name):
     ops = memory(name)
     theirs = oracle(name, f"{name}_cuda_gpu_mem_time_sum.csv")
     theirs = theirs.assign(Operation=theirs["Operation"].map(OPERATIONS)).set_index("Operation")
-    ours = table_of_spread(durations(ops), "operation", operations(ops), "ns")
+    ours = table_of_spread(durations(ops), "operation", operations(ops))
     assert set(ours.index) == set(theirs.index)
     compare_times(ours, theirs, "Count")
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_memory_operations_by_size(name):
-    ops = memory(name)
-    theirs = oracle(name, f"{name}_cuda_gpu_mem_size_sum.csv")
-    theirs = theirs.assign(Operation=theirs["Operation"].map(OPERATIONS)).set_index("Operation")
-    ours = table_of_spread(ops["bytes"].array, "operation", operations(ops), "bytes")
-    ours = with_mean(ours, "bytes").loc[theirs.index]
-    assert ours["calls"].tolist() == theirs["Count"].tolist()
-    columns = {"total": "Total", "mean": "Avg", "median": "Med", "min": "Min", "max": "Max", "std": "StdDev"}
-    for mine, column in columns.items():
-        megabytes = ours[f"{mine}_bytes"].astype(float) / 1e6
-        np.testing.assert_allclose(megabytes, theirs[f"{column} (MB)"], rtol=0, atol=0.000501)
-
-
-@pytest.mark.parametrize("name", CAPTURES)
 def test_the_results_rows_are_those_figures_by_rank(name):
-    results = run(traces(name), ["cuda_api", "memory_ops"])
+    results = run(traces(name), ["cuda_api", "copies"])
     api = results["cuda_api"].to_frame().groupby("name")[["calls", "total_ns"]].sum()
     theirs = oracle(name, f"{name}_cuda_api_sum.csv")
     assert api["calls"].sum() == theirs["Num Calls"].sum()
     assert api["total_ns"].sum() == theirs["Total Time (ns)"].sum()
-    copies = results["memory_ops"].to_frame().groupby("operation")[["calls", "total_ns"]].sum()
-    theirs = oracle(name, f"{name}_cuda_gpu_mem_time_sum.csv")
-    theirs = theirs.assign(Operation=theirs["Operation"].map(OPERATIONS)).set_index("Operation")
-    assert copies["total_ns"].to_dict() == theirs["Total Time (ns)"].to_dict()
+    copies = results["copies"].to_frame().groupby("direction")[["copies", "size_bytes", "total_ns"]].sum()
+    for table, ours, column, unit in (("time", "total_ns", "Time (ns)", 1), ("size", "size_bytes", "(MB)", 1e6)):
+        theirs = oracle(name, f"{name}_cuda_gpu_mem_{table}_sum.csv")
+        theirs = theirs.assign(Operation=theirs["Operation"].map(OPERATIONS)).set_index("Operation")
+        assert copies["copies"].to_dict() == theirs["Count"].to_dict()
+        found = copies[ours].astype(float) / unit
+        np.testing.assert_allclose(found.loc[theirs.index], theirs[f"Total {column}"], rtol=0, atol=0.000501)
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -147,7 +136,7 @@ def test_overlap_of_communication(name):
         by_start = theirs.sort_values("Start")["Compute Overlap"].to_numpy()
         np.testing.assert_allclose(100 * hidden / durations(comm), by_start, atol=0.0501)
         # Within a rank NCCL kernels do not overlap each other, so the rank's own figure is the same.
-        frame = run([trace], ["overlap"])["overlap"].to_frame()
+        frame = run([trace], ["breakdown"])["breakdown"].to_frame()
         assert frame["overlap_pct"].iloc[0] == pytest.approx(mean, abs=0.1)
         checked += 1
     assert checked == 2

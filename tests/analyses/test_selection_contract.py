@@ -32,8 +32,8 @@ CAPTURES = ("ddp", "moe", "pp_1f1b", "zo_offload", "nsys_fsdp_grad_metrics", *MA
 """Together they give all other analyses something to say."""
 
 SILENT = {
-    "balance", "first_calls", "fusions", "iterations", "memory", "memory_calls", "memory_categories", "memory_levels",
-    "memory_peaks", "memory_sources", "memory_steps", "sync_calls", "sync_copies",
+    "first_calls", "iterations", "memory", "memory_calls", "memory_categories", "memory_levels", "memory_sources",
+    "memory_steps", "sync_calls", "sync_copies",
 }  # fmt: skip
 
 

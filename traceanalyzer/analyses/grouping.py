@@ -115,6 +115,16 @@ class Groups(Struct, frozen=True):
         medians: np.ndarray = pd.Series(values[held]).groupby(self.of_row[held]).median().to_numpy(dtype=np.float64)
         return medians
 
+    def spread(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        """For each group how many rows it has, and total, median, smallest and largest of their times (ns)."""
+        return {
+            "calls": self.counts(),
+            "total_ns": self.sums(values),
+            "median_ns": self.medians(values),
+            "min_ns": self.smallest(values),
+            "max_ns": self.largest(values),
+        }
+
     def at_largest(self, values: np.ndarray) -> np.ndarray:
         """For each group the first row of those with its largest value."""
         order = np.lexsort((-values, self.of_row))

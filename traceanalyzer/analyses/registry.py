@@ -36,7 +36,7 @@ from traceanalyzer.analyses.phases.micro_steps import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, shape
 from traceanalyzer.analyses.replay import critical_path, replay
 from traceanalyzer.analyses.streams import blocks, copies, streams
-from traceanalyzer.analyses.time import breakdown, gpu_utilization, headline, steps
+from traceanalyzer.analyses.time import breakdown, headline, steps
 from traceanalyzer.meaning.columns import Column
 
 
@@ -78,11 +78,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "over_ranks": Analysis(overview.over_ranks_across),
         "unlike_ranks": Analysis(overview.unlike_ranks_across),
         "steps_over_ranks": Analysis(overview.steps_over_ranks_across),
-        "overlap": Analysis(breakdown.Overlap.of_ranks, breakdown.overlap_per_rank),
         "steps": Analysis(steps.Steps.of_ranks, steps.per_rank, ("gpu_ops", "ranges")),
         "iterations": Analysis(micro_steps.Iterations.of_ranks, micro_steps.iterations_per_rank),
         "phases": Analysis(phases.phases_across, phases.phases_per_rank),
-        "balance": Analysis(headline.balance_across, headline.per_rank, _COUNTERS),
         "micro_steps": Analysis(micro_steps.MicroSteps.of_ranks, micro_steps.micro_steps_per_rank, _NONE),
         "nccl": Analysis(collectives.nccl_across, collectives.per_rank),
         "by_collective": Analysis(comm_phases.by_collective_across),
@@ -113,7 +111,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "pipelines": Analysis(pipeline.pipelines_across),
         "pipeline": Analysis(pipeline.pipeline_across),
         "memory": Analysis(memory.memory_across, memory.memory_per_rank, _COUNTERS),
-        "memory_peaks": Analysis(memory.MemoryPeaks.of_ranks, memory.memory_peaks_per_rank, _COUNTERS),
         "memory_steps": Analysis(memory.MemorySteps.of_ranks, memory.memory_steps_per_rank, _COUNTERS),
         "memory_sources": Analysis(
             memory_categories.MemorySources.of_ranks, memory_categories.memory_sources_per_rank, _COUNTERS
@@ -126,16 +123,14 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         ),
         "memory_calls": Analysis(memory.MemoryCalls.of_ranks, memory.memory_calls_per_rank, _CALLS),
         "memory_fit": Analysis(memory_fit.across),
-        "memory_ops": Analysis(copies.MemoryOps.of_ranks, copies.memory_ops_per_rank),
         "sync_copies": Analysis(copies.SyncCopies.of_ranks, copies.sync_copies_per_rank),
         "cuda_api": Analysis(api_calls.CudaApi.of_ranks, api_calls.cuda_api_per_rank, _CALLS),
         "nvtx_projection": Analysis(api_calls.NvtxProjection.of_ranks, api_calls.nvtx_projection_per_rank),
-        "gpu_utilization": Analysis(gpu_utilization.GpuUtilization.of_ranks, gpu_utilization.gpu_utilization_per_rank),
+        "gpu_utilization": Analysis(launches.GpuUtilization.of_ranks, launches.gpu_utilization_per_rank),
         "gpu_metrics": Analysis(trace.GpuMetrics.of_ranks, trace.gpu_metrics_per_rank, _COUNTERS),
         "categories": Analysis(operators.Categories.of_ranks, operators.categories_per_rank),
         "mfu": Analysis(efficiency.mfu_across, efficiency.mfu_per_rank),
         "modules": Analysis(modules.Modules.of_ranks, modules.per_rank, sees_all=_ON_THE_GPU),
-        "fusions": Analysis(kernels.Fusions.of_ranks, kernels.fusions_per_rank),
         "operators": Analysis(operators.Operators.of_ranks, operators.operators_per_rank, _OPERATORS),
         "operators_over_ranks": Analysis(overview.operators_over_ranks_across),
         "operator_shapes": Analysis(operators.OperatorShapes.of_ranks, operators.operator_shapes_per_rank, _OPERATORS),
@@ -149,7 +144,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "call_phases": Analysis(comm_phases.CallPhases.of_ranks, comm_phases.per_rank),
         "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank),
         "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank, sees_all=_ON_THE_GPU),
-        "queue_depth": Analysis(launches.QueueDepth.of_ranks, launches.queue_depth_per_rank),
         "expert_layers": Analysis(experts.expert_layers_across),
         "exchange_receivers": Analysis(experts.exchange_receivers_across),
         "dispatch_loads": Analysis(experts.dispatch_loads_across),

@@ -5,6 +5,7 @@ all of them.
 """
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ RATIO = 1.2
 FALSE_ALARMS = math.erfc(SIGMAS / math.sqrt(2))
 """How often chance puts a normal value so many deviations off, to either side: 0.27%."""
 
-_TO_DEVIATION = 1.4826
+_TO_DEVIATION = 1 / NormalDist().inv_cdf(0.75)
 """Of a median distance from the median, of normal values."""
 
 
@@ -67,3 +68,27 @@ def few_longer(values: pd.Series) -> pd.Index:
 def low_median(values: np.ndarray | pd.Series) -> float:
     """The median; of an even number the lower of the two in the middle."""
     return float(np.sort(values)[(len(values) - 1) // 2])
+
+
+def median_of_others(values: np.ndarray) -> np.ndarray:
+    """Medians of each column without one row, for every row, by the two places next to the middle; of one its own."""
+    count = len(values)
+    if count < 2:
+        return values
+    order = np.argsort(values, axis=0, kind="stable")
+    ranked = np.take_along_axis(values, order, axis=0)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(count)[:, None] + np.zeros_like(order), axis=0)
+    low, high = (count - 2) // 2, (count - 1) // 2
+    picked = [
+        np.take_along_axis(ranked, np.where(place <= middle, middle + 1, middle), axis=0) for middle in (low, high)
+    ]
+    return (picked[0] + picked[1]) / 2
+
+
+def medians(values: np.ndarray) -> np.ndarray:
+    """The median of each column's known values, for every row; NaN where none is known."""
+    ordered = np.sort(values, axis=0)  # what is not known comes last
+    count, column = (~np.isnan(values)).sum(axis=0), np.arange(values.shape[1])
+    low, high = (ordered[np.maximum(place, 0), column] for place in ((count - 1) // 2, count // 2))
+    return np.broadcast_to(np.where(count > 0, (low + high) / 2, np.nan), values.shape)

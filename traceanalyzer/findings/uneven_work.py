@@ -24,8 +24,7 @@ from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.grouping import by_step_and_rank
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import EVEN, Change
-from traceanalyzer.analyses.spread import median_of_others
-from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE
+from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE, median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run

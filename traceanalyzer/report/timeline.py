@@ -111,9 +111,9 @@ def counter_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple
 
 
 def _of_rank(results: Results, rank: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    depths = _frame(results, "queue_depth", [rank])
-    if len(depths):
-        yield QUEUE, "", depths.assign(value=depths["mean_depth"].astype("Float64").fillna(0))
+    stretches = _frame(results, "gpu_utilization", [rank])
+    if len(stretches) and stretches["mean_depth"].notna().any():
+        yield QUEUE, "", stretches.assign(value=stretches["mean_depth"].astype("Float64").fillna(0))
     counters = _frame(results, "counter_series", [rank])
     if len(counters):
         for name, rows in counters.groupby("counter", sort=False):

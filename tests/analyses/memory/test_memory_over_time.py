@@ -25,7 +25,7 @@ def test_the_peak_names_step_phase_operator_and_module(tmp_path):
         host("cpu_op", "aten::mm", 205, 10), host("user_annotation", "forward", 204, 20), host("python_function", "nn.Module: Linear_0", 203, 30),
         host("cpu_op", "aten::add", 200, 50, tid=2),
     ]  # fmt: skip
-    (row,) = ta.memory_peaks(traces(tmp_path, memory(150, 10), memory(210, 90), memory(260, 20), *around)).rows()
+    (row,) = ta.memory(traces(tmp_path, memory(150, 10), memory(210, 90), memory(260, 20), *around)).rows()
     told = tuple(row[name] for name in ("peak_allocated_bytes", "step", "phase", "operator", "module"))
     assert told == (90, 2, "forward", "aten::mm", "Linear_0")
 
@@ -33,7 +33,6 @@ def test_the_peak_names_step_phase_operator_and_module(tmp_path):
 def test_a_recorded_run_adds_up():
     found = ta.load(RUNNERS / "pytorch_ddp_memory")
     levels = ta.memory(found).to_frame().set_index("rank")
-    assert ta.memory_peaks(found).to_frame()["peak_allocated_bytes"].tolist() == levels["peak_allocated_bytes"].tolist()
     assert (
         ta.memory_steps(found)
         .to_frame()

@@ -6,7 +6,7 @@ from tests.analyses.random_events import RANKS, Events, Gpu, kineto_events, read
 from tests.conftest import examples
 from traceanalyzer.analyses import run
 
-WANTED = ("memory", "memory_peaks", "memory_levels")
+WANTED = ("memory", "memory_levels")
 
 
 def counted(rank):
@@ -22,16 +22,14 @@ def counted(rank):
 
 
 def figures(traces, rank=0):
-    memory, peaks, levels = (
-        [row for row in table.rows() if row["rank"] == rank] for table in run(traces, WANTED).values()
-    )
-    if not peaks:
+    memory, levels = ([row for row in table.rows() if row["rank"] == rank] for table in run(traces, WANTED).values())
+    if not memory:
         assert not levels
         return None
     (top,) = [row for row in levels if row["is_peak"]]
-    assert top["allocated_bytes"] == peaks[0]["peak_allocated_bytes"] == memory[0]["peak_allocated_bytes"]
+    assert top["allocated_bytes"] == memory[0]["peak_allocated_bytes"]
     assert top["allocated_bytes"] == max(row["allocated_bytes"] for row in levels)
-    assert top["time_ns"] == peaks[0]["peak_ns"]
+    assert top["time_ns"] == memory[0]["peak_ns"]
     return {
         "peak_allocated_bytes": top["allocated_bytes"],
         "peak_ns": top["time_ns"],

@@ -12,7 +12,6 @@ from traceanalyzer.analyses import run
 SUMS = {
     "breakdown": (["rank"], ["window_ns", "compute_ns", "comm_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]),
     "ranks": (["rank"], ["window_ns"]),
-    "overlap": (["rank"], ["comm_with_compute_ns", "copy_with_compute_ns", "copy_with_comm_ns", "fused_ns"]),
     "exposed_comm": (["rank"], ["exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns"]),
     "idle": (["rank"], ["sync_ns", "data_ns", "host_ns", "launch_ns", "unknown_ns", "between_kernels_ns"]),
     "phases": (["rank", "phase"], ["compute_ns", "exposed_comm_ns", "idle_ns", "operations"]),
@@ -20,8 +19,7 @@ SUMS = {
     "stream_pairs": (["rank", "of", "first", "second"], ["both_ns", "first_ns", "second_ns"]),
     "launches": (["rank"], ["operations", "window_ns", "empty_queue_ns"]),
     "gaps": (["rank"], ["length_ns"]),
-    "gpu_utilization": (["rank"], ["bin_ns", "busy_ns", "idle_ns"]),
-    "queue_depth": (["rank"], ["length_ns"]),
+    "gpu_utilization": (["rank"], ["length_ns", "busy_ns", "idle_ns"]),
     "exposed_calls": (["rank"], ["transfer_ns", "wait_ns", "unmatched_ns"]),
     "call_phases": (["rank", "phase"], ["exposed_ns"]),
     "nccl": (["rank"], ["calls", "total_ns"]),

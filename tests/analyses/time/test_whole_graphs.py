@@ -42,7 +42,7 @@ def test_their_time_is_a_part_of_its_own():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["breakdown", "headline", "overlap", "exposed_comm"])
+@pytest.mark.parametrize("name", ["breakdown", "headline", "exposed_comm"])
 def test_what_they_may_hold_is_not_available(name):
     (row,) = run([with_graphs(OPS)], [name])[name].rows()[:1]
     assert {row.get(figure) for figure in ("compute_ns", "comm_ns", "exposed_comm_ns", "overlap_pct")} == {None}

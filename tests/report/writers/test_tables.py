@@ -17,7 +17,7 @@ from traceanalyzer.report.writers import tables
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
-STABLE = ("breakdown", "overlap", "steps", "nccl")
+STABLE = ("breakdown", "steps", "nccl")
 
 
 @pytest.mark.parametrize("name", ["ddp", "pp", "moe"])

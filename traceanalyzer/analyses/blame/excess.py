@@ -1,18 +1,15 @@
 """By how much a rank's step needs more than its peers', and which work it is."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.rank_sets import EVERYBODY
-from traceanalyzer.analyses.blame.step_budget import (
-    PARTS,
-)
-from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.spread import median_of_others, medians, of_each
-from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, jitter
+from traceanalyzer.analyses.blame.step_budget import PARTS
+from traceanalyzer.analyses.grouping import Groups, rows_of_each
+from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, jitter, median_of_others, medians
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, SYNC
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, floats, picked, table_of, with_columns, without_rows
@@ -157,3 +154,11 @@ def _are_stragglers(columns: Mapping[str, Any]) -> np.ndarray:
     usual = of_each(np.where(is_late, excess_ns, np.nan)[:, None], of_rank, medians)[:, 0]
     also: np.ndarray = np.nan_to_num(excess_ns - SHARE * usual, nan=-1.0) >= 0
     return is_late | also
+
+
+def of_each(values: np.ndarray, group: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """What `figure` gives of each group's rows, in their places; of floats in two dimensions."""
+    made = np.empty_like(values)
+    for rows in rows_of_each(group):
+        made[rows] = figure(values[rows])
+    return made

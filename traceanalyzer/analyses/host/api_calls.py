@@ -1,23 +1,48 @@
 """CUDA API calls, synchronizing calls and what they cost, NVTX ranges projected on the GPU."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent
+from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, extreme_at
 from traceanalyzer.analyses.host import idle
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.idle import Gaps, one_off_calls, step_of_time
-from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.trace import launched_operations, projected
-from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, lengths_of, picked, sorted_by, table_of, whole_of
 from traceanalyzer.selection import step_at
+
+# How times spread within each group of calls.
+
+
+def spread_columns(what: str) -> Mapping[str, Column]:
+    """Columns of `spread`, and the mean."""
+    std = "Sample standard deviation (divides by calls − 1); absent for a single call."
+    return {
+        "total_ns": Column.time(f"Sum of {what}.", leads=True),
+        "mean_ns": Column.time("Total / calls.", adds=Adds.DERIVED),
+        "median_ns": Column.time(f"Median of {what}.", adds=Adds.DERIVED, is_secondary=True),
+        "min_ns": Column.time("Smallest.", adds=Adds.EXTREME),
+        "max_ns": Column.time("Largest.", adds=Adds.EXTREME),
+        "std_ns": Column.time(std, adds=Adds.DERIVED, is_secondary=True),
+    }
+
+
+def spread(times_ns: np.ndarray, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """For each distinct row of keys: these, `calls`, and total, median, min, max and sample standard deviation."""
+    groups = Groups.of(keys, [*keys], with_absent=True)
+    std = pd.Series(times_ns).groupby(groups.of_row).std().to_numpy()
+    is_single = np.isnan(std)
+    std_ns = pd.arrays.FloatingArray(np.where(is_single, 1.0, std), is_single)
+    return {**groups.keys, **groups.spread(times_ns), "std_ns": std_ns}
+
 
 # Which CUDA API calls each rank's host made, how often and how long they took.
 
@@ -35,21 +60,29 @@ class CudaApi(Result):
         "name": Column.text("Function, without the CUDA version that nsys adds (`_v7000`).", written=Written.KERNEL),
         "share_pct": Column.share("100 · total / sum of the durations of all API calls of the rank."),
         "calls": Column.count("Calls of the function.", is_aside=True),
-        **columns_of("ns", "the calls' durations on the host"),
+        **spread_columns("the calls' durations on the host"),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["total_ns"].transform("sum")
-        return with_mean(table, "ns").assign(share_pct=percent(table["total_ns"], whole))
+        return table.assign(
+            mean_ns=ratio(table["total_ns"], table["calls"]), share_pct=percent(table["total_ns"], whole)
+        )
 
 
 def cuda_api_per_rank(trace: RankTrace) -> pd.DataFrame:
-    """Group the rank's counted API calls by name; with several GPUs in one process they are of all of them."""
-    counted = counted_calls(trace)
+    """Group the rank's API calls by name: all, or those that begin in the selected steps on the host.
+
+    With several GPUs in one process they are of all of them.
+    """
+    counted, starts = np.ones(len(trace.api_calls), dtype=bool), array_of(trace.api_calls, "start_ns")
+    if trace.window.steps is not None:
+        chosen = trace.steps[trace.steps["step"].isin(trace.window.steps)].sort_values("host_start_ns")
+        counted = step_at(array_of(chosen, "host_start_ns"), array_of(chosen, "host_end_ns"), starts) != NONE
     if not counted.any():
         return pd.DataFrame()
     names = {"name": trace.api_calls["name"].array[counted]}
-    return sorted_by(table_of(spread(lengths_of(trace.api_calls)[counted], names, "ns")), "total_ns")
+    return sorted_by(table_of(spread(lengths_of(trace.api_calls)[counted], names)), "total_ns")
 
 
 # Which synchronising calls make the GPU run dry, and what each one costs.
@@ -134,11 +167,11 @@ class NvtxProjection(Result):
         ),
         "operations": Column.count("GPU operations launched inside them; inside nested ranges they count in each."),
         "host_ns": Column.time("Sum of the ranges' durations on the host."),
-        **columns_of("ns", "the projections, each from the first start to the last end of its operations"),
+        **spread_columns("the projections, each from the first start to the last end of its operations"),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return with_mean(table, "ns")
+        return table.assign(mean_ns=ratio(table["total_ns"], table["calls"]))
 
 
 def nvtx_projection_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -176,7 +209,7 @@ def _by_name(trace: RankTrace, operations: np.ndarray, projected_ns: np.ndarray)
     texts = {name: trace.ranges[name].array for name in ("domain", "name")}
     columns = {name: own.reorder_categories(sorted(own.categories)) for name, own in texts.items()}
     groups = Groups.of(columns, ["domain", "name"], with_absent=True)
-    lengths = spread(projected_ns[held], {"group": groups.of_row[held]}, "ns")
+    lengths = spread(projected_ns[held], {"group": groups.of_row[held]})
     group = lengths.pop("group")
     host_ns = groups.sums(lengths_of(trace.ranges))
     sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}

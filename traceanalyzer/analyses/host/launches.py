@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.grouping import memoized_by_trace
+from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
@@ -183,34 +184,49 @@ def into_full_queue(trace: RankTrace) -> np.ndarray:
     return is_slow & (launched - begun >= FULL_QUEUE)
 
 
-# How many launched operations wait to start, over time: a small series for a chart.
+# How busy each rank's GPU is over time, and how many launched operations wait: the window in equal stretches.
 
 
-class QueueDepth(Result):
-    """One row for each rank and bin of its window."""
+class GpuUtilization(Result):
+    """One row for each rank and stretch of its window, in order of time; the parts add up to the stretch."""
 
-    title = "Launch queue over time"
+    title = "GPU utilization and launch queue over time"
     is_detail = True
     keys = ("rank", "bin")
     stored = ("waiting_ns",)
     columns = {
         "rank": RANK,
-        "bin": Column.ident("Position of the bin in the window."),
+        "bin": Column.ident("Position of the stretch."),
         "start_ns": Column.moment("Its start."),
-        "length_ns": Column.time("Its length."),
-        "mean_depth": Column.number("Launched operations that wait to start, mean over the bin's time."),
+        "length_ns": Column.time("Its length.", adds=Adds.DERIVED),
+        "busy_ns": Column.time("Time in it in which anything runs on the GPU.", leads=True),
+        "busy_pct": Column.share("100 · busy / length. Says that something ran, not how much of the GPU it used."),
+        **{name: breakdown.DEFINITIONS[name] for name in breakdown.PARTS},
+        "mean_depth": Column.number(
+            "Launched operations that wait to start: mean over the stretch's time; absent where no launch is known."
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(mean_depth=ratio(table["waiting_ns"], table["length_ns"]))
+        table = breakdown.known_only(table)
+        busy, length = table["length_ns"] - table["idle_ns"], table["length_ns"]
+        return table.assign(busy_ns=busy, busy_pct=percent(busy, length), mean_depth=ratio(table["waiting_ns"], length))
 
 
-def queue_depth_per_rank(trace: RankTrace, queue_bins: int = 200) -> pd.DataFrame:
-    """The window in `queue_bins` equal bins (fewer when it is shorter than that many ns); none without launches."""
-    window = trace.window
-    if not window.length_ns or (array_of(trace.gpu_ops, "launch") == NONE).all():
+def gpu_utilization_per_rank(trace: RankTrace, bins: int = 200) -> pd.DataFrame:
+    """The breakdown and the queue of each stretch; fewer stretches when the window has fewer nanoseconds."""
+    if not trace.window.length_ns:
         return pd.DataFrame()
-    starts, ends = bins_of(window, queue_bins)
-    waiting_ns = launch_queue(trace).waiting_in(starts, ends)
-    columns = {"bin": np.arange(len(starts)), "start_ns": starts, "length_ns": ends - starts}
-    return table_of(columns | {"waiting_ns": waiting_ns})
+    starts, ends = bins_of(trace.window, bins)
+    parts = breakdown.split(trace, starts, ends)
+    has_launch = bool((array_of(trace.gpu_ops, "launch") != NONE).any())
+    waiting_ns = launch_queue(trace).waiting_in(starts, ends) if has_launch else np.zeros(len(starts), dtype=np.int64)
+    return table_of(
+        {
+            "bin": np.arange(len(starts)),
+            "start_ns": starts,
+            "length_ns": parts.pop("window_ns"),
+            **parts,
+            "waiting_ns": pd.arrays.IntegerArray(waiting_ns, np.full(len(starts), not has_launch)),
+        }
+    )

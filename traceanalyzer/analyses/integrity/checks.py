@@ -30,11 +30,11 @@ GRAVE = 0.05
 EVENTS: Final = "events"
 """Stands for all tables of events."""
 
-CAUSES: tuple[str, ...] = ("idle", "gaps", "launches", "queue_depth", "what_ran", "replay")
+CAUSES: tuple[str, ...] = ("idle", "gaps", "launches", "gpu_utilization", "what_ran", "replay")
 """What sets operations beside the calls that launched them."""
 
 _LISTED: tuple[str, ...] = ("kernels", "calls", "stream_pairs", "block_bounds", "categories")
-BY_KIND: tuple[str, ...] = ("breakdown", "overlap", "steps", *_LISTED)
+BY_KIND: tuple[str, ...] = ("breakdown", "steps", *_LISTED)
 """What tells kinds of operations apart; of the first three, what unknown kinds leave open is absent."""
 
 _BY_LAUNCH: tuple[str, ...] = (*CAUSES, "steps", "phase_of_op", "tree")

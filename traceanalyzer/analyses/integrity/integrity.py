@@ -160,7 +160,7 @@ def are_of_different_jobs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> bool
 def _of_other_jobs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> Iterator[Defect]:
     """No time in common, and calls that no other rank answers; both together are no accident."""
     calls, matched = _answerable(call_waits)
-    share_no_time, affects = _share_no_time(ranks), ("balance", "steps", "members")
+    share_no_time, affects = _share_no_time(ranks), ("steps", "members")
     unanswered = f"communication calls that not all ranks of their group answer: {calls - matched:,} of {calls:,}"
     if share_no_time and calls and not matched:
         text = f"The ranks' captures share no time; {unanswered}. These are ranks of different jobs or captures."
@@ -299,7 +299,7 @@ def _different_world_size(size: int | None, of_run: int | None) -> Iterator[Defe
             f"run.json says that the job has {of_run:,} ranks, the traces say {size:,}: it is another run's, or wrong. "
             "What is taken from it (model, work, memory, step time without a profiler) may not be this job's."
         )
-        yield Defect("different_world_size", of_run, size, text, ("mfu", "memory", "memory_fit", "balance"), MEDIUM)
+        yield Defect("different_world_size", of_run, size, text, ("mfu", "memory", "memory_fit"), MEDIUM)
 
 
 def _missing_ranks(ranks: pd.DataFrame, size: int, wanted: frozenset[int] | None) -> Iterator[Defect]:
@@ -312,10 +312,10 @@ def _missing_ranks(ranks: pd.DataFrame, size: int, wanted: frozenset[int] | None
     text = f"Ranks without a trace: {absent:,} of {of} (missing: {lacking(expected, here) if absent else 'none'}). {so}"
     if others:
         text += f" Files are of {numbered('rank', others)}: their numbers, or the size that they tell, are wrong."
-    yield Defect(MISSING_RANKS, absent, len(expected), text, ("balance", "members"), MEDIUM)
+    yield Defect(MISSING_RANKS, absent, len(expected), text, ("members",), MEDIUM)
     left_out = 0 if absent or not here else max(size - len(here), 0)
     text = f"{len(here):,} of the job's {size:,} ranks are analyzed (--ranks). {so}"
-    yield Defect(LEFT_OUT, left_out, size, text, ("balance", "members"), MEDIUM)
+    yield Defect(LEFT_OUT, left_out, size, text, ("members",), MEDIUM)
 
 
 def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bool) -> Iterator[Defect]:
@@ -338,7 +338,7 @@ def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bo
             f"The ranks' captures share {100 * common / longest:.0f}% of the longest one's time, by their hosts' "
             f"clocks. {advice}"
         )
-        affects = ("breakdown", "overlap", "nccl", "kernels")
+        affects = ("breakdown", "nccl", "kernels")
         yield Defect("different_windows", len(known), None, text, affects, LOW if has_shared else MEDIUM)
 
 

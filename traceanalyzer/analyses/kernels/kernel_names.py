@@ -78,32 +78,6 @@ _LIST_TYPES = (
     re.compile(r"CatArrayBatchedCopy\w*<(?:at::native::\(anonymous namespace\)::)?([\w:]+(?:<\d+u>)?)()"),
 )
 
-_TRITON = re.compile(r"triton_(?P<kind>poi|per|red|tem|for)_fused_(?P<names>\w+?)_\d+$")
-
-# Names of operators that hold underscores: in a fused kernel's name underscores also part the operators.
-_LONG_NAMES = """
-    _to_copy _unsafe_view _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data
-    native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward _fused_rms_norm
-    native_batch_norm native_batch_norm_backward _native_batch_norm_legit native_dropout native_dropout_backward
-    embedding_dense_backward gelu_backward silu_backward tanh_backward sigmoid_backward threshold_backward
-    hardtanh_backward leaky_relu leaky_relu_backward select_backward slice_backward select_scatter slice_scatter
-    index_select index_put index_add masked_fill nll_loss_forward nll_loss_backward nll_loss constant_pad_nd
-    convolution_backward max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward
-    split_with_sizes new_zeros zeros_like ones_like full_like new_full scalar_tensor clamp_min clamp_max
-    bitwise_and bitwise_or bitwise_not logical_and logical_or logical_not scatter_add as_strided
-    _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention linalg_vector_norm
-    upsample_nearest2d upsample_nearest2d_backward _foreach_copy
-""".split()  # noqa: SIM905 - a list literal would take a page
-_WORD = re.compile("|".join([*sorted(map(re.escape, _LONG_NAMES), key=len, reverse=True), r"[a-z0-9]+"]))
-
-_FUSION_KINDS = {
-    "poi": "pointwise",
-    "per": "persistent reduction",
-    "red": "reduction",
-    "tem": "template",
-    "for": "foreach",
-}
-
 
 @lru_cache(MOST_NAMES)
 def category(kernel: str, kind: str, operator: str | None) -> str:
@@ -137,15 +111,3 @@ def list_types(kernel: str) -> tuple[str, ...]:
     """Element types of the lists of tensors that a kernel works on: one, or a copy's target and source; none else."""
     found = next((match for pattern in _LIST_TYPES if (match := pattern.search(kernel))), None)
     return tuple(name for name in found.groups() if name) if found else ()
-
-
-def fusion(kernel: str) -> tuple[str, tuple[str, ...]] | None:
-    """Kind and operators of a kernel that Inductor made, from its name; `None` for other kernels.
-
-    Inductor's name lists each distinct operator once, in alphabetical order, joined by underscores. A long list
-    is cut by Inductor itself.
-    """
-    match = _TRITON.match(kernel)
-    if match is None:
-        return None
-    return _FUSION_KINDS[match["kind"]], tuple(_WORD.findall(match["names"]))

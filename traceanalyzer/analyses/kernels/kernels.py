@@ -5,13 +5,11 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import KIND, NAME, RANK, Result, of_a_mean_rank, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.analyses.kernels.kernel_names import fusion
-from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import (
     array_of,
     lengths_of,
-    mask_of,
     sorted_by,
     table_of,
     text_array,
@@ -63,11 +61,7 @@ def kernels_per_rank(trace: RankTrace) -> pd.DataFrame:
     streams = [",".join(map(str, numbers[number[rows]].tolist())) for rows in rows_of_each(group)]
     columns = {
         **groups.keys,
-        "calls": groups.counts(),
-        "total_ns": groups.sums(durations),
-        "median_ns": groups.medians(durations),
-        "min_ns": groups.smallest(durations),
-        "max_ns": groups.largest(durations),
+        **groups.spread(durations),
         "streams": text_array(streams),
     }
     return sorted_by(table_of(columns), "total_ns")
@@ -141,44 +135,3 @@ def _extreme(which: str, frame: pd.DataFrame, rows: pd.Series) -> dict[str, pd.S
     chosen = frame.loc[rows.to_numpy()]
     named = {f"{which}_total_ns": chosen["total_ns"], f"{which}_rank": chosen["rank"]}
     return {name: values.set_axis(rows.index) for name, values in named.items()}
-
-
-# Which operators the compiler fused into each of its kernels, and what these kernels cost.
-
-
-class Fusions(Result):
-    """One row for each rank and kernel that Inductor made, most time first."""
-
-    title = "Kernels made by the compiler"
-    keys = ("rank", "kernel")
-    columns = {
-        "rank": RANK,
-        "kernel": Column.text("Name of the Triton kernel.", written=Written.KERNEL),
-        "fusion": Column.text(
-            "pointwise, reduction, persistent reduction, template (a product or attention) or foreach."
-        ),
-        "operators": Column.text(
-            "The distinct operators in it, as its name lists them; a long list is cut by the compiler."
-        ),
-        "gpu_ops": Column.count("Times that it ran.", is_compared=False),
-        "gpu_ns": Column.time("Sum of its durations.", leads=True),
-    }
-
-
-def fusions_per_rank(trace: RankTrace) -> pd.DataFrame:
-    """Add up the rank's counted kernels whose names are Inductor's."""
-    names = trace.gpu_ops["name"].array
-    rows = np.flatnonzero(mask_of(names, fusion) & trace.counted)
-    if not len(rows):
-        return pd.DataFrame()
-    groups = Groups.of({"kernel": names[rows]}, ["kernel"])
-    kernels = groups.keys["kernel"].astype("str")
-    found = [fusion(name) or ("", ()) for name in kernels.tolist()]
-    columns = {
-        "kernel": kernels,
-        "gpu_ops": groups.counts(),
-        "gpu_ns": groups.sums(lengths_of(trace.gpu_ops)[rows]),
-        "fusion": text_array([kind for kind, _ in found]),
-        "operators": text_array([", ".join(operators) for _, operators in found]),
-    }
-    return sorted_by(table_of(columns), "gpu_ns")

@@ -13,10 +13,10 @@ from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
 from traceanalyzer.analyses.time.intervals import new_ns
 from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, Written, unit_of
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, lengths_of, rows_named_so, table_of, under_each_other
+from traceanalyzer.model.tables import array_of, lengths_of, picked, rows_named_so, table_of, under_each_other
 from traceanalyzer.selection import step_at
 
 # How much GPU memory each rank's allocator held while it was recorded, and the most that it did.
@@ -26,7 +26,10 @@ RECORDED = "run.json: whole run"
 
 PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes")
 
-_LEVELS = {"memory_allocated_bytes": "allocated_bytes", "memory_reserved_bytes": "reserved_bytes"}
+ALLOCATED, RESERVED = "memory_allocated_bytes", "memory_reserved_bytes"
+"""The trace's counters."""
+
+_MODULE = "nn.Module: "
 
 
 class Memory(Result):
@@ -58,6 +61,19 @@ class Memory(Result):
             better=Better.MORE,
         ),
         "headroom_pct": Column.share("100 · headroom / device.", better=Better.MORE),
+        "peak_ns": Column.moment(
+            "The first event after which tensors held most; absent without events, as the next columns.",
+            is_compared=False,
+            is_secondary=True,
+        ),
+        "step": Column.ident("Step that the host was in at that moment; absent outside any.", is_secondary=True),
+        "phase": Column.text("Phase that the host was in.", is_secondary=True),
+        "operator": Column.text(
+            "Innermost operator on the thread; absent outside any.", written=Written.KERNEL, is_secondary=True
+        ),
+        "module": Column.text(
+            "Innermost nn.Module on the thread, where Python frames were recorded.", is_secondary=True
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -66,46 +82,62 @@ class Memory(Result):
 
 
 def memory_per_rank(trace: RankTrace) -> pd.DataFrame:
-    """Last and highest level of both counters, over the whole capture: steps before it may have needed more."""
-    counters = trace.counters
-    told = counters[counters["name"].isin(_LEVELS) & counters["value"].notna()]
-    if told.empty:
+    """Last and highest levels of the whole capture, and what the host did at the peak: earlier steps may need more."""
+    levels = {name.removeprefix("memory_"): moments(trace, name) for name in (ALLOCATED, RESERVED)}
+    if all(held.empty for held in levels.values()):
         return pd.DataFrame()
-    levels = told.sort_values("time_ns", kind="stable").groupby("name", observed=True)["value"]
-    row: dict[str, object] = {"source": "[memory] events", "events": int(levels.size().max())}
-    for name, column in _LEVELS.items():
-        known = name in levels.groups
-        row[column] = int(levels.last()[name]) if known else pd.NA
-        row[f"peak_{column}"] = int(levels.max()[name]) if known else pd.NA
-    return pd.DataFrame([row]).astype({column: "Int64" for column in row if unit_of(column) is Unit.BYTES})
+    row: dict[str, object] = {"source": "[memory] events", "events": max(map(len, levels.values()))}
+    for name, held in levels.items():
+        own = held["level_bytes"]
+        row |= {name: own.iloc[-1], f"peak_{name}": own.max()} if len(own) else {}
+    row |= _at_peak(trace, levels["allocated_bytes"])
+    return pd.DataFrame([row]).reindex(columns=[*_TYPES][1:]).astype(dict([*_TYPES.items()][1:]))
 
 
-_STORED = ("rank", "source", "events", *_LEVELS.values(), *(f"peak_{name}" for name in _LEVELS.values()))
+def _at_peak(trace: RankTrace, held: pd.DataFrame) -> dict[str, object]:
+    """When tensors held most, and what is around that event on its thread."""
+    if held.empty:
+        return {}
+    top = held.iloc[[int(array_of(held, "level_bytes").argmax())]]
+    thread, time = array_of(top, "thread"), array_of(top, "time_ns")
+    row = int(step_of(trace, time)[0])
+    is_module = rows_named_so(trace.frames, lambda name: name.startswith(_MODULE))
+    module = names_around(picked(trace.frames, is_module), thread, time)[0]
+    return {
+        "peak_ns": time[0],
+        "step": pd.NA if row == NONE else trace.steps["step"].iloc[row],
+        "phase": NAMES[phases_of_moments(trace, thread, time)[0]],
+        "operator": names_around(trace.host_ops, thread, time)[0],
+        "module": module and module.removeprefix(_MODULE),
+    }
+
+
+_TYPES = {
+    "rank": "int64", "source": "str",
+    **dict.fromkeys(("events", "allocated_bytes", "reserved_bytes", *PEAKS, "peak_ns", "step"), "Int64"),
+    **dict.fromkeys(("phase", "operator", "module"), "str"),
+}  # fmt: skip
 
 
 def memory_across(
     parts: Mapping[int, pd.DataFrame], ranks: Ranks, run_memory: Mapping[int, Mapping[str, int]] | None = None
 ) -> Memory:
     """The ranks' rows under each other; `run_memory` is what the run itself recorded: rank → figure → bytes."""
-    table = stack(parts, _STORED)
+    table = stack(parts, tuple(_TYPES))
+    known = ranks.table.set_index("rank")["device_bytes"]
     recorded = [
-        {"rank": rank, "source": RECORDED, **{name: own.get(name, pd.NA) for name in PEAKS}}
+        {"rank": rank, "source": RECORDED, **{name: own.get(name) for name in PEAKS}}
         for rank, own in sorted((run_memory or {}).items())
-        if rank not in set(table["rank"]) and rank in set(ranks.table["rank"]) and own
+        if rank in known.index and rank not in set(table["rank"]) and own
     ]
     if recorded:
-        more = pd.DataFrame(recorded).reindex(columns=list(_STORED))
+        more = pd.DataFrame(recorded).reindex(columns=[*_TYPES]).astype(_TYPES)
         table = under_each_other([table, more]) if len(table) else more
-        integers = dict.fromkeys([name for name in _STORED if name not in ("rank", "source")], "Int64")
-        table = table.astype({"rank": "int64", **integers}).sort_values("rank", ignore_index=True)
-    known = ranks.table.set_index("rank")["device_bytes"]
+        table = table.sort_values("rank", ignore_index=True)
     return Memory(table.assign(device_bytes=table["rank"].map(known).astype("Int64")))
 
 
 # The allocator's levels on a rank's GPU, moment by moment, as the trace's `[memory]` events tell them.
-
-
-ALLOCATED, RESERVED = "memory_allocated_bytes", "memory_reserved_bytes"
 
 
 def moments(trace: RankTrace, name: str = ALLOCATED) -> pd.DataFrame:
@@ -185,55 +217,6 @@ def memory_steps_per_rank(trace: RankTrace) -> pd.DataFrame:
         peak_reserved_bytes=reserved,
     )
     return table.reset_index(drop=True).astype(dict.fromkeys(("step", *_SIZES), "Int64"))
-
-
-# When each rank's tensors held most, and what the host was doing then.
-
-
-_MODULE = "nn.Module: "
-
-
-class MemoryPeaks(Result):
-    """One row for each rank whose trace has the allocator's events."""
-
-    title = "Peak of memory"
-    keys = ("rank",)
-    is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "peak_allocated_bytes": Column.size(
-            "The most that tensors held after any event of the capture.", adds=Adds.EXTREME, better=Better.LESS
-        ),
-        "peak_ns": Column.moment("The event after which they did, the first if several."),
-        "step": Column.ident("Step that the host was in; absent outside any."),
-        "phase": Column.text("Phase that the host was in."),
-        "operator": Column.text("Innermost operator on the thread; absent outside any.", written=Written.KERNEL),
-        "module": Column.text("Innermost nn.Module on the thread, where Python frames were recorded."),
-    }
-
-
-def memory_peaks_per_rank(trace: RankTrace) -> pd.DataFrame:
-    """The highest event of the capture, and what is around it on its thread."""
-    held = moments(trace)
-    if held.empty:
-        return pd.DataFrame()
-    top = held.iloc[[int(array_of(held, "level_bytes").argmax())]]
-    thread, time = array_of(top, "thread"), array_of(top, "time_ns")
-    row = int(step_of(trace, time)[0])
-    is_module = trace.frames["name"].astype(str).str.startswith(_MODULE)
-    module = names_around(trace.frames[is_module].reset_index(drop=True), thread, time)[0]
-    table = table_of(
-        {
-            "peak_allocated_bytes": array_of(top, "level_bytes"),
-            "peak_ns": time,
-            "step": [trace.steps["step"].iloc[row] if row >= 0 else pd.NA],
-            "phase": np.array(NAMES, dtype=object)[phases_of_moments(trace, thread, time)],
-            "operator": names_around(trace.host_ops, thread, time),
-            "module": [None if module is None else str(module).removeprefix(_MODULE)],
-        }
-    )
-    texts = dict.fromkeys(("phase", "operator", "module"), "str")
-    return table.astype({"peak_allocated_bytes": "Int64", "step": "Int64", **texts})
 
 
 # Calls by which the caching allocator takes memory from the GPU and gives it back, by step, with the host's time.

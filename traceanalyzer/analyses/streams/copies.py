@@ -5,9 +5,8 @@ import re
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent, ratio
+from traceanalyzer.analyses.base import RANK, Result, ratio
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -23,48 +22,6 @@ from traceanalyzer.model.tables import (
     with_columns,
 )
 from traceanalyzer.model.tables import columns_of as columns_of_table
-
-# What each rank copied and set in memory: by direction, how often, how long and how many bytes.
-
-
-class MemoryOps(Result):
-    """One row for each rank and operation, longest total first within a rank.
-
-    The columns mean what those of `nsys stats --report cuda_gpu_mem_time_sum` and `…_mem_size_sum` mean.
-    """
-
-    title = "Copies and memsets"
-    keys = ("rank", "operation")
-    columns = {
-        "rank": RANK,
-        "operation": Column.text(
-            "Direction of the copies (HtoD, DtoH, DtoD, PtoP, …), or memset.", written=Written.KERNEL
-        ),
-        "share_pct": Column.share("100 · total time / sum of the durations of all copies and memsets of the rank."),
-        "calls": Column.count("Operations.", is_aside=True),
-        **columns_of("ns", "the operations' durations on the GPU"),
-        **columns_of("bytes", "their sizes"),
-        "bandwidth_gb_per_s": Column.rate("Total bytes / total time, decimal GB/s; absent where a size is unknown."),
-    }
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        whole = table.groupby("rank")["total_ns"].transform("sum")
-        return with_mean(with_mean(table, "ns"), "bytes").assign(
-            share_pct=percent(table["total_ns"], whole),
-            bandwidth_gb_per_s=ratio(table["total_bytes"], table["total_ns"]),
-        )
-
-
-def memory_ops_per_rank(trace: RankTrace) -> pd.DataFrame:
-    """Group the rank's counted copies and memsets; one with an operation of unknown size has no sizes."""
-    held = trace.counted & is_copy(trace.gpu_ops)
-    if not held.any():
-        return pd.DataFrame()
-    ops = trace.gpu_ops
-    operation = {"operation": operations(ops)[held]}
-    times = spread(lengths_of(ops)[held], operation, "ns")
-    sizes = spread(ops["bytes"].array[held], operation, "bytes")
-    return sorted_by(table_of(times | sizes), "total_ns")
 
 
 def is_copy(ops: pd.DataFrame) -> np.ndarray:

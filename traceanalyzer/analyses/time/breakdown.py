@@ -8,8 +8,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import RANK, Result, is_true, percent
 from traceanalyzer.analyses.grouping import memoized_by_trace
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, union, unions
-from traceanalyzer.kinds import KINDS
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, unions
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
@@ -150,60 +149,6 @@ def with_overlap(table: pd.DataFrame) -> pd.DataFrame:
 def overlap_of(hidden_ns: pd.Series, comm_ns: pd.Series) -> pd.Series:
     """What `OVERLAP` defines."""
     return percent(hidden_ns, comm_ns)
-
-
-# How much of communication and of copies is hidden, and under what: for every pair of kinds the time both run.
-
-
-_OVERLAP_DOUBTFUL = ("comm_with_compute_ns", "copy_ns", "copy_with_compute_ns", "copy_with_comm_ns", "hidden_copy_ns")
-
-
-class Overlap(Result):
-    """One row for each rank."""
-
-    title = "Overlap"
-    keys = ("rank",)
-    stored = ("hidden_copy_ns", "opaque_ns")
-    is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "comm_ns": Column.time("Time in which communication runs: |∪comm|.", is_secondary=True, better=Better.LESS),
-        "comm_with_compute_ns": Column.time("Time in which communication and compute both run."),
-        "fused_ns": Column.time(
-            "Time in which a kernel runs that computes and communicates at once; it is compute here, so that what it "
-            "hides within itself is in no overlap."
-        ),
-        "overlap_pct": OVERLAP,
-        "copy_ns": Column.time("Time in which a copy or memset runs: |∪copy|."),
-        "copy_with_compute_ns": Column.time("Time in which a copy and compute both run."),
-        "copy_with_comm_ns": Column.time("Time in which a copy and communication both run."),
-        "copy_overlap_pct": Column.share(
-            "100 · copies under compute or communication / copies; n/a without copies.", better=Better.MORE
-        ),
-    }
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        table = known_only(table, names=_OVERLAP_DOUBTFUL)
-        return table.assign(
-            overlap_pct=overlap_of(table["comm_with_compute_ns"], table["comm_ns"]),
-            copy_overlap_pct=percent(table["hidden_copy_ns"], table["copy_ns"]),
-        )
-
-
-def overlap_per_rank(trace: RankTrace) -> pd.DataFrame:
-    """Intersections of the unions of kinds, clipped to the window."""
-    compute, comm, copy, unknown = (union(trace, kind) for kind in KINDS)
-    row = {
-        "comm_ns": comm.total_ns,
-        "comm_with_compute_ns": (comm & compute).total_ns,
-        "fused_ns": fused(trace.gpu_ops).inside(trace.window).total_ns,
-        "copy_ns": copy.total_ns,
-        "copy_with_compute_ns": (copy & compute).total_ns,
-        "copy_with_comm_ns": (copy & comm).total_ns,
-        "opaque_ns": unknown.total_ns,
-        "hidden_copy_ns": (copy & (compute | comm)).total_ns,
-    }
-    return table_of({name: [time_ns] for name, time_ns in row.items()})
 
 
 # All ranks' times one rank's after the other's on one axis, so that intervals of all are worked out in one go.

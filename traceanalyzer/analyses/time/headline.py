@@ -1,22 +1,17 @@
-"""The figures that speak for a rank, and how evenly ranks are loaded."""
+"""The figures that speak for a rank: its complete steps, or the whole capture when there are none."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent, ratio, stack
+from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.time import breakdown as time_breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.meaning.vocabulary import FUSED, PARTS
-from traceanalyzer.model import RankTrace
 from traceanalyzer.selection import steps_text
-
-# The figures that speak for a rank: its complete steps, or the whole capture when there are none.
-
 
 _SUMMED = ("window_ns", *time_breakdown.PARTS, "comm_ns", "fused_ns")
 
@@ -90,106 +85,3 @@ def shared_steps(complete: pd.DataFrame, ranks: set[int]) -> list[int]:
     pairs = zip(complete["step"].tolist(), complete["rank"].tolist(), strict=True)
     holders = Counter(step for step, _ in {pair for pair in pairs if not pd.isna(pair[0])})
     return sorted(int(step) for step, count in holders.items() if count == len(ranks))
-
-
-# How evenly the ranks are loaded: variation of their times over the same steps, and of their memory.
-
-
-_TIMES = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns", "window_ns")
-
-_ALWAYS_KNOWN = ("idle_ns", "window_ns")
-"""The others are not, where a CUDA graph was recorded as one operation."""
-
-PEAKS: Mapping[str, str] = {
-    "peak_allocated_bytes": "memory_allocated_bytes",
-    "peak_reserved_bytes": "memory_reserved_bytes",
-}
-"""Figure → the trace's counter whose largest value it is."""
-
-OF_RUN, OF_EVENTS = "run.json: whole run", "[memory] events of the capture"
-
-
-class Balance(Result):
-    """One row for each of the headline's times, and for peak memory where it is known of every rank."""
-
-    title = "Balance across ranks"
-    keys = ("figure",)
-    stored = ("std",)
-    columns = {
-        "figure": Column.text(
-            "What is compared: a column of the headline, or the most memory that PyTorch's allocator had given "
-            "out (allocated), and held (reserved), at once.",
-            written=Written.FIGURE,
-        ),
-        "basis": Column.text(
-            "What the headline is of; for memory its source: the run's own record, else the capture's events.",
-            is_secondary=True,
-        ),
-        "ranks": Column.count("Number of ranks.", is_compared=False),
-        "mean_ns": Column.time("Mean over ranks; absent for memory.", adds=Adds.DERIVED),
-        "mean_bytes": Column.size("Mean over ranks; absent for times.", adds=Adds.DERIVED),
-        "cv": Column.number(
-            "Coefficient of variation: standard deviation / mean; absent when the mean is 0.", label="std / mean"
-        ),
-        "max_ns": Column.time("Largest; absent for memory.", adds=Adds.EXTREME),
-        "max_bytes": Column.size("Largest; absent for times.", adds=Adds.EXTREME),
-        "max_rank": Column.ident("Rank that has it (the lowest of several)."),
-        "max_over_mean": Column.number("Largest / mean.", label="max / mean"),
-    }
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        mean, most = (table[f"{what}_ns"].fillna(table[f"{what}_bytes"]) for what in ("mean", "max"))
-        return table.assign(cv=ratio(table["std"], mean), max_over_mean=ratio(most, mean))
-
-
-def per_rank(trace: RankTrace) -> pd.DataFrame:
-    """The rank's peak memory in the capture; no row without memory events."""
-    names, values = trace.counters["name"], trace.counters["value"]
-    peaks = {figure: values[names == counter].max() for figure, counter in PEAKS.items()}
-    table = pd.DataFrame([peaks]).astype("Float64").round().astype("Int64")
-    return table.dropna(how="all")
-
-
-def balance_across(
-    parts: Mapping[int, pd.DataFrame],
-    headline: Headline,
-    run_memory: Mapping[int, Mapping[str, int]] | None = None,
-) -> Balance:
-    """Compare the ranks' headline times and peak memory; no rows with fewer than two ranks.
-
-    `run_memory` is what the run itself recorded: rank → figure → bytes.
-    """
-    table = headline.table.sort_values("rank").set_index("rank") if len(headline) else headline.table
-    if len(table) < 2:
-        return Balance.without_rows()
-    basis = str(table["basis"].iloc[0])
-    is_known = not table["opaque_ns"].any()
-    rows = [_row(figure, basis, table[figure], "ns") for figure in _TIMES if is_known or figure in _ALWAYS_KNOWN]
-    recorded = pd.DataFrame.from_dict({rank: dict(values) for rank, values in (run_memory or {}).items()}, "index")
-    counted = stack(parts, ("rank", *PEAKS)).set_index("rank")
-    for figure in PEAKS:
-        for source, memory in ((OF_RUN, recorded), (OF_EVENTS, counted)):
-            known = memory[figure].reindex(table.index) if figure in memory else pd.Series(pd.NA, index=table.index)
-            if known.notna().all():
-                rows.append(_row(figure, source, known, "bytes"))
-                break
-    return Balance(pd.DataFrame(rows).reindex(columns=list(_DTYPES)).astype(_DTYPES))
-
-
-_DTYPES = {
-    "figure": "str", "basis": "str", "ranks": "int64", "max_rank": "int64", "std": "Float64", "mean_ns": "Float64",
-    "mean_bytes": "Float64", "max_ns": "Int64", "max_bytes": "Int64",
-}  # fmt: skip
-
-
-def _row(figure: str, basis: str, values: pd.Series, unit: str) -> dict[str, object]:
-    values = values.astype("int64")
-    return {
-        "figure": figure,
-        "basis": basis,
-        "ranks": len(values),
-        "std": float(values.std(ddof=0)),
-        f"mean_{unit}": float(values.mean()),
-        f"max_{unit}": int(values.max()),
-        "max_rank": int(values.idxmax()),
-    }
