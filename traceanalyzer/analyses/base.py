@@ -201,6 +201,10 @@ def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
     return 100.0 * ratio(part, whole)
 
 
+STORED_OF_A_MEAN_RANK = ("all_calls", "all_ns", "ranks")
+"""What `of_a_mean_rank` takes."""
+
+
 def of_a_mean_rank(table: pd.DataFrame) -> dict[str, pd.Series]:
     """What a mean rank does of each thing, from `all_calls` and `all_ns` (ns) of all `ranks` together.
 

@@ -31,7 +31,7 @@ from traceanalyzer.kinds import dtype_bytes
 from traceanalyzer.meaning.columns import Adds, Column, numbers
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, table_of, under_each_other, without_rows
+from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 GROUP = ("group", "group_ranks")
 
@@ -385,9 +385,6 @@ class ExpertLayers(Result):
         )
 
 
-_STORED = ("max_sent_bytes", "mean_sent_bytes")
-
-
 def expert_layers_across(exchanges: Exchanges, steps: Steps, groups: Groups) -> ExpertLayers:
     """Compare the ranks in each all-to-all of a step; unequal counts of all-to-alls are not compared."""
     held = exchanges.to_frame()
@@ -398,7 +395,7 @@ def expert_layers_across(exchanges: Exchanges, steps: Steps, groups: Groups) -> 
     # A step whose ranks have not as many all-to-alls as in the others has no places that mean the same.
     by_group = held.groupby([*GROUP, "rank", "step"]).size().groupby(list(GROUP))
     if held.empty or (by_group.min() != by_group.max()).any():
-        return ExpertLayers(without_rows([*ExpertLayers.columns, *_STORED]))
+        return ExpertLayers.without_rows()
     table = pd.DataFrame([_row(own) for _, own in held.groupby(list(ExpertLayers.keys))])
     table = table.assign(group_label=labels(groups, table))
     return ExpertLayers(table.astype({"hot_rank": "Int64", "place": "int64"}))

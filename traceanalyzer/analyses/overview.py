@@ -6,15 +6,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, all_known, is_true, of_a_mean_rank, percent, ratio
+from traceanalyzer.analyses.base import (
+    RANK,
+    STORED_OF_A_MEAN_RANK,
+    Result,
+    all_known,
+    is_true,
+    of_a_mean_rank,
+    percent,
+    ratio,
+)
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, host_needs_ns
 from traceanalyzer.analyses.communication.waits import ExposedComm
-from traceanalyzer.analyses.grouping import extreme_at, places_of, sums_at
+from traceanalyzer.analyses.grouping import Groups, places_of, sums_at
 from traceanalyzer.analyses.host.cpu_time import HostWork, times_to_compare
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.replay.critical_path import CriticalPath
+from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.headline import Headline, steps_of
@@ -37,28 +47,22 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     columns_of,
     floats,
-    rows_where,
     sorted_by,
-    table_of,
     with_columns,
-    without_rows,
 )
 
 # How well operators use their GPUs, all ranks in one row: what a roofline draws.
-
-
-_EFFICIENCY_OVER_RANKS_KEYS = ("family", "operator", "shapes", "element_type", "peak_tflops_per_s", "peak_gbytes_per_s")
 
 
 class EfficiencyOverRanks(Result):
     """One row for each operator, shapes and element type that do arithmetic; most GPU time first."""
 
     title = "Efficiency of operators over ranks"
-    keys = _EFFICIENCY_OVER_RANKS_KEYS
+    keys = ("family", "operator", "shapes", "element_type", "peak_tflops_per_s", "peak_gbytes_per_s")
     is_of_one_run = True
     is_detail = True
     columns = {
-        **{name: Efficiency.columns[name] for name in _EFFICIENCY_OVER_RANKS_KEYS},
+        **{name: Efficiency.columns[name] for name in keys},
         "flops": Column.flops("FLOPs without those that a causal mask makes unnecessary: sum over ranks."),
         "bytes": Column.size("The least that they must read and write: sum over ranks."),
         "gpu_ns": Column.time("Sum of their GPU operations' durations, over ranks."),
@@ -78,19 +82,12 @@ def efficiency_over_ranks_across(efficiency: Efficiency) -> EfficiencyOverRanks:
         return EfficiencyOverRanks.without_rows()
     done = (rows["flops"] - rows["masked_flops"]).astype("Float64")
     held = rows.assign(flops=done)[is_true(done > 0) & is_true(rows["bytes"] > 0)]
-    table = (
-        held.groupby(list(_EFFICIENCY_OVER_RANKS_KEYS), dropna=False, observed=True)[["flops", "bytes", "gpu_ns"]]
-        .sum()
-        .reset_index()
-    )
-    table = table[table["gpu_ns"] > 0]
-    return EfficiencyOverRanks(table.sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True))
+    groups = held.groupby([*EfficiencyOverRanks.keys], dropna=False, observed=True)
+    table = groups[["flops", "bytes", "gpu_ns"]].sum().reset_index()
+    return EfficiencyOverRanks(sorted_by(table[table["gpu_ns"] > 0], "gpu_ns"))
 
 
 # What the hosts are longest in, all ranks in one row.
-
-
-_HOST_WORK_OVER_RANKS_KEYS = ["role", "what", "name"]
 
 
 class HostWorkOverRanks(Result):
@@ -100,7 +97,7 @@ class HostWorkOverRanks(Result):
     keys = ("role", "what", "name")
     is_of_one_run = True
     columns = {
-        **{name: HostWork.columns[name] for name in ("role", "what", "name")},
+        **{name: HostWork.columns[name] for name in keys},
         "is_of_steps": Column.flag("Times are of a mean step; else of the capture.", is_secondary=True),
         "ranks": Column.count("Ranks that do it.", is_compared=False),
         "mean_ns": Column.time("Time in it: mean over these ranks.", adds=Adds.DERIVED),
@@ -114,25 +111,12 @@ def host_work_over_ranks_across(host_work: HostWork) -> HostWorkOverRanks:
     if not len(host_work):
         return HostWorkOverRanks.without_rows()
     rows, is_of_steps = times_to_compare(host_work)
-    times = rows.groupby(_HOST_WORK_OVER_RANKS_KEYS, sort=False, observed=True)["time_ns"]
-    table = table_of(
-        {
-            "is_of_steps": is_of_steps,
-            "ranks": times.size(),
-            "mean_ns": times.mean(),
-            "least_ns": times.min(),
-            "most_ns": times.max(),
-        }
-    ).reset_index()
-    return HostWorkOverRanks(
-        table.sort_values("mean_ns", ascending=False, ignore_index=True)[list(HostWorkOverRanks.columns)]
-    )
+    times = rows.groupby([*HostWorkOverRanks.keys], sort=False, observed=True)["time_ns"]
+    table = times.agg(ranks="size", mean_ns="mean", least_ns="min", most_ns="max").reset_index()
+    return HostWorkOverRanks(sorted_by(table.assign(is_of_steps=is_of_steps), "mean_ns", kind="quicksort"))
 
 
 # Operators, all ranks in one row: what a mean rank does of each.
-
-
-_STORED = ("all_calls", "all_ns", "ranks")
 
 
 class OperatorsOverRanks(Result):
@@ -140,10 +124,10 @@ class OperatorsOverRanks(Result):
 
     title = "Operators over ranks"
     keys = ("operator", "autograd")
+    stored = STORED_OF_A_MEAN_RANK
     is_of_one_run = True
     columns = {
-        "operator": Operators.columns["operator"],
-        "autograd": Operators.columns["autograd"],
+        **{name: Operators.columns[name] for name in keys},
         "share_pct": Column.share("100 · own GPU time / that of all operators, all ranks together."),
         "total_ns": Column.time("Time of the GPU operations that it launches itself: mean over ranks."),
         "calls": Column.count("Calls on one rank: mean over ranks.", is_aside=True),
@@ -158,13 +142,11 @@ def operators_over_ranks_across(operators: Operators) -> OperatorsOverRanks:
     """Sum the ranks' rows of each operator."""
     rows = operators.table
     if rows.empty or not rows["gpu_own_ns"].any():
-        return OperatorsOverRanks(without_rows([*OperatorsOverRanks.columns, *_STORED]))
-    ranks = rows["rank"].nunique()
-    groups = rows.groupby(["operator", "autograd"], dropna=False, observed=True)
-    sums = groups[["calls", "gpu_own_ns"]].sum().reset_index()
-    table = sums.rename(columns={"calls": "all_calls", "gpu_own_ns": "all_ns"}).assign(ranks=ranks)
-    table = table[table["all_ns"] > 0].astype({"all_calls": "Int64", "all_ns": "Int64"})
-    return OperatorsOverRanks(table.sort_values("all_ns", ascending=False, kind="stable", ignore_index=True))
+        return OperatorsOverRanks.without_rows()
+    groups = rows.groupby([*OperatorsOverRanks.keys], dropna=False, observed=True)
+    sums = groups.agg(all_calls=("calls", "sum"), all_ns=("gpu_own_ns", "sum")).astype("Int64").reset_index()
+    table = sums[sums["all_ns"] > 0].assign(ranks=rows["rank"].nunique())
+    return OperatorsOverRanks(sorted_by(table, "all_ns"))
 
 
 # Where each rank's mean step goes, part by part, and what its host and GPU need for a step by themselves.
@@ -222,7 +204,6 @@ class TimeParts(Result):
 
 
 def time_parts_across(
-    _parts: Mapping[int, pd.DataFrame],
     headline: Headline,
     steps: Steps,
     exposed_comm: ExposedComm,
@@ -260,7 +241,7 @@ def leaves(table: pd.DataFrame) -> tuple[Part, ...]:
 
 def _hosts(needs: StepNeeds, steps: list[int]) -> pd.Series:
     """Mean over the steps, of ranks of which each is known."""
-    own = rows_where(needs.table, needs.table["step"].isin(steps)) if steps and len(needs) else needs.table.iloc[:0]
+    own = needs.table[needs.table["step"].isin(steps)]
     return host_needs_ns(own, least=len(steps)) if len(own) else pd.Series(dtype="float64")
 
 
@@ -283,11 +264,9 @@ class StepTimeParts(Result):
         return breakdown.known_only(table, names=[part.column for part in COMM_PARTS])
 
 
-def of_steps(_parts: Mapping[int, pd.DataFrame], steps: Steps, exposed_comm: ExposedComm, idle: Idle) -> StepTimeParts:
+def of_steps(steps: Steps, exposed_comm: ExposedComm, idle: Idle) -> StepTimeParts:
     """Divide communication and idle time of each step."""
-    held = steps.table
-    if len(held):
-        held = held[held["step"].notna() & held["window_ns"].notna()]
+    held = steps.table[steps.table["step"].notna() & steps.table["window_ns"].notna()]
     if held.empty:
         return StepTimeParts.without_rows()
     keys = ["rank", "step"]
@@ -299,14 +278,12 @@ def of_steps(_parts: Mapping[int, pd.DataFrame], steps: Steps, exposed_comm: Exp
 def _of_ranks(detail: Result, steps: list[int]) -> pd.DataFrame:
     """The rows of these steps; none: that of the whole capture."""
     table = detail.to_frame()
-    if not len(table):
-        return table
-    return rows_where(table, table["step"].isin(steps) if steps else table["step"].isna())
+    return table[table["step"].isin(steps) if steps else table["step"].isna()]
 
 
 def _of_each(detail: Result) -> pd.DataFrame:
     table = detail.to_frame()
-    return rows_where(table, table["step"].notna()) if len(table) else table
+    return table[table["step"].notna()]
 
 
 def divided(
@@ -314,13 +291,13 @@ def divided(
 ) -> pd.DataFrame:
     """The table with `whole`'s parts as columns, summed over these rows; absent unless they add up on every row."""
     columns = [part.column for part in parts]
-    place = places_of(rows, table, keys) if len(rows) else np.empty(0, dtype=np.int64)
-    held = place[place != NONE]
-    own = rows_where(rows, place != NONE) if len(rows) else rows
-    if len(np.unique(held)) == len(table) and own[[*columns]].notna().all(axis=None):
-        sums = {name: sums_at(held, own[name].to_numpy(dtype=np.int64), len(table)) for name in columns}
-        if np.array_equal(np.sum([*sums.values()], axis=0), table[whole.column].to_numpy(dtype=np.int64)):
-            return with_columns(table, **{name: all_known(values) for name, values in sums.items()})
+    if len(rows):
+        place = places_of(rows, table, keys)
+        held, own = place[place != NONE], rows[place != NONE]
+        if len(np.unique(held)) == len(table) and own[columns].notna().all(axis=None):
+            sums = {name: sums_at(held, own[name].to_numpy(dtype=np.int64), len(table)) for name in columns}
+            if np.array_equal(sum(sums.values()), table[whole.column].to_numpy(dtype=np.int64)):
+                return with_columns(table, **{name: all_known(values) for name, values in sums.items()})
     absent = pd.arrays.IntegerArray(np.zeros(len(table), dtype=np.int64), np.ones(len(table), dtype=bool))
     return with_columns(table, **dict.fromkeys(columns, absent))
 
@@ -359,9 +336,7 @@ class OverRanks(Result):
         return next((row for row in self.rows() if row["figure"] == figure), absent)
 
 
-def over_ranks_across(
-    _parts: Mapping[int, pd.DataFrame], time_parts: TimeParts, headline: Headline, mfu: Mfu
-) -> OverRanks:
+def over_ranks_across(time_parts: TimeParts, headline: Headline, mfu: Mfu) -> OverRanks:
     """Compare the ranks, one of them alone as well."""
     if not len(headline):
         return OverRanks.without_rows()
@@ -372,29 +347,19 @@ def over_ranks_across(
     shares |= {"fused_pct": heads["fused_pct"], "overlap_pct": heads["overlap_pct"], "mfu_pct": mfu.by_rank()}
     rows = [_row(name, values, "ns") for name, values in times.items()]
     rows += [_row(name, values, "pct") for name, values in shares.items()]
-    return OverRanks(pd.DataFrame(rows, columns=[*OverRanks.columns]).astype(_OVER_RANKS_DTYPES))
-
-
-_OVER_RANKS_DTYPES = dict.fromkeys(OverRanks.columns, "Float64") | {
-    "figure": "str", "ranks": "int64", "least_rank": "Int64", "most_rank": "Int64",
-}  # fmt: skip
+    types = dict.fromkeys(OverRanks.columns, "Float64") | {"figure": "str", "ranks": "int64"}
+    types |= dict.fromkeys(("least_rank", "most_rank"), "Int64")
+    return OverRanks(pd.DataFrame(rows, columns=[*OverRanks.columns]).astype(types))
 
 
 def _row(figure: str, values: pd.Series, unit: str) -> dict[str, Any]:
-    numbers = floats(values)
-    known = numbers[~np.isnan(numbers)]
+    known = values.astype("float64").dropna()
+    row = {"figure": figure, "ranks": len(known)}
     if not len(known):
-        return {"figure": figure, "ranks": 0}
-    ranks = values.index.to_numpy()
-    return {
-        "figure": figure,
-        "ranks": len(known),
-        f"mean_{unit}": float(known.mean()),
-        f"least_{unit}": float(known.min()),
-        "least_rank": int(ranks[np.nanargmin(numbers)]),
-        f"most_{unit}": float(known.max()),
-        "most_rank": int(ranks[np.nanargmax(numbers)]),
-    }
+        return row
+    ends = {"least": known.idxmin(), "most": known.idxmax()}
+    row |= {f"{which}_rank": rank for which, rank in ends.items()}
+    return row | {f"mean_{unit}": known.mean(), **{f"{which}_{unit}": known[rank] for which, rank in ends.items()}}
 
 
 # How much of the critical path lies on each rank.
@@ -421,8 +386,9 @@ def path_over_ranks_across(critical_path: CriticalPath) -> PathOverRanks:
     """Sum its rows."""
     if not len(critical_path):
         return PathOverRanks.without_rows()
-    table = critical_path.table.groupby("rank", sort=False)["path_ns"].sum().astype("int64").reset_index()
-    return PathOverRanks(sorted_by(table, "path_ns"))
+    return PathOverRanks(
+        sorted_by(critical_path.table.groupby("rank", sort=False)["path_ns"].sum().reset_index(), "path_ns")
+    )
 
 
 # Each step over all ranks: the mean of its parts, and the shortest and the longest rank's step.
@@ -451,35 +417,28 @@ class StepsOverRanks(Result):
         return known_only(table, names=[part.column for part in COMM_PARTS], dtype="Float64")
 
 
-def steps_over_ranks_across(_parts: Mapping[int, pd.DataFrame], step_time_parts: StepTimeParts) -> StepsOverRanks:
+def steps_over_ranks_across(step_time_parts: StepTimeParts) -> StepsOverRanks:
     """Put the ranks' rows of each step together."""
     if not len(step_time_parts):
         return StepsOverRanks.without_rows()
     columns = columns_of(step_time_parts.table)
-    steps, of_row = np.unique(columns["step"].to_numpy(dtype=np.int64), return_inverse=True)
-    ranks = np.bincount(of_row)
-    times = {name: floats(columns[name]) for name in ("window_ns", *(part.column for part in EVERY))}
-    means = {name: np.bincount(of_row, values) / ranks for name, values in times.items()}  # absent where one is
-    incomplete = np.bincount(of_row, ~columns["is_complete"].to_numpy(dtype=bool))
-    windows = times["window_ns"].astype(np.int64)
-    ends = {name: extreme_at(of, of_row, windows, len(steps)) for name, of in _ENDS.items()}
-    known = {name: pd.arrays.FloatingArray(values, np.isnan(values)) for name, values in means.items()}
-    table = table_of({"step": steps, "ranks": ranks, "is_complete": incomplete == 0, **ends, **known})
-    return StepsOverRanks(table[list(StepsOverRanks.columns)])
-
-
-_ENDS = {"shortest_ns": np.minimum, "longest_ns": np.maximum}
+    groups = Groups.of({"step": columns["step"].to_numpy(dtype=np.int64)}, ["step"])
+    windows = columns["window_ns"].to_numpy(dtype=np.int64)
+    means = {  # absent where one is
+        name: np.bincount(groups.of_row, floats(columns[name])) / groups.counts() for name in ("window_ns", *_EVERY)
+    }
+    return StepsOverRanks(
+        groups.table(
+            ranks=groups.counts(),
+            is_complete=~groups.any(~columns["is_complete"].to_numpy(dtype=bool)),
+            shortest_ns=groups.smallest(windows),
+            longest_ns=groups.largest(windows),
+            **{name: pd.arrays.FloatingArray(own, np.isnan(own)) for name, own in means.items()},
+        )
+    )
 
 
 # Ranks whose time is split unlike the median rank's, and those that differ by about as much as each other.
-
-
-_ALIKE = 0.2
-"""A rank that differs by this part less than the next one before it is not of its set."""
-
-
-_FEWEST = 3
-"""Of two ranks both are as far from their median."""
 
 
 class UnlikeRanks(Result):
@@ -506,7 +465,7 @@ def unlike_ranks_across(
     unlike_deviations: float = 5.0,
 ) -> UnlikeRanks:
     """Ranks more than so many median deviations, and percentage points, from a part's median share."""
-    if len(time_parts) < _FEWEST:
+    if len(time_parts) < 3:  # of two both are as far from their median
         return UnlikeRanks.without_rows()
     table, parts = time_parts.table.set_index("rank"), leaves(time_parts.table)
     shares = table[[part.share for part in parts]].astype("float64")
@@ -520,7 +479,7 @@ def unlike_ranks_across(
     far = far.sort_values("away_ns", ascending=False, kind="stable", ignore_index=True)
     # In order of distance: each begins a set, or is of the last one of its part that differs the same way.
     ways = [far["part"], far["time_ns"] > far["median_ns"]]
-    begins = far["away_ns"] < (1 - _ALIKE) * far.groupby(ways)["away_ns"].shift()
+    begins = far["away_ns"] < (2 - RATIO) * far.groupby(ways)["away_ns"].shift()
     sets = far.groupby([*ways, begins.groupby(ways).cumsum()])
     far["alike_ranks"] = sets["rank"].transform(lambda own: ",".join(map(str, sorted(own))))
     far["alike_ns"] = sets["time_ns"].transform("median")

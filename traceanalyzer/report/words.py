@@ -309,7 +309,7 @@ def time_parts_of(results: Results) -> TimeParts:
     if len(made) or not len(results["headline"]):
         return made
     exposed_comm, idle, step_needs = results["exposed_comm"], results["idle"], results["step_needs"]
-    return overview.time_parts_across({}, results["headline"], results["steps"], exposed_comm, idle, step_needs)
+    return overview.time_parts_across(results["headline"], results["steps"], exposed_comm, idle, step_needs)
 
 
 def over_ranks_of(results: Results) -> OverRanks:
@@ -317,7 +317,7 @@ def over_ranks_of(results: Results) -> OverRanks:
     made = results["over_ranks"]
     if len(made) or not len(results["headline"]):
         return made
-    return overview.over_ranks_across({}, time_parts_of(results), results["headline"], results["mfu"])
+    return overview.over_ranks_across(time_parts_of(results), results["headline"], results["mfu"])
 
 
 def step_time_parts_of(results: Results) -> StepTimeParts:
@@ -325,13 +325,13 @@ def step_time_parts_of(results: Results) -> StepTimeParts:
     made = results["step_time_parts"]
     if len(made) or not len(results["steps"]):
         return made
-    return overview.of_steps({}, results["steps"], results["exposed_comm"], results["idle"])
+    return overview.of_steps(results["steps"], results["exposed_comm"], results["idle"])
 
 
 def steps_over_ranks_of(results: Results) -> StepsOverRanks:
     """`steps_over_ranks`, likewise."""
     made = results["steps_over_ranks"]
-    return made if len(made) else overview.steps_over_ranks_across({}, step_time_parts_of(results))
+    return made if len(made) else overview.steps_over_ranks_across(step_time_parts_of(results))
 
 
 def unsplit_calls(results: Results, steps: Sequence[int] = ()) -> pd.DataFrame:

@@ -28,7 +28,6 @@ from traceanalyzer.model.tables import (
     rows_where,
     table_of,
     whole_of,
-    without_rows,
 )
 
 
@@ -309,6 +308,7 @@ class Groups(Result):
 
     title = "Process groups"
     keys = ("group", "group_ranks")
+    stored = ("users",)
     is_of_one_run = True
     columns = {
         "group_label": Column.text(
@@ -343,7 +343,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     """
     uses = stack(parts, COLUMNS)
     if uses.empty:
-        return Groups(without_rows([*Groups.columns, "users"]))
+        return Groups.without_rows()
     uses = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
     table = _facts(uses)
     # Groups of one description, size and stride are axes of one mesh; those of ranks that lie anyhow are not.
@@ -360,7 +360,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     )
     table = table.assign(group_label=_labels(table)).astype({"stride": "Int64"})
     table = table.sort_values(["group_size", "stride", "first", "group"], kind="stable")
-    return Groups(table[[*Groups.columns, "users"]].reset_index(drop=True))
+    return Groups(table[[*Groups.columns, *Groups.stored]].reset_index(drop=True))
 
 
 def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:

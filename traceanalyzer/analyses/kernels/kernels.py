@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import KIND, NAME, RANK, Result, of_a_mean_rank, percent, ratio
+from traceanalyzer.analyses.base import KIND, NAME, RANK, STORED_OF_A_MEAN_RANK, Result, of_a_mean_rank, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
@@ -13,7 +13,6 @@ from traceanalyzer.model.tables import (
     sorted_by,
     table_of,
     text_array,
-    without_rows,
 )
 
 # Which kernels and copies ran on each rank, how often and how long.
@@ -78,11 +77,10 @@ class KernelsOverRanks(Result):
 
     title = "Kernels and copies over ranks"
     keys = ("name", "activity")
+    stored = STORED_OF_A_MEAN_RANK
     is_of_one_run = True
     columns = {
-        "name": NAME,
-        "kind": KIND,
-        "activity": Column.text("kernel, memcpy, memset or graph."),
+        **{name: Kernels.columns[name] for name in ("name", "kind", "activity")},
         "share_pct": Column.share("100 · sum of durations / that of all GPU operations, all ranks together."),
         "total_ns": Column.time("Sum of the durations on one rank: mean over ranks."),
         "calls": Column.count("Calls on one rank: mean over ranks.", is_aside=True),
@@ -102,7 +100,7 @@ class KernelsOverRanks(Result):
 def kernels_over_ranks_across(kernels: Kernels) -> KernelsOverRanks:
     """Sum the ranks' rows of each name; only ranks that have GPU operations count."""
     if not len(kernels):
-        return KernelsOverRanks(without_rows([*KernelsOverRanks.columns, "all_calls", "all_ns", "ranks"]))
+        return KernelsOverRanks.without_rows()
     frame = _of_every_rank(kernels.table)
     groups = frame.groupby(_KEYS, observed=True, sort=False)
     ranks = frame["rank"].nunique()

@@ -27,7 +27,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, sorted_by, table_of, without_rows
+from traceanalyzer.model.tables import array_of, sorted_by, table_of
 
 # Phase, range and exposed time of each communication call.
 
@@ -141,7 +141,6 @@ def without_numbers(ranges: pd.Series) -> pd.Series:
 
 
 _BY_COLLECTIVE_KEYS = ["collective", "group_label"]
-_RATES = ["bus_bytes", "bus_ns", "bus_peak_gbps"]
 _EXPOSED = ("exposed_comm_ns", "exposed_transfer_ns", "exposed_wait_ns", "not_separable_ns")
 
 
@@ -198,7 +197,7 @@ def by_collective_across(
     made = looked_at(call_waits, calls)
     made = made[made["step"].isin(chosen)] if chosen else made
     if made.empty:
-        return ByCollective(without_rows([*ByCollective.columns, *_RATES]))
+        return ByCollective.without_rows()
     made = made.assign(group_label=labels(groups, made).astype("str"), total_ns=made["end_ns"] - made["start_ns"])
     by_rank = made.groupby([*_BY_COLLECTIVE_KEYS, "rank"], dropna=False, observed=True)
     by_key = made.groupby(_BY_COLLECTIVE_KEYS, dropna=False, observed=True)

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Adds, Better, Column, numbers
-from traceanalyzer.model.tables import rows_where, table_of, without_rows
+from traceanalyzer.model.tables import rows_where, table_of
 
 
 class Pipeline(Result):
@@ -205,7 +205,7 @@ class Pipelines(Result):
 def pipelines_across(pipeline: Pipeline) -> Pipelines:
     """Summarise the stages of each pipeline."""
     if not len(pipeline):
-        return Pipelines(without_rows([*Pipelines.columns, *Pipelines.stored]))
+        return Pipelines.without_rows()
     frame = pipeline.to_frame()
     stages = frame.groupby("pipeline")
     compute = frame["compute_ns"].astype("int64").groupby(frame["pipeline"])
