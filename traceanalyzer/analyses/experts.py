@@ -28,7 +28,7 @@ from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import dtype_bytes
-from traceanalyzer.meaning.columns import Adds, Column, numbers
+from traceanalyzer.meaning.columns import Adds, Column, declared, numbers
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of, under_each_other
@@ -116,34 +116,34 @@ class Exchanges(Result):
     title = "All-to-alls: bytes, and bounds of transfer and wait"
     is_detail = True
     keys = ("rank", "call")
-    columns = {
-        "rank": RANK,
-        "call": CALL,
-        "step": STEP_OF_LAUNCH,
-        "place": Column.ident(
+    columns = declared(
+        rank=RANK,
+        call=CALL,
+        step=STEP_OF_LAUNCH,
+        place=Column.ident(
             "How many all-to-alls of its group the step had before, on this rank; absent outside steps."
         ),
-        "direction": Column.text("dispatch, or the combine that takes back what a dispatch brought; else exchange."),
-        "range": INNERMOST_RANGE,
-        "group": GROUP_NAME,
-        "group_ranks": GROUP_RANKS,
-        "start_ns": GPU_START,
-        "duration_ns": Column.time("End − start."),
-        "sent_bytes": Column.size("To the other ranks."),
-        "received_bytes": Column.size("From the other ranks."),
-        "sends": Column.text("Bytes to each rank of the group, in its order, what it keeps included."),
-        "load_bytes": Column.size("Received, its own part included."),
-        "gbps": Column.rate("Decimal GB/s: the larger of sent and received / duration."),
-        "least_transfer_ns": Column.time("The larger of sent and received at the best such rate of the group."),
-        "least_wait_ns": Column.time(
+        direction="dispatch, or the combine that takes back what a dispatch brought; else exchange.",
+        range=INNERMOST_RANGE,
+        group=GROUP_NAME,
+        group_ranks=GROUP_RANKS,
+        start_ns=GPU_START,
+        duration_ns="End − start.",
+        sent_bytes="To the other ranks.",
+        received_bytes="From the other ranks.",
+        sends="Bytes to each rank of the group, in its order, what it keeps included.",
+        load_bytes="Received, its own part included.",
+        gbps="Decimal GB/s: the larger of sent and received / duration.",
+        least_transfer_ns=Column.time("The larger of sent and received at the best such rate of the group."),
+        least_wait_ns=Column.time(
             "From its start until the first other rank starts, on the aligned clocks, less what they are "
             "sure to; 0 where they tell nothing."
         ),
-        "most_wait_ns": Column.time("Duration − least transfer."),
-        "compute_after_ns": Column.time(
+        most_wait_ns=Column.time("Duration − least transfer."),
+        compute_after_ns=(
             "Time in which compute runs between its end and the next all-to-all of its group; absent for the last."
         ),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(gbps=ratio(_moved(table), table["duration_ns"]))
@@ -233,18 +233,18 @@ class DispatchLoads(Result):
     is_detail = True
     keys = ("group", "group_ranks", "place", "step")
     is_of_one_run = True
-    columns = {
-        "group_label": GROUP_LABEL,
-        "group": GROUP_NAME,
-        "group_ranks": GROUP_RANKS,
-        "place": Column.ident("Position among the step's all-to-alls of the group."),
-        "step": Column.ident("Step."),
-        "load_bytes": Column.size("What all ranks receive, their own parts included."),
-        "mean_load_bytes": Column.size("Mean over ranks.", adds=Adds.DERIVED),
-        "max_load_bytes": Column.size("Of the rank that receives most.", adds=Adds.EXTREME),
-        "hot_rank": Column.ident("That rank (the first of several)."),
-        "load_max_over_mean": Column.number("Largest load / mean load.", label="load max / mean"),
-    }
+    columns = declared(
+        group_label=GROUP_LABEL,
+        group=GROUP_NAME,
+        group_ranks=GROUP_RANKS,
+        place=Column.ident("Position among the step's all-to-alls of the group."),
+        step="Step.",
+        load_bytes="What all ranks receive, their own parts included.",
+        mean_load_bytes="Mean over ranks.",
+        max_load_bytes="Of the rank that receives most.",
+        hot_rank="That rank (the first of several).",
+        load_max_over_mean=Column.number("Largest load / mean load.", label="load max / mean"),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(load_max_over_mean=ratio(table["max_load_bytes"], table["mean_load_bytes"]))
@@ -271,16 +271,16 @@ class ExchangeSends(Result):
 
     title = "All-to-alls: who sends to whom"
     keys = (*GROUP, "direction", "rank", "peer")
-    columns = {
-        "group": GROUP_NAME,
-        "group_ranks": GROUP_RANKS,
-        "direction": Column.text("dispatch, the combine that takes back what a dispatch brought, or exchange."),
-        "rank": Column.ident("Global rank that sends."),
-        "peer": Column.ident("Global rank that receives; the sender itself for what it keeps."),
-        "calls": Column.count("All-to-alls that are looked at.", is_aside=True),
-        "size_bytes": Column.size("Bytes that they send from the one to the other.", is_aside=True),
-        "share_pct": Column.share("100 · bytes / all that the group sends in this direction."),
-    }
+    columns = declared(
+        group=GROUP_NAME,
+        group_ranks=GROUP_RANKS,
+        direction="dispatch, the combine that takes back what a dispatch brought, or exchange.",
+        rank="Global rank that sends.",
+        peer=Column.ident("Global rank that receives; the sender itself for what it keeps."),
+        calls="All-to-alls that are looked at.",
+        size_bytes="Bytes that they send from the one to the other.",
+        share_pct="100 · bytes / all that the group sends in this direction.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         keys = ["group", "group_ranks", "direction"]
@@ -317,16 +317,16 @@ class ExchangeReceivers(Result):
     title = "All-to-alls: who receives how much"
     keys = ("group", "group_ranks", "direction", "rank")
     is_of_one_run = True
-    columns = {
-        "group_label": GROUP_LABEL,
-        "group": GROUP_NAME,
-        "group_ranks": GROUP_RANKS,
-        "direction": ExchangeSends.columns["direction"],
-        "rank": Column.ident("Global rank that receives."),
-        "size_bytes": Column.size("What it receives, what it keeps included."),
-        "mean_bytes": Column.size("The same, of the mean rank.", adds=Adds.DERIVED),
-        "of_mean": Column.number("Received / mean.", label="received / mean"),
-    }
+    columns = declared(
+        group_label=GROUP_LABEL,
+        group=GROUP_NAME,
+        group_ranks=GROUP_RANKS,
+        direction=ExchangeSends.columns["direction"],
+        rank="Global rank that receives.",
+        size_bytes=Column.size("What it receives, what it keeps included."),
+        mean_bytes="The same, of the mean rank.",
+        of_mean=Column.number("Received / mean.", label="received / mean"),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(of_mean=ratio(table["size_bytes"], table["mean_bytes"]))
@@ -349,34 +349,30 @@ class ExpertLayers(Result):
 
     title = "All-to-alls of a step, one by one"
     keys = ("group", "group_ranks", "place")
-    columns = {
-        "place": Column.ident("Position among the step's all-to-alls of the group."),
-        "direction": Column.text("dispatch, the combine that takes back what a dispatch brought, or exchange."),
-        "range": INNERMOST_RANGE,
-        "group_label": GROUP_LABEL,
-        "group": GROUP_NAME,
-        "group_ranks": GROUP_RANKS,
-        "steps": Column.count(
-            "Steps that the means are of: complete ones that all ranks share, else all.", adds=Adds.NONE
-        ),
-        "ranks": Column.count("Ranks whose calls were captured.", is_compared=False),
-        "mean_load_bytes": Column.size(
-            "What a rank receives, its own part included: mean over ranks.", adds=Adds.DERIVED
-        ),
-        "max_load_bytes": Column.size("The same, of the rank that receives most.", adds=Adds.EXTREME),
-        "hot_rank": Column.ident("That rank; absent where all receive as much."),
-        "load_max_over_mean": Column.number("Largest load / mean load.", label="load max / mean"),
-        "sent_max_over_mean": Column.number(
+    columns = declared(
+        place=Column.ident("Position among the step's all-to-alls of the group."),
+        direction="dispatch, the combine that takes back what a dispatch brought, or exchange.",
+        range=INNERMOST_RANGE,
+        group_label=GROUP_LABEL,
+        group=GROUP_NAME,
+        group_ranks=GROUP_RANKS,
+        steps="Steps that the means are of: complete ones that all ranks share, else all.",
+        ranks="Ranks whose calls were captured.",
+        mean_load_bytes="What a rank receives, its own part included: mean over ranks.",
+        max_load_bytes="The same, of the rank that receives most.",
+        hot_rank="That rank; absent where all receive as much.",
+        load_max_over_mean=Column.number("Largest load / mean load.", label="load max / mean"),
+        sent_max_over_mean=Column.number(
             "What the rank that sends most sends to others / mean over ranks.", label="sent max / mean"
         ),
-        "longest_ns": Column.time("Longest duration over ranks.", adds=Adds.EXTREME),
-        "gbps": Column.rate("Best rate of a rank in it, decimal GB/s: the larger of sent and received / duration."),
-        "transfer_at_least_ns": Column.time(
+        longest_ns="Longest duration over ranks.",
+        gbps="Best rate of a rank in it, decimal GB/s: the larger of sent and received / duration.",
+        transfer_at_least_ns=Column.time(
             "What the rank that moves most needs at the best rate of the group's all-to-alls.", adds=Adds.DERIVED
         ),
-        "wait_at_least_ns": Column.time("Of the rank that waits most: it certainly waits so long.", adds=Adds.DERIVED),
-        "wait_at_most_ns": Column.time("Of the same rank: duration − its bytes at the best rate.", adds=Adds.DERIVED),
-    }
+        wait_at_least_ns=Column.time("Of the rank that waits most: it certainly waits so long.", adds=Adds.DERIVED),
+        wait_at_most_ns=Column.time("Of the same rank: duration − its bytes at the best rate.", adds=Adds.DERIVED),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(

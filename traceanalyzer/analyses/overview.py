@@ -29,7 +29,7 @@ from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.meaning.columns import Adds, Column, Unit, Written
+from traceanalyzer.meaning.columns import Adds, Column, Unit, Written, declared
 from traceanalyzer.meaning.vocabulary import (
     COMM,
     COMM_PARTS,
@@ -61,14 +61,14 @@ class EfficiencyOverRanks(Result):
     keys = ("family", "operator", "shapes", "element_type", "peak_tflops_per_s", "peak_gbytes_per_s")
     is_of_one_run = True
     is_detail = True
-    columns = {
+    columns = declared(
         **{name: Efficiency.columns[name] for name in keys},
-        "flops": Column.flops("FLOPs without those that a causal mask makes unnecessary: sum over ranks."),
-        "bytes": Column.size("The least that they must read and write: sum over ranks."),
-        "gpu_ns": Column.time("Sum of their GPU operations' durations, over ranks."),
-        "flops_per_byte": Column.number("Arithmetic intensity: flops / bytes."),
-        "tflops_per_s": Column.rate("flops / GPU time, in 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="arithmetic"),
-    }
+        flops="FLOPs without those that a causal mask makes unnecessary: sum over ranks.",
+        bytes="The least that they must read and write: sum over ranks.",
+        gpu_ns="Sum of their GPU operations' durations, over ranks.",
+        flops_per_byte=Column.number("Arithmetic intensity: flops / bytes."),
+        tflops_per_s=Column.rate("flops / GPU time, in 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="arithmetic"),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         intensity, rate = ratio(table["flops"], table["bytes"]), ratio(table["flops"], table["gpu_ns"]) / 1000
@@ -96,14 +96,14 @@ class HostWorkOverRanks(Result):
     title = "Work on the CPU over ranks"
     keys = ("role", "what", "name")
     is_of_one_run = True
-    columns = {
+    columns = declared(
         **{name: HostWork.columns[name] for name in keys},
-        "is_of_steps": Column.flag("Times are of a mean step; else of the capture.", is_secondary=True),
-        "ranks": Column.count("Ranks that do it.", is_compared=False),
-        "mean_ns": Column.time("Time in it: mean over these ranks.", adds=Adds.DERIVED),
-        "least_ns": Column.time("Least of them.", adds=Adds.EXTREME),
-        "most_ns": Column.time("Most of them.", adds=Adds.EXTREME),
-    }
+        is_of_steps=Column.flag("Times are of a mean step; else of the capture.", is_secondary=True),
+        ranks="Ranks that do it.",
+        mean_ns="Time in it: mean over these ranks.",
+        least_ns="Least of them.",
+        most_ns="Most of them.",
+    )
 
 
 def host_work_over_ranks_across(host_work: HostWork) -> HostWorkOverRanks:
@@ -126,13 +126,13 @@ class OperatorsOverRanks(Result):
     keys = ("operator", "autograd")
     stored = STORED_OF_A_MEAN_RANK
     is_of_one_run = True
-    columns = {
+    columns = declared(
         **{name: Operators.columns[name] for name in keys},
-        "share_pct": Column.share("100 · own GPU time / that of all operators, all ranks together."),
-        "total_ns": Column.time("Time of the GPU operations that it launches itself: mean over ranks."),
-        "calls": Column.count("Calls on one rank: mean over ranks.", is_aside=True),
-        "mean_ns": Column.time("GPU time of its own of a call, all ranks together.", adds=Adds.DERIVED),
-    }
+        share_pct="100 · own GPU time / that of all operators, all ranks together.",
+        total_ns="Time of the GPU operations that it launches itself: mean over ranks.",
+        calls="Calls on one rank: mean over ranks.",
+        mean_ns="GPU time of its own of a call, all ranks together.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(**of_a_mean_rank(table))
@@ -178,25 +178,25 @@ class TimeParts(Result):
     title = "Parts of a mean step"
     keys = ("rank",)
     is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "basis": Column.text("What the row is of, as in `headline`.", is_secondary=True),
-        "steps": Column.count("Number of its steps; absent for a whole capture.", adds=Adds.NONE),
-        "window_ns": Column.spent("Length of a mean step, or of the capture.", adds=Adds.DERIVED),
+    columns = declared(
+        rank=RANK,
+        basis=Column.text("What the row is of, as in `headline`.", is_secondary=True),
+        steps="Number of its steps; absent for a whole capture.",
+        window_ns=Column.spent("Length of a mean step, or of the capture.", adds=Adds.DERIVED),
         **_DEFINED,
-        "host_needs_ns": Column.time(
+        host_needs_ns=Column.time(
             "CPU time of a step: the step's range on it less the calls in which it waits for the "
             "GPU; absent without steps, or where it is not known of each.",
             adds=Adds.DERIVED,
         ),
-        "gpu_needs_ns": Column.time(
+        gpu_needs_ns=Column.time(
             "What the GPU needs by itself, without its waits and its idling: compute, exposed transfers and copies; "
             "absent without steps, or where transfers are not separated from waits.",
             adds=Adds.DERIVED,
         ),
         **{part.share: Column.share(f"100 · {part.column} / window.", is_secondary=True) for part in EVERY},
-        "not_computing_pct": Column.share("100 · (idle + exposed communication + exposed copies) / window."),
-    }
+        not_computing_pct="100 · (idle + exposed communication + exposed copies) / window.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         names = [*(part.column for part in COMM_PARTS), *(part.share for part in _HIDDEN), "gpu_needs_ns"]
@@ -252,13 +252,13 @@ class StepTimeParts(Result):
     keys = ("rank", "step")
     is_of_one_run = True
     is_detail = True
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Step."),
-        "is_complete": Column.flag("Neither open nor partial: counts in means."),
-        "window_ns": Column.spent("Length of the step's GPU window."),
+    columns = declared(
+        rank=RANK,
+        step="Step.",
+        is_complete="Neither open nor partial: counts in means.",
+        window_ns=Column.spent("Length of the step's GPU window."),
         **{name: Column.time(column.definition) for name, column in _DEFINED.items()},
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return breakdown.known_only(table, names=[part.column for part in COMM_PARTS])
@@ -317,18 +317,18 @@ class OverRanks(Result):
     title = "Figures over ranks"
     keys = ("figure",)
     is_of_one_run = True
-    columns = {
-        "figure": Column.text("A column of `time_parts`, `headline` or `mfu`.", written=Written.FIGURE),
-        "ranks": Column.count("Ranks of which it is known.", is_compared=False),
-        "mean_ns": Column.time("Mean over ranks; absent for shares.", adds=Adds.DERIVED),
-        "least_ns": Column.time("Smallest; absent for shares.", adds=Adds.EXTREME),
-        "most_ns": Column.time("Largest; absent for shares.", adds=Adds.EXTREME),
-        "mean_pct": Column.share("Mean over ranks; absent for times."),
-        "least_pct": Column.share("Smallest; absent for times.", adds=Adds.EXTREME),
-        "most_pct": Column.share("Largest; absent for times.", adds=Adds.EXTREME),
-        "least_rank": Column.ident("Rank that has least (the first of several)."),
-        "most_rank": Column.ident("Rank that has most (the first of several)."),
-    }
+    columns = declared(
+        figure=Column.text("A column of `time_parts`, `headline` or `mfu`.", written=Written.FIGURE),
+        ranks="Ranks of which it is known.",
+        mean_ns="Mean over ranks; absent for shares.",
+        least_ns="Smallest; absent for shares.",
+        most_ns="Largest; absent for shares.",
+        mean_pct="Mean over ranks; absent for times.",
+        least_pct=Column.share("Smallest; absent for times.", adds=Adds.EXTREME),
+        most_pct=Column.share("Largest; absent for times.", adds=Adds.EXTREME),
+        least_rank="Rank that has least (the first of several).",
+        most_rank="Rank that has most (the first of several).",
+    )
 
     def of(self, figure: Figure) -> Mapping[str, Any]:
         """The row of a figure; without values where it is unknown."""
@@ -371,11 +371,11 @@ class PathOverRanks(Result):
     title = "Critical path over ranks"
     keys = ("rank",)
     is_of_one_run = True
-    columns = {
-        "rank": Column.ident("Global rank that it runs on."),
-        "path_ns": Column.time("Length of the path's stretches on it."),
-        "path_pct": Column.share("100 · path / all of it."),
-    }
+    columns = declared(
+        rank="Global rank that it runs on.",
+        path_ns="Length of the path's stretches on it.",
+        path_pct="100 · path / all of it.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         path = table["path_ns"]
@@ -400,18 +400,18 @@ class StepsOverRanks(Result):
     title = "Steps over ranks"
     keys = ("step",)
     is_of_one_run = True
-    columns = {
-        "step": Column.ident("Step."),
-        "ranks": Column.count("Ranks that have it.", is_compared=False),
-        "is_complete": Column.flag("It is complete on each of them."),
-        "shortest_ns": Column.time("Shortest rank's step.", adds=Adds.EXTREME),
-        "longest_ns": Column.time("Longest rank's step.", adds=Adds.EXTREME),
-        "window_ns": Column.time("Mean over ranks, of the step's GPU window and of its parts.", adds=Adds.DERIVED),
+    columns = declared(
+        step="Step.",
+        ranks="Ranks that have it.",
+        is_complete="It is complete on each of them.",
+        shortest_ns="Shortest rank's step.",
+        longest_ns="Longest rank's step.",
+        window_ns=Column.time("Mean over ranks, of the step's GPU window and of its parts.", adds=Adds.DERIVED),
         **{
             part.column: Column.time(f"Mean over ranks. {StepTimeParts.columns[part.column].definition}", Adds.DERIVED)
             for part in EVERY
         },
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return known_only(table, names=[part.column for part in COMM_PARTS], dtype="Float64")
@@ -447,16 +447,16 @@ class UnlikeRanks(Result):
     title = "Ranks unlike the others"
     keys = ("rank", "part")
     is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "part": Column.text("A part of its time: a column of `time_parts`.", written=Written.FIGURE),
-        "time_ns": Column.time("Its time in a mean step, or the capture.", adds=Adds.DERIVED),
-        "median_ns": Column.time("The same, of the median rank.", adds=Adds.DERIVED),
-        "away_ns": Column.time("How far the one is from the other.", adds=Adds.DERIVED),
-        "alike_ranks": Column.text("The ranks, itself among them, that differ by about as much, the same way."),
-        "alike_ns": Column.time("Their median time.", adds=Adds.DERIVED),
-        "alike_away_ns": Column.time("How far that is from the median rank's.", adds=Adds.DERIVED),
-    }
+    columns = declared(
+        rank=RANK,
+        part=Column.text("A part of its time: a column of `time_parts`.", written=Written.FIGURE),
+        time_ns=Column.time("Its time in a mean step, or the capture.", adds=Adds.DERIVED),
+        median_ns="The same, of the median rank.",
+        away_ns=Column.time("How far the one is from the other.", adds=Adds.DERIVED),
+        alike_ranks="The ranks, itself among them, that differ by about as much, the same way.",
+        alike_ns=Column.time("Their median time.", adds=Adds.DERIVED),
+        alike_away_ns=Column.time("How far that is from the median rank's.", adds=Adds.DERIVED),
+    )
 
 
 def unlike_ranks_across(

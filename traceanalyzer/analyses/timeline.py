@@ -23,7 +23,7 @@ from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.analyses.time.steps import step_numbers
-from traceanalyzer.meaning.columns import Column
+from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -61,15 +61,15 @@ class CounterSeries(Result):
     title = "Counters over time"
     is_detail = True
     keys = ("rank", "counter", "bin")
-    columns = {
-        "rank": RANK,
-        "counter": Column.text("What is counted."),
-        "source": Column.text("Name as the profiler has it."),
-        "bin": Column.ident("Position of the bin in the window."),
-        "start_ns": Column.moment("Its start."),
-        "length_ns": Column.time("Its length."),
-        "value": Column.number("Mean of the samples in the bin; of memory the highest level in it."),
-    }
+    columns = declared(
+        rank=RANK,
+        counter="What is counted.",
+        source="Name as the profiler has it.",
+        bin="Position of the bin in the window.",
+        start_ns="Its start.",
+        length_ns="Its length.",
+        value=Column.number("Mean of the samples in the bin; of memory the highest level in it."),
+    )
 
 
 def counter_series_per_rank(trace: RankTrace, counter_bins: int = 300) -> pd.DataFrame:
@@ -141,18 +141,18 @@ class HostEvents(Result):
     is_detail = True
     is_event_copy = True
     keys = ("rank", "event")
-    columns = {
-        "rank": RANK,
-        "event": Column.ident("Position among the rank's recorded host events, thread by thread."),
-        "thread": Column.ident("The thread's number in the trace."),
-        "role": Column.text("main, autograd, data loader, collectives or other."),
-        "what": Column.text("range, operator, API call or Python frame."),
-        "depth": Column.number("Events around it: Python frames count frames, the others each other."),
-        "start_ns": Column.moment("Start on the host."),
-        "end_ns": Column.moment("End on the host."),
-        "name": NAME,
-        "recorded": Column.count("Events of the rank that are recorded on these threads."),
-    }
+    columns = declared(
+        rank=RANK,
+        event=Column.ident("Position among the rank's recorded host events, thread by thread."),
+        thread="The thread's number in the trace.",
+        role="main, autograd, data loader, collectives or other.",
+        what="range, operator, API call or Python frame.",
+        depth=Column.number("Events around it: Python frames count frames, the others each other."),
+        start_ns="Start on the host.",
+        end_ns="End on the host.",
+        name=NAME,
+        recorded=Column.count("Events of the rank that are recorded on these threads."),
+    )
 
 
 def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) -> pd.DataFrame:
@@ -266,27 +266,25 @@ class Timeline(Result):
     is_detail = True
     is_event_copy = True
     keys = ("rank", "operation")
-    columns = {
-        "rank": RANK,
-        "operation": Column.ident("Position among the rank's GPU operations, in order of start."),
-        "start_ns": GPU_START,
-        "end_ns": GPU_END,
-        "name": NAME,
-        "kind": KIND,
-        "activity": Column.text("kernel, memcpy, memset or graph."),
-        "stream": Column.ident("Stream that it ran on."),
-        "step": STEP_OF_LAUNCH,
-        "call": Column.ident(
-            "Its position among the rank's communication operations (as in `calls`); absent for other kinds."
-        ),
-        "size_bytes": Column.size("Bytes of a copy or memset.", is_aside=True),
-        "launch": Column.text("Host call that launched it; absent when the capture does not have it."),
-        "launch_start_ns": Column.moment("Start of that call on the host."),
-        "launch_thread": Column.ident("Thread that made it."),
-        "operator": Column.text("Innermost operator around that call; absent for none."),
-        "shapes": Column.text("Shapes of its arguments, as recorded; absent when they were not."),
-        "path": Column.text("Modules and ranges around the operator, from the outermost down; absent for none."),
-    }
+    columns = declared(
+        rank=RANK,
+        operation=Column.ident("Position among the rank's GPU operations, in order of start."),
+        start_ns=GPU_START,
+        end_ns=GPU_END,
+        name=NAME,
+        kind=KIND,
+        activity="kernel, memcpy, memset or graph.",
+        stream="Stream that it ran on.",
+        step=STEP_OF_LAUNCH,
+        call="Its position among the rank's communication operations (as in `calls`); absent for other kinds.",
+        size_bytes="Bytes of a copy or memset.",
+        launch="Host call that launched it; absent when the capture does not have it.",
+        launch_start_ns="Start of that call on the host.",
+        launch_thread="Thread that made it.",
+        operator="Innermost operator around that call; absent for none.",
+        shapes="Shapes of its arguments, as recorded; absent when they were not.",
+        path="Modules and ranges around the operator, from the outermost down; absent for none.",
+    )
 
 
 def timeline_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import RANK, Result, is_true, stack
 from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.job.run_info import Placed
-from traceanalyzer.meaning.columns import Adds, Column, Unit, Written
+from traceanalyzer.meaning.columns import Adds, Column, Unit, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -76,15 +76,15 @@ class GpuRanges(Result):
     is_detail = True
     is_event_copy = True
     keys = ("rank", "range")
-    columns = {
-        "rank": RANK,
-        "range": Column.ident("Position among the rank's ranges, in order of start on the host."),
-        "name": Column.text("Name as the user gave it.", written=Written.KERNEL),
-        "depth": Column.number("Ranges around it, steps not counted."),
-        "start_ns": Column.moment("Start of the first GPU operation launched while it was open, by any thread."),
-        "end_ns": Column.moment("End of the last such operation."),
-        "operations": Column.count("How many there are."),
-    }
+    columns = declared(
+        rank=RANK,
+        range=Column.ident("Position among the rank's ranges, in order of start on the host."),
+        name="Name as the user gave it.",
+        depth=Column.number("Ranges around it, steps not counted."),
+        start_ns="Start of the first GPU operation launched while it was open, by any thread.",
+        end_ns="End of the last such operation.",
+        operations="How many there are.",
+    )
 
 
 def gpu_ranges_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -128,42 +128,42 @@ class Ranks(Result):
     title = "Ranks"
     keys = ("rank",)
     is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "rank_source": Column.text("Where its number comes from.", is_secondary=True),
-        "files": Column.text("Files that its events come from.", is_secondary=True),
-        "format": Column.text("Input format.", is_secondary=True),
-        "host": Column.text("Host: as `--hosts` says, the trace, or its run.json; absent where none does."),
-        "rack": Column.text("Rack, as `--hosts` says.", is_secondary=True),
-        "device": Column.ident("GPU's number on its host.", is_secondary=True),
-        "device_name": Column.text("GPU's model."),
-        "device_bytes": Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
-        "multiprocessors": Column.number(
+    columns = declared(
+        rank=RANK,
+        rank_source=Column.text("Where its number comes from.", is_secondary=True),
+        files=Column.text("Files that its events come from.", is_secondary=True),
+        format=Column.text("Input format.", is_secondary=True),
+        host="Host: as `--hosts` says, the trace, or its run.json; absent where none does.",
+        rack=Column.text("Rack, as `--hosts` says.", is_secondary=True),
+        device=Column.ident("GPU's number on its host.", is_secondary=True),
+        device_name="GPU's model.",
+        device_bytes=Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
+        multiprocessors=Column.number(
             "Multiprocessors of the GPU, or of the slice of it that the process has; absent where no trace says it.",
             is_secondary=True,
         ),
-        "devices_seen": Column.number("GPUs that the process saw, used or not.", is_secondary=True),
-        "world_size": Column.number("Ranks of the job, as the trace says."),
-        "window": Column.text("Which part of the capture the row covers.", is_secondary=True),
-        "window_start_ns": Column.moment(
+        devices_seen=Column.number("GPUs that the process saw, used or not.", is_secondary=True),
+        world_size=Column.number("Ranks of the job, as the trace says."),
+        window=Column.text("Which part of the capture the row covers.", is_secondary=True),
+        window_start_ns=Column.moment(
             "Start of that window, ns since the epoch (or since the trace's own zero).", is_secondary=True
         ),
-        "window_end_ns": Column.moment(
+        window_end_ns=Column.moment(
             "Its end. Steps that do not follow each other leave time between that is not of the window.",
             is_secondary=True,
         ),
-        "window_ns": Column.spent("Length of that window."),
-        "capture_ns": Column.time("Length of the profiler's recording.", adds=Adds.DERIVED),
-        "operations": Column.count("GPU operations."),
-        "operations_without_launch": Column.count(
+        window_ns=Column.spent("Length of that window."),
+        capture_ns=Column.time("Length of the profiler's recording.", adds=Adds.DERIVED),
+        operations="GPU operations.",
+        operations_without_launch=Column.count(
             "GPU operations whose host call the capture does not have.", is_compared=False
         ),
-        "api_calls": Column.count("CUDA API calls on the host.", is_compared=False, is_secondary=True),
-        "truncated": Column.flag("The file is cut off."),
-        "events_skipped": Column.count("Events that could not be read.", is_compared=False),
-        "versions": Column.text("Software that the trace names.", written=Written.VERSIONS),
-        "notes": Column.text("What else a reader of this rank's figures must know."),
-    }
+        api_calls=Column.count("CUDA API calls on the host.", is_compared=False, is_secondary=True),
+        truncated=Column.flag("The file is cut off."),
+        events_skipped=Column.count("Events that could not be read.", is_compared=False),
+        versions=Column.text("Software that the trace names.", written=Written.VERSIONS),
+        notes="What else a reader of this rank's figures must know.",
+    )
 
     @property
     def is_one_process(self) -> bool:

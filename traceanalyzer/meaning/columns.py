@@ -51,7 +51,9 @@ ENDINGS: Mapping[str, Unit] = MappingProxyType(
 
 _MOMENTS = ("start_ns", "end_ns")
 
-_NUMBERED = ("rank", "step", "stream", "bin", "stage", "microbatch", "pipeline", "device")
+_NUMBERED = (
+    "rank", "step", "stream", "bin", "stage", "microbatch", "pipeline", "device", "call", "instance", "thread",
+)  # fmt: skip
 """Last words of names whose numbers are names."""
 
 
@@ -162,6 +164,24 @@ class Column:
         return cls("", unit, Adds.DERIVED, is_moment=name.endswith(_MOMENTS))
 
     @classmethod
+    def of(cls, name: str, definition: str) -> Self:
+        """What a column of this name is unless a table says more: its unit, how it adds up, whether it names a row."""
+        unit, first = unit_of(name), name.partition("_")[0]
+        if first in ("is", "has"):
+            return cls.flag(definition)
+        if unit is None and name in _COUNTED:
+            return cls(definition, Unit.COUNT, **_COUNTED[name])
+        if unit is None:
+            is_of_trace = name in ("name", "range", "kernel")
+            kind = Unit.ID if name.rpartition("_")[2] in _NUMBERED else Unit.TEXT
+            return cls(definition, kind, written=Written.KERNEL if is_of_trace else Written.PLAIN)
+        if name.endswith(_MOMENTS):
+            return cls.moment(definition)
+        is_rate = unit not in (Unit.NS, Unit.BYTES, Unit.FLOPS)
+        adds = Adds.DERIVED if is_rate or first in _DERIVED else Adds.EXTREME if first in _EXTREMES else Adds.SUM
+        return cls(definition, unit, adds, is_aside=name == "size_bytes")
+
+    @classmethod
     def time(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
         """A length of time in nanoseconds."""
         return cls(definition, Unit.NS, adds, **shown)
@@ -227,6 +247,27 @@ class Column:
     def text(cls, definition: str, **shown: Any) -> Self:
         """A name or a sentence."""
         return cls(definition, Unit.TEXT, Adds.NONE, **shown)
+
+
+_COUNTED: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "calls": {"adds": Adds.SUM, "is_aside": True},
+        **{name: {"adds": Adds.SUM} for name in ("operations", "launches")},
+        **{name: {"adds": Adds.SUM, "is_compared": False} for name in ("ranks", "events", "gpu_ops")},
+        "steps": {"adds": Adds.NONE},
+    }
+)
+"""Names of what is counted, and how."""
+
+_DERIVED = ("mean", "median", "std")
+
+_EXTREMES = ("min", "max", "least", "most", "longest", "shortest", "peak", "highest", "lowest")
+"""First words of names, by how their values add up."""
+
+
+def declared(**columns: Column | str) -> dict[str, Column]:
+    """A table's columns in order; of one with nothing but its definition the name says the rest."""
+    return {name: Column.of(name, own) if isinstance(own, str) else own for name, own in columns.items()}
 
 
 # Lists of ranks and of steps in text: as traces and tables have them, and as people write them.

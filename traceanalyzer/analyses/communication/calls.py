@@ -24,7 +24,7 @@ from traceanalyzer.analyses.grouping import Groups, by_category, largest_before
 from traceanalyzer.analyses.host.activity import range_around
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.analyses.trace import launch_moments
-from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -294,48 +294,47 @@ class Calls(Result):
     title = "Communication calls"
     is_detail = True
     keys = ("rank", "call")
-    columns = {
-        "rank": RANK,
-        "call": CALL,
-        "step": STEP_OF_LAUNCH,
-        "start_ns": GPU_START,
-        "end_ns": GPU_END,
-        "stream": Column.ident("Stream that it ran on."),
-        "collective": Column.text(
+    columns = declared(
+        rank=RANK,
+        call=CALL,
+        step=STEP_OF_LAUNCH,
+        start_ns=GPU_START,
+        end_ns=GPU_END,
+        stream="Stream that it ran on.",
+        collective=Column.text(
             "Collective or point-to-point operation; `coalesced` for different ones in one kernel.",
             written=Written.COLLECTIVE,
         ),
-        "group": GROUP_IF_KNOWN,
-        "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
-        "group_ranks": GROUP_RANKS,
-        "group_size": Column.number("Number of ranks in the group.", is_aside=True),
-        "dtype": Column.text("Element type.", written=Written.DTYPE, is_aside=True),
-        "size_bytes": Column.size(
+        group=GROUP_IF_KNOWN,
+        group_description=Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
+        group_ranks=GROUP_RANKS,
+        group_size=Column.number("Number of ranks in the group.", is_aside=True),
+        dtype=Column.text("Element type.", written=Written.DTYPE, is_aside=True),
+        size_bytes=(
             "Size of the full array: all-reduce its buffer, all-gather the output, reduce-scatter the input, "
-            "all-to-all the send buffer, else the buffer; summed over coalesced operations.",
-            is_aside=True,
+            "all-to-all the send buffer, else the buffer; summed over coalesced operations."
         ),
-        "sequence": Column.ident(
+        sequence=Column.ident(
             "NCCL's number of the call within its group; where PyTorch records one, its id on all ranks (`Comms Id`)."
         ),
-        "reduction": Column.text(
+        reduction=Column.text(
             "What a reducing collective computes: sum, avg, max, min, product. Absent when the trace does not say: "
             "NCCL's payloads in Nsight reports do, PyTorch's profiler does not; a kernel named `Sum` serves all.",
             is_aside=True,
         ),
-        "root": Column.ident("Root of a rooted collective."),
-        "peers": Column.text("Peers of send and receive operations: `send 1, recv 1`."),
-        "is_uneven": Column.flag(
-            "Whether an all-to-all's split sizes differ; absent when those that the trace shows are equal, "
-            "but it left some out."
+        root=Column.ident("Root of a rooted collective."),
+        peers="Peers of send and receive operations: `send 1, recv 1`.",
+        is_uneven=(
+            "Whether an all-to-all's split sizes differ; absent when those that the trace shows are equal, but it "
+            "left some out."
         ),
-        "arguments": Column.text(
-            "Where the arguments come from: kernel, host, operator (sizes only, by the dimensions of the one "
-            "that launched it), or inferred from a later step (for a kernel that was launched before the capture); "
+        arguments=(
+            "Where the arguments come from: kernel, host, operator (sizes only, by the dimensions of the one that "
+            "launched it), or inferred from a later step (for a kernel that was launched before the capture); "
             "host, size inferred: by the number of ranks that call its communicator, whose making the capture does "
             "not hold. Absent when unknown."
         ),
-    }
+    )
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -27,7 +27,7 @@ from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import nvlinks
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written, declared
 from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.tables import as_objects, columns_of, plain_texts, sorted_by, table_of, whole_of, with_columns
@@ -45,42 +45,40 @@ class Collectives(Result):
     title = "Collectives: transfer, wait and bandwidth"
     keys = KEYS
     joined_by = ("collective",)
-    columns = {
-        "group": GROUP_IF_KNOWN,
-        "group_label": GROUP_LABEL,
-        "group_ranks": GROUP_RANKS,
-        "collective": COLLECTIVE,
-        "size_class": Column.text("Class of the full array's size.", is_secondary=True),
-        "rank": RANK,
-        "group_size": Column.number(
-            "Ranks in the group; where the trace does not say, those that use it.", is_aside=True
-        ),
-        "calls": Column.count("Calls that are looked at.", is_aside=True),
-        "size_bytes": Column.size("Sum of the sizes of the calls; n/a when one is unknown.", is_aside=True),
-        "total_ns": Column.time("Sum of the calls' durations.", leads=True),
-        "transfer_ns": Column.time("Sum of the transfers; n/a when none is known.", is_news_when_zero=True),
-        "wait_ns": Column.time(
+    columns = declared(
+        group=GROUP_IF_KNOWN,
+        group_label=GROUP_LABEL,
+        group_ranks=GROUP_RANKS,
+        collective=COLLECTIVE,
+        size_class=Column.text("Class of the full array's size.", is_secondary=True),
+        rank=RANK,
+        group_size=Column.number("Ranks in the group; where the trace does not say, those that use it.", is_aside=True),
+        calls="Calls that are looked at.",
+        size_bytes="Sum of the sizes of the calls; n/a when one is unknown.",
+        total_ns=Column.time("Sum of the calls' durations.", leads=True),
+        transfer_ns=Column.time("Sum of the transfers; n/a when none is known.", is_news_when_zero=True),
+        wait_ns=Column.time(
             "Sum of the waits, hidden ones included; n/a when none is known.",
             is_news_when_zero=True,
             better=Better.LESS,
         ),
-        "why_not_split": Column.text("Why transfer and wait of some calls are not known."),
-        "algbw_gbps": Column.rate("Decimal GB/s: sizes of the split calls / their transfer."),
-        "busbw_gbps": Column.rate(
+        why_not_split="Why transfer and wait of some calls are not known.",
+        algbw_gbps="Decimal GB/s: sizes of the split calls / their transfer.",
+        busbw_gbps=Column.rate(
             "algbw × 2(n−1)/n for all-reduce, (n−1)/n for all-gather, reduce-scatter and all-to-all, else 1.",
             better=Better.MORE,
         ),
-        "path": Column.text("The farthest path between two GPUs of the group, as `groups` has it.", is_aside=True),
-        "transport": Column.text("How NCCL joins the group's ranks, as `groups` has it."),
-        "link_peak_gbps": Column.rate(
+        path=Column.text("The farthest path between two GPUs of the group, as `groups` has it.", is_aside=True),
+        transport="How NCCL joins the group's ranks, as `groups` has it.",
+        link_peak_gbps=(
             "What the GPU's NVLinks carry in one direction: of two ranks those between them, where the topology is "
             "known; else all, by the GPU's model. n/a when the GPU model is unknown, the topology joins them by "
             "something else, or the group has more than 8 ranks and may span hosts."
         ),
-        "peak_pct": Column.share(
+        peak_pct=Column.share(
             "100 · busbw / link peak; n/a for send_recv, whose sizes are of both directions.", better=Better.MORE
         ),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         algbw = ratio(table["split_bytes"], table["transfer_ns"])
@@ -154,32 +152,28 @@ class Nccl(Result):
     title = "Communication"
     keys = ("rank", *NCCL_KEYS)
     joined_by = ("collective", "dtype")
-    columns = {
-        "rank": RANK,
-        "group": GROUP_IF_KNOWN,
-        "group_label": GROUP_LABEL,
-        "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
-        "group_size": Column.number(
-            "Ranks in the group; where the trace does not say, those that use it.", is_aside=True
-        ),
-        "collective": COLLECTIVE,
-        "dtype": Column.text("Element type; absent when the trace does not say.", written=Written.DTYPE, is_aside=True),
-        "reduction": Column.text(
+    columns = declared(
+        rank=RANK,
+        group=GROUP_IF_KNOWN,
+        group_label=GROUP_LABEL,
+        group_description=Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
+        group_size=Column.number("Ranks in the group; where the trace does not say, those that use it.", is_aside=True),
+        collective=COLLECTIVE,
+        dtype=Column.text("Element type; absent when the trace does not say.", written=Written.DTYPE, is_aside=True),
+        reduction=Column.text(
             "What the collective reduces by, several separated by commas; absent when the trace does not say.",
             is_aside=True,
         ),
-        "calls": Column.count("Communication operations on the GPU.", is_aside=True),
-        "size_bytes": Column.size(
-            "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.", is_aside=True
-        ),
-        "total_ns": Column.time("Sum of the calls' durations, waiting for other ranks included.", leads=True),
-        "mean_ns": Column.time("Total / calls.", adds=Adds.DERIVED),
-        "min_ns": Column.time("Shortest.", adds=Adds.EXTREME),
-        "max_ns": Column.time("Longest.", adds=Adds.EXTREME),
-        "comm_ns": Column.time("Time in which at least one of the calls runs.", is_secondary=True, better=Better.LESS),
-        "exposed_comm_ns": Column.time("Part of it in which no compute runs.", better=Better.LESS),
-        "overlap_pct": OVERLAP,
-    }
+        calls="Communication operations on the GPU.",
+        size_bytes="Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
+        total_ns=Column.time("Sum of the calls' durations, waiting for other ranks included.", leads=True),
+        mean_ns="Total / calls.",
+        min_ns="Shortest.",
+        max_ns="Longest.",
+        comm_ns=Column.time("Time in which at least one of the calls runs.", is_secondary=True, better=Better.LESS),
+        exposed_comm_ns=Column.time("Part of it in which no compute runs.", better=Better.LESS),
+        overlap_pct=OVERLAP,
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(

@@ -18,7 +18,7 @@ from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import Wiring
 from traceanalyzer.kinds import POINT_TO_POINT
-from traceanalyzer.meaning.columns import Column, numbers
+from traceanalyzer.meaning.columns import Column, declared, numbers
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -310,30 +310,28 @@ class Groups(Result):
     keys = ("group", "group_ranks")
     stored = ("users",)
     is_of_one_run = True
-    columns = {
-        "group_label": Column.text(
+    columns = declared(
+        group_label=Column.text(
             "What the group is for, as far as that is known, and its ranks: its name in every other table.",
             label="process group",
             is_aside_when_one=True,
         ),
-        "role": Column.text("What the group is for, alone; absent where that is not known.", is_secondary=True),
-        "group_size": Column.number("Number of ranks.", is_aside=True),
-        "stride": Column.number("Distance between neighbouring ranks; absent where it is not always the same."),
-        "collectives": Column.text("What runs in it, most calls first: calls of all ranks that were captured."),
-        "calls": Column.count("Their number.", is_aside=True),
-        "path": Column.text(
+        role=Column.text("What the group is for, alone; absent where that is not known.", is_secondary=True),
+        group_size=Column.number("Number of ranks.", is_aside=True),
+        stride=Column.number("Distance between neighbouring ranks; absent where it is not always the same."),
+        collectives="What runs in it, most calls first: calls of all ranks that were captured.",
+        calls="Their number.",
+        path=(
             "The farthest path between two of its GPUs, by the run's topology (`NV18`: eighteen NVLinks; then PIX, "
             "PXB, PHB, NODE, SYS; `network` between machines); absent without one, or where a GPU is not known."
         ),
-        "transport": Column.text("How NCCL joins its ranks, as its log says, most channels first; absent without one."),
-        "group": Column.text(
+        transport="How NCCL joins its ranks, as its log says, most channels first; absent without one.",
+        group=Column.text(
             "Its name in the trace: a number, a hash of its ranks, a communicator's address.", replaced_by="group_label"
         ),
-        "group_description": Column.text("Its description in the trace.", is_secondary=True, replaced_by="group_label"),
-        "group_ranks": Column.text(
-            "Global ranks, as the trace lists them.", is_secondary=True, replaced_by="group_label"
-        ),
-    }
+        group_description=Column.text("Its description in the trace.", is_secondary=True, replaced_by="group_label"),
+        group_ranks=Column.text("Global ranks, as the trace lists them.", is_secondary=True, replaced_by="group_label"),
+    )
 
 
 def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | None = None) -> Groups:

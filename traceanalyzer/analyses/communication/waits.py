@@ -31,7 +31,7 @@ from traceanalyzer.analyses.time.breakdown import Breakdown, known_only, side_by
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column, declared
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE
@@ -61,35 +61,35 @@ class Members(Result):
     title = "Calls and their instances"
     is_detail = True
     keys = ("rank", "call", "instance")
-    columns = {
-        "rank": RANK,
-        "call": CALL,
-        "instance": Column.ident(
+    columns = declared(
+        rank=RANK,
+        call=CALL,
+        instance=(
             "The same collective on all ranks of its group that have a trace, or one exchange of two ranks; absent "
             "when unmatched."
         ),
-        "is_whole": Column.flag("All ranks of its group have a trace; absent without an instance."),
-        "step": Column.ident("Step that launched the call; absent for none."),
-        "start_ns": GPU_START,
-        "end_ns": GPU_END,
-        "collective": COLLECTIVE,
-        "group": GROUP_IF_KNOWN,
-        "group_ranks": GROUP_RANKS,
-        "size_bytes": Column.size("Size of the full array.", is_aside=True),
-        "arguments": Column.text("Where the arguments come from, as `calls` has it."),
-        "matched_by": Column.text(
+        is_whole="All ranks of its group have a trace; absent without an instance.",
+        step="Step that launched the call; absent for none.",
+        start_ns=GPU_START,
+        end_ns=GPU_END,
+        collective=COLLECTIVE,
+        group=GROUP_IF_KNOWN,
+        group_ranks=GROUP_RANKS,
+        size_bytes="Size of the full array.",
+        arguments="Where the arguments come from, as `calls` has it.",
+        matched_by=(
             "How the instance was found: sequence, step and position, offset, or order between others. By time its "
             "calls end within 50 µs of the clocks' offset, or within half of the shortest such call."
         ),
-        "is_ambiguous": Column.flag("The offset that decided had a rival with 90% of its votes."),
-        "is_synchronising": Column.flag(
+        is_ambiguous="The offset that decided had a rival with 90% of its votes.",
+        is_synchronising=(
             "All ranks of the instance wait alike: neither rooted nor an all-to-all that is, or may be, uneven."
         ),
-        "ends_together": Column.flag(
+        ends_together=Column.flag(
             "Its calls end at one moment: the instance synchronises, and none of them exchanges messages with another "
             "peer beside."
         ),
-        "transfer_ns": Column.time(
+        transfer_ns=Column.time(
             "Shortest duration over the instance's ranks; absent unless it is whole, synchronises and is not "
             "ambiguous. Where one of them exchanges messages with other peers in the same call, the time from the last "
             "start, on the clock that other instances tell, to each call's end. Whether matched or not, 0 of "
@@ -97,18 +97,18 @@ class Members(Result):
             "kernels that never wait.",
             is_news_when_zero=True,
         ),
-        "wait_ns": Column.time(
+        wait_ns=Column.time(
             "The call's duration − transfer; absent where that is. Of an instance that lacks a rank the duration − the "
             "shortest of those that are here: the wait for them; the rest may be a wait for the rank without a trace.",
             is_news_when_zero=True,
             better=Better.LESS,
         ),
-        "waits_for": Column.ident(
+        waits_for=Column.ident(
             "The instance's rank with the least wait (that started last); absent for itself, and around a ring of "
             "more than two ranks, where each waits for the one before it."
         ),
-        "why_unmatched": Column.text("Why the call is in no instance, or in one that lacks a rank."),
-    }
+        why_unmatched="Why the call is in no instance, or in one that lacks a rank.",
+    )
 
 
 def members_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
@@ -232,30 +232,30 @@ class CallWaits(Result):
     title = "Transfer and wait of each call"
     is_detail = True
     keys = ("rank", "call")
-    columns = {
-        "rank": RANK,
-        "call": CALL,
-        "step": STEP_OF_LAUNCH,
-        "start_ns": GPU_START,
-        "end_ns": GPU_END,
-        "collective": COLLECTIVE,
-        "group": GROUP_IF_KNOWN,
-        "instance": Column.ident("Instance that decides its transfer; absent when unmatched."),
-        "transfer_ns": Column.time(
+    columns = declared(
+        rank=RANK,
+        call=CALL,
+        step=STEP_OF_LAUNCH,
+        start_ns=GPU_START,
+        end_ns=GPU_END,
+        collective=COLLECTIVE,
+        group=GROUP_IF_KNOWN,
+        instance="Instance that decides its transfer; absent when unmatched.",
+        transfer_ns=Column.time(
             "Shortest duration over the instance's ranks; absent when unknown.", is_news_when_zero=True
         ),
-        "wait_ns": Column.time(
+        wait_ns=Column.time(
             "Duration − transfer; absent when unknown. Where a rank of the group has no trace the wait for "
             "those that have one; the rest of the call may be a wait for that rank.",
             is_news_when_zero=True,
             better=Better.LESS,
         ),
-        "waits_for": Column.ident("Rank with the least wait in the instance; absent for itself."),
-        "is_matched": Column.flag("Whether its instance is known on all ranks of its group."),
-        "matched_by": Column.text("How the instance was found."),
-        "is_ambiguous": Column.flag("The clock offset that decided had a rival with 90% of its votes."),
-        "why_not_split": Column.text("Why the transfer is absent."),
-    }
+        waits_for=Column.ident("Rank with the least wait in the instance; absent for itself."),
+        is_matched="Whether its instance is known on all ranks of its group.",
+        matched_by="How the instance was found.",
+        is_ambiguous="The clock offset that decided had a rival with 90% of its votes.",
+        why_not_split="Why the transfer is absent.",
+    )
     stored = ("group_ranks", "size_bytes", "is_synchronising")
 
 
@@ -306,31 +306,31 @@ class ExposedComm(Result):
 
     title = "Exposed communication: transfer and wait"
     keys = ("rank", "step")
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Step; absent for the rank's whole window."),
-        "is_complete": Column.flag("Neither open nor partial: counts in means. Absent for the whole window."),
-        "window_ns": Column.time("Length of the step's GPU window, or of the rank's.", better=Better.LESS),
-        "exposed_comm_ns": Column.time(
+    columns = declared(
+        rank=RANK,
+        step="Step; absent for the rank's whole window.",
+        is_complete="Neither open nor partial: counts in means. Absent for the whole window.",
+        window_ns=Column.time("Length of the step's GPU window, or of the rank's.", better=Better.LESS),
+        exposed_comm_ns=Column.time(
             "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS
         ),
-        "exposed_transfer_ns": Column.time(
+        exposed_transfer_ns=Column.time(
             "Part in which data moves: |∪transfer − ∪compute|.", is_news_when_zero=True, better=Better.LESS
         ),
-        "exposed_wait_ns": Column.time(
+        exposed_wait_ns=Column.time(
             "Part in which a call waits for another rank and none moves data: |∪wait − ∪compute − ∪transfer|.",
             is_news_when_zero=True,
             better=Better.LESS,
         ),
-        "exposed_unmatched_ns": Column.time(
+        exposed_unmatched_ns=Column.time(
             "The remainder: calls without a known instance, what follows the last rank of a group of which another has "
             "no trace, collectives with one root, uneven all-to-alls, peer-to-peer copies.",
             better=Better.LESS,
         ),
-        "exposed_transfer_pct": Column.share("100 · exposed transfer / window."),
-        "exposed_wait_pct": Column.share("100 · exposed wait / window."),
-        "exposed_unmatched_pct": Column.share("100 · exposed unmatched / window."),
-    }
+        exposed_transfer_pct="100 · exposed transfer / window.",
+        exposed_wait_pct="100 · exposed wait / window.",
+        exposed_unmatched_pct="100 · exposed unmatched / window.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = known_only(table, names=PARTS)
@@ -417,14 +417,14 @@ class Waits(Result):
     title = "Stretches of exposed wait"
     is_detail = True
     keys = ("rank", "start_ns")
-    columns = {
-        "rank": Column.ident("Global rank that waits."),
-        "start_ns": Column.moment("Start."),
-        "end_ns": Column.moment("End."),
-        "call": Column.ident("Call that waits; of several at once, the one that began to wait first."),
-        "instance": Column.ident("Its instance."),
-        "waits_for": Column.ident("Rank with the least wait in the instance."),
-    }
+    columns = declared(
+        rank="Global rank that waits.",
+        start_ns="Start.",
+        end_ns="End.",
+        call="Call that waits; of several at once, the one that began to wait first.",
+        instance="Its instance.",
+        waits_for=Column.ident("Rank with the least wait in the instance."),
+    )
 
 
 def waits_per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.host.activity import names_around_launches, user_ran
 from traceanalyzer.analyses.host.idle import Gaps, one_off_calls, step_of_time
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.trace import launched_operations, projected
-from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, lengths_of, picked, sorted_by, table_of, whole_of
@@ -55,13 +55,13 @@ class CudaApi(Result):
 
     title = "CUDA API calls"
     keys = ("rank", "name")
-    columns = {
-        "rank": RANK,
-        "name": Column.text("Function, without the CUDA version that nsys adds (`_v7000`).", written=Written.KERNEL),
-        "share_pct": Column.share("100 · total / sum of the durations of all API calls of the rank."),
-        "calls": Column.count("Calls of the function.", is_aside=True),
+    columns = declared(
+        rank=RANK,
+        name="Function, without the CUDA version that nsys adds (`_v7000`).",
+        share_pct="100 · total / sum of the durations of all API calls of the rank.",
+        calls="Calls of the function.",
         **spread_columns("the calls' durations on the host"),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["total_ns"].transform("sum")
@@ -93,20 +93,20 @@ class SyncCalls(Result):
 
     title = "Blocking calls"
     keys = ("rank", "step", "name", "operator", "range")
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Step in whose GPU window the calls return; absent for none."),
-        "name": Column.text("The call: cudaStreamSynchronize, …, or a copy that blocks.", written=Written.KERNEL),
-        "operator": Column.text("The innermost operator around it; absent outside operators."),
-        "range": Column.text("The user's innermost range around it.", written=Written.KERNEL),
-        "calls": Column.count("How often.", is_aside=True),
-        "host_ns": Column.time("Time that the host was blocked."),
-        "idle_in_call_ns": Column.time("GPU idle time inside the calls."),
-        "idle_after_ns": Column.time(
+    columns = declared(
+        rank=RANK,
+        step="Step in whose GPU window the calls return; absent for none.",
+        name="The call: cudaStreamSynchronize, …, or a copy that blocks.",
+        operator="The innermost operator around it; absent outside operators.",
+        range="The user's innermost range around it.",
+        calls="How often.",
+        host_ns="Time that the host was blocked.",
+        idle_in_call_ns="GPU idle time inside the calls.",
+        idle_after_ns=(
             "Rest of the gaps that were open when the calls returned: the GPU waited for what the host did then. "
             "It is no part of the calls' cost, which is the time in them."
         ),
-    }
+    )
 
 
 def sync_calls_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -156,19 +156,16 @@ class NvtxProjection(Result):
 
     title = "Ranges on the GPU"
     keys = ("rank", "domain", "name")
-    columns = {
-        "rank": RANK,
-        "domain": Column.text("NVTX domain; absent for the default one and for PyTorch's record_function."),
-        "name": Column.text("Name of the range.", written=Written.KERNEL),
-        "ranges": Column.count("Ranges of that name.", is_compared=False),
-        "calls": Column.count(
-            "Those that launched a GPU operation which the capture has; the other columns count these only.",
-            is_aside=True,
-        ),
-        "operations": Column.count("GPU operations launched inside them; inside nested ranges they count in each."),
-        "host_ns": Column.time("Sum of the ranges' durations on the host."),
+    columns = declared(
+        rank=RANK,
+        domain="NVTX domain; absent for the default one and for PyTorch's record_function.",
+        name="Name of the range.",
+        ranges=Column.count("Ranges of that name.", is_compared=False),
+        calls="Those that launched a GPU operation which the capture has; the other columns count these only.",
+        operations="GPU operations launched inside them; inside nested ranges they count in each.",
+        host_ns="Sum of the ranges' durations on the host.",
         **spread_columns("the projections, each from the first start to the last end of its operations"),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(mean_ns=ratio(table["total_ns"], table["calls"]))
@@ -226,15 +223,15 @@ class FirstCalls(Result):
     title = "First calls"
     keys = ("rank", "step", "name", "operator")
     is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Step in whose GPU window the calls return; absent for none."),
-        "name": Column.text("The function: cudaLaunchKernel, hipMemcpyWithStream.", written=Written.KERNEL),
-        "operator": Column.text("The innermost operator around it; absent outside operators."),
-        "calls": Column.count("Calls, each the first with its kernel or copy.", is_aside=True),
-        "host_ns": Column.time("Time of the host in them."),
-        "idle_ns": Column.time("GPU idle time in them.", leads=True),
-    }
+    columns = declared(
+        rank=RANK,
+        step="Step in whose GPU window the calls return; absent for none.",
+        name="The function: cudaLaunchKernel, hipMemcpyWithStream.",
+        operator="The innermost operator around it; absent outside operators.",
+        calls="Calls, each the first with its kernel or copy.",
+        host_ns="Time of the host in them.",
+        idle_ns=Column.time("GPU idle time in them.", leads=True),
+    )
 
 
 def first_calls_per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.intervals import Intervals, busy, new_ns
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -149,30 +149,23 @@ class HostWork(HostTimes):
 
     title = "Work on the CPU"
     keys = ("rank", "role", "what", "name")
-    columns = {
-        "rank": RANK,
-        "role": Column.text(
-            "What the thread is for: main (it runs the steps), autograd, data loader, collectives (gloo's), other."
+    columns = declared(
+        rank=RANK,
+        role="What the thread is for: main (it runs the steps), autograd, data loader, collectives (gloo's), other.",
+        what="range (of the user or the framework), collective (run by the CPU), or operator outside of both.",
+        name=(
+            "Its name. Ranges that span half of a step, on average, and hold others count as the step itself, not "
+            "as a row."
         ),
-        "what": Column.text(
-            "range (of the user or the framework), collective (run by the CPU), or operator outside of both."
-        ),
-        "name": Column.text(
-            "Its name. Ranges that span half of a step, on average, and hold others count as the step itself, "
-            "not as a row.",
-            written=Written.KERNEL,
-        ),
-        "threads": Column.count("Threads of this role that did it.", is_compared=False),
-        "calls": Column.count(
-            "How often, in the complete steps; in the whole capture where there are none.", is_aside=True
-        ),
-        "launches": Column.count("Calls in it that started GPU work: with none, the work is the CPU's own."),
-        "host_ns": Column.time("Time in which a thread of this role is in it; what lies inside it is part of it."),
+        threads=Column.count("Threads of this role that did it.", is_compared=False),
+        calls="How often, in the complete steps; in the whole capture where there are none.",
+        launches="Calls in it that started GPU work: with none, the work is the CPU's own.",
+        host_ns="Time in which a thread of this role is in it; what lies inside it is part of it.",
         **TIMES,
-        "idle_pct": Column.share(
+        idle_pct=Column.share(
             "100 · GPU idle time in it / the time in it between the first and last GPU operation.", better=Better.LESS
         ),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return super()._derived(table).assign(idle_pct=percent(table["idle_ns"], table["seen_ns"]))
@@ -281,14 +274,14 @@ class CpuSteps(Result):
     title = "Steps of the hosts"
     keys = ("step",)
     is_of_one_run = True
-    columns = {
-        "step": Column.ident("Step."),
-        "ranks": Column.count("Ranks that have it.", is_compared=False),
-        "mean_ns": Column.time("The range that marks it on the host: mean over these ranks.", adds=Adds.DERIVED),
-        "least_ns": Column.time("Least of them.", adds=Adds.EXTREME),
-        "most_ns": Column.time("Most of them.", adds=Adds.EXTREME),
-        "times_median": Column.number("mean_ns / its median over the steps.", better=Better.LESS),
-    }
+    columns = declared(
+        step="Step.",
+        ranks="Ranks that have it.",
+        mean_ns="The range that marks it on the host: mean over these ranks.",
+        least_ns="Least of them.",
+        most_ns="Most of them.",
+        times_median=Column.number("mean_ns / its median over the steps.", better=Better.LESS),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         median_ns = pd.Series(table["mean_ns"].median(), index=table.index)
@@ -303,22 +296,22 @@ class CpuStepParts(Result):
 
     title = "What hosts do in a step"
     keys = ("part", "name")
-    columns = {
-        "part": Column.text(
+    columns = declared(
+        part=(
             f"{STEP} (all of it), {MAIN} (the main thread is in `name`), {UNRECORDED} (the main thread is in nothing "
             f"that is recorded), {AUTOGRAD} (autograd's threads work, added up)."
         ),
-        "name": Column.text(
+        name=Column.text(
             "Range, collective or operator, as `host_work` has it; absent where the row is no single one's.",
             written=Written.KERNEL,
             absent="all",
         ),
-        "ranks": Column.count("Ranks with whole steps, which means are over.", is_compared=False),
-        "mean_ns": Column.time("Time of a mean step: mean over these ranks.", adds=Adds.DERIVED, leads=True),
-        "least_ns": Column.time("Least of them; 0 where one does none of it.", adds=Adds.EXTREME),
-        "most_ns": Column.time("Most of them.", adds=Adds.EXTREME),
-        "step_pct": Column.share("100 · mean_ns / that of the step."),
-    }
+        ranks="Ranks with whole steps, which means are over.",
+        mean_ns=Column.time("Time of a mean step: mean over these ranks.", adds=Adds.DERIVED, leads=True),
+        least_ns="Least of them; 0 where one does none of it.",
+        most_ns="Most of them.",
+        step_pct="100 · mean_ns / that of the step.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         step_ns = table.loc[table["part"] == STEP, "mean_ns"].sum()

@@ -24,7 +24,7 @@ from traceanalyzer.analyses.host.cpu_collectives import waiting
 from traceanalyzer.analyses.host.cpu_time import TIMES, HostTimes, launches_inside, steps_of_hosts, times_of
 from traceanalyzer.analyses.host.host_names import is_graph_capture
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
-from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, picked, rows_named_so, sorted_by
@@ -177,15 +177,13 @@ class Compilations(HostTimes):
 
     title = "Compiling in what was recorded"
     keys = ("rank", "compiler")
-    columns = {
-        "rank": RANK,
-        "compiler": Column.text(
-            "torch.compile, or XLA; or the capture of CUDA graphs, in which what is launched does not run."
-        ),
-        "stretches": Column.count("How many, of marks that overlap one; compiling a function takes several."),
-        "host_ns": Column.time("In which one of the rank's threads says that it compiles or captures."),
+    columns = declared(
+        rank=RANK,
+        compiler="torch.compile, or XLA; or the capture of CUDA graphs, in which what is launched does not run.",
+        stretches=Column.count("How many, of marks that overlap one; compiling a function takes several."),
+        host_ns="In which one of the rank's threads says that it compiles or captures.",
         **TIMES,
-    }
+    )
 
 
 def compilations_per_rank(trace: RankTrace) -> pd.DataFrame:

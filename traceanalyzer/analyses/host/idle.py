@@ -12,7 +12,7 @@ from traceanalyzer.analyses.grouping import largest_before, memoized_by_trace, r
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import activity_of, longest, names_around_launches, user_ranges
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows, overlapping
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written, declared
 from traceanalyzer.meaning.vocabulary import (
     BETWEEN_KERNELS,
     DATA,
@@ -290,18 +290,16 @@ class Idle(Result):
 
     title = "Why the GPU is idle"
     keys = ("rank", "step")
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Step; absent for the whole window."),
-        "window_ns": Column.time("Length of the window.", better=Better.LESS),
-        "idle_ns": Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
+    columns = declared(
+        rank=RANK,
+        step="Step; absent for the whole window.",
+        window_ns=Column.time("Length of the window.", better=Better.LESS),
+        idle_ns=Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
         **{cause.column: Column.time(cause.definition) for cause in IDLE_CAUSES},
-        "gaps": Column.count("Gaps of 5 µs and more that begin in the window.", is_compared=False),
-        "longest_ns": Column.time(
-            "The longest part of a gap inside the window; absent without gaps.", adds=Adds.EXTREME
-        ),
-        "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
-    }
+        gaps=Column.count("Gaps of 5 µs and more that begin in the window.", is_compared=False),
+        longest_ns="The longest part of a gap inside the window; absent without gaps.",
+        idle_pct=Column.share("100 · idle / window.", better=Better.LESS),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(idle_pct=percent(table["idle_ns"], table["window_ns"]))
@@ -349,24 +347,24 @@ class GapTable(Result):
     title = "Gaps"
     is_detail = True
     keys = ("rank", "gap")
-    columns = {
-        "rank": RANK,
-        "gap": Column.ident("Position among the rank's gaps."),
-        "step": Column.ident("Step whose GPU window it begins in; absent for none."),
-        "start_ns": Column.moment("End of the operation before it, or where the window begins."),
-        "end_ns": Column.moment("Start of the operation after it, or where the window ends."),
-        "length_ns": Column.time("End − start."),
-        "cause": Column.text(f"The cause with the largest part: {', '.join(cause.key for cause in GAP_CAUSES)}."),
+    columns = declared(
+        rank=RANK,
+        gap=Column.ident("Position among the rank's gaps."),
+        step="Step whose GPU window it begins in; absent for none.",
+        start_ns="End of the operation before it, or where the window begins.",
+        end_ns="Start of the operation after it, or where the window ends.",
+        length_ns="End − start.",
+        cause=f"The cause with the largest part: {', '.join(cause.key for cause in GAP_CAUSES)}.",
         **{cause.column: Column.time(cause.definition) for cause in GAP_CAUSES},
-        "doing": Column.text(
+        doing=Column.text(
             "What the launching thread did for longest before the launch: the innermost recorded call, operator "
             "or range; absent when the operation was already launched.",
             written=Written.KERNEL,
         ),
-        "doing_ns": Column.time("For how long in the gap."),
-        "range": INNERMOST_RANGE,
-        "ended_by": Column.text("The operation that ends the gap; absent after the last one.", written=Written.KERNEL),
-    }
+        doing_ns="For how long in the gap.",
+        range=INNERMOST_RANGE,
+        ended_by=Column.text("The operation that ends the gap; absent after the last one.", written=Written.KERNEL),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(length_ns=table["end_ns"] - table["start_ns"])

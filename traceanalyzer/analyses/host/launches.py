@@ -8,7 +8,7 @@ from traceanalyzer.analyses.base import RANK, Result, percent, ratio
 from traceanalyzer.analyses.grouping import memoized_by_trace
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import bins_of
-from traceanalyzer.meaning.columns import Adds, Better, Column
+from traceanalyzer.meaning.columns import Adds, Better, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, picked, rows_named, single_integer, table_of
@@ -80,40 +80,38 @@ class Launches(Result):
     title = "Launches"
     keys = ("rank",)
     stored = ("waiting_ns",)
-    columns = {
-        "rank": RANK,
-        "operations": Column.count("GPU operations."),
-        "operations_without_launch": Column.count(
+    columns = declared(
+        rank=RANK,
+        operations="GPU operations.",
+        operations_without_launch=Column.count(
             "Those whose host call the capture does not have: in none of the figures below.", is_compared=False
         ),
-        "graph_operations": Column.count(
+        graph_operations=Column.count(
             "Operations launched as parts of a CUDA graph.", is_compared=False, is_secondary=True
         ),
-        "delay_median_ns": Column.time(
+        delay_median_ns=Column.time(
             "Median time from the launching call's start to the operation's start.", adds=Adds.DERIVED
         ),
-        "delay_max_ns": Column.time("Its maximum.", adds=Adds.EXTREME),
-        "awaitable_kernels": Column.count(
+        delay_max_ns=Column.time("Its maximum.", adds=Adds.EXTREME),
+        awaitable_kernels=Column.count(
             "Kernels of over 20 µs with a launching call of their own.", is_compared=False, is_secondary=True
         ),
-        "awaited_kernels": Column.count(
+        awaited_kernels=Column.count(
             "Those that had ended when that call returned: with CUDA_LAUNCH_BLOCKING=1 all of them.",
             is_compared=False,
             is_secondary=True,
         ),
-        "window_ns": Column.time("Length of the window.", better=Better.LESS),
-        "queue_mean": Column.number("Launched operations that wait to start: mean over time.", is_secondary=True),
-        "queue_median": Column.number("Median over time."),
-        "queue_max": Column.count("Largest number.", adds=Adds.EXTREME),
-        "empty_queue_ns": Column.time("Time in which no launched operation waits to start."),
-        "host_bound_pct": Column.share(
-            "100 · that time / window: the share in which the host is not ahead of the GPU."
-        ),
-        "kernels": Column.count("Kernels, communication among them."),
-        "kernels_under_10us": Column.count("Kernels shorter than 10 µs.", is_compared=False),
-        "kernels_under_10us_pct": Column.share("100 · kernels under 10 µs / kernels."),
-        "kernel_median_ns": Column.time("Median duration of a kernel.", adds=Adds.DERIVED),
-    }
+        window_ns=Column.time("Length of the window.", better=Better.LESS),
+        queue_mean=Column.number("Launched operations that wait to start: mean over time.", is_secondary=True),
+        queue_median=Column.number("Median over time."),
+        queue_max=Column.count("Largest number.", adds=Adds.EXTREME),
+        empty_queue_ns="Time in which no launched operation waits to start.",
+        host_bound_pct="100 · that time / window: the share in which the host is not ahead of the GPU.",
+        kernels=Column.count("Kernels, communication among them."),
+        kernels_under_10us=Column.count("Kernels shorter than 10 µs.", is_compared=False),
+        kernels_under_10us_pct="100 · kernels under 10 µs / kernels.",
+        kernel_median_ns=Column.time("Median duration of a kernel.", adds=Adds.DERIVED),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(
@@ -194,18 +192,18 @@ class GpuUtilization(Result):
     is_detail = True
     keys = ("rank", "bin")
     stored = ("waiting_ns",)
-    columns = {
-        "rank": RANK,
-        "bin": Column.ident("Position of the stretch."),
-        "start_ns": Column.moment("Its start."),
-        "length_ns": Column.time("Its length.", adds=Adds.DERIVED),
-        "busy_ns": Column.time("Time in it in which anything runs on the GPU.", leads=True),
-        "busy_pct": Column.share("100 · busy / length. Says that something ran, not how much of the GPU it used."),
+    columns = declared(
+        rank=RANK,
+        bin="Position of the stretch.",
+        start_ns="Its start.",
+        length_ns=Column.time("Its length.", adds=Adds.DERIVED),
+        busy_ns=Column.time("Time in it in which anything runs on the GPU.", leads=True),
+        busy_pct="100 · busy / length. Says that something ran, not how much of the GPU it used.",
         **{name: breakdown.DEFINITIONS[name] for name in breakdown.PARTS},
-        "mean_depth": Column.number(
+        mean_depth=Column.number(
             "Launched operations that wait to start: mean over the stretch's time; absent where no launch is known."
         ),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = breakdown.known_only(table)

@@ -33,7 +33,7 @@ from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, lacking, numbered
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import rows_named_so, rows_where, under_each_other
@@ -53,22 +53,22 @@ class Integrity(Result):
     title = "Integrity"
     keys = ("rank", "check")
     is_of_one_run = True
-    columns = {
-        "rank": Column.ident("Global rank; absent for what concerns the set of ranks."),
-        "check": Column.text("What was looked for.", written=Written.OURS),
-        "severity": Column.text(
+    columns = declared(
+        rank="Global rank; absent for what concerns the set of ranks.",
+        check=Column.text("What was looked for.", written=Written.OURS),
+        severity=(
             "high: figures are wrong or missing; medium: some of those shown first are; both mark what they "
             "affect. low: slightly, or only figures of the whole capture; info: know it."
         ),
-        "count": Column.count("How many events, steps or ranks."),
-        "total": Column.count("Of how many; absent where that says nothing.", is_compared=False),
-        "sentence": Column.text("What it is."),
-        "affects": Column.text(
+        count=Column.count("How many events, steps or ranks."),
+        total=Column.count("Of how many; absent where that says nothing.", is_compared=False),
+        sentence="What it is.",
+        affects=Column.text(
             "Where it begins, by name: Results, what they share, tables of events, or all of these (events); `doubted` "
             "of the report names all Results that rest on them.",
             written=Written.OURS,
         ),
-    }
+    )
 
 
 _OF_A_RANK: tuple[Callable[[RankTrace], Iterator[Defect]], ...] = (

@@ -5,7 +5,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import KIND, NAME, RANK, STORED_OF_A_MEAN_RANK, Result, of_a_mean_rank, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import (
     array_of,
@@ -24,20 +24,20 @@ class Kernels(Result):
     title = "Kernels and copies"
     keys = ("rank", "name", "activity")
     joined_by = ("name", "kind", "activity")
-    columns = {
-        "rank": RANK,
-        "name": NAME,
-        "kind": KIND,
-        "activity": Column.text("kernel, memcpy, memset or graph."),
-        "calls": Column.count("GPU operations of that name.", is_aside=True),
-        "total_ns": Column.time("Sum of their durations.", leads=True),
-        "mean_ns": Column.time("Total / calls.", adds=Adds.DERIVED),
-        "median_ns": Column.time("Median duration.", adds=Adds.DERIVED, is_secondary=True),
-        "min_ns": Column.time("Shortest.", adds=Adds.EXTREME),
-        "max_ns": Column.time("Longest.", adds=Adds.EXTREME),
-        "share_pct": Column.share("100 · total / sum of the durations of all GPU operations of the rank."),
-        "streams": Column.text("Streams that they ran on."),
-    }
+    columns = declared(
+        rank=RANK,
+        name=NAME,
+        kind=KIND,
+        activity="kernel, memcpy, memset or graph.",
+        calls="GPU operations of that name.",
+        total_ns=Column.time("Sum of their durations.", leads=True),
+        mean_ns="Total / calls.",
+        median_ns=Column.time("Median duration.", adds=Adds.DERIVED, is_secondary=True),
+        min_ns="Shortest.",
+        max_ns="Longest.",
+        share_pct="100 · total / sum of the durations of all GPU operations of the rank.",
+        streams="Streams that they ran on.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["total_ns"].transform("sum")
@@ -79,19 +79,19 @@ class KernelsOverRanks(Result):
     keys = ("name", "activity")
     stored = STORED_OF_A_MEAN_RANK
     is_of_one_run = True
-    columns = {
+    columns = declared(
         **{name: Kernels.columns[name] for name in ("name", "kind", "activity")},
-        "share_pct": Column.share("100 · sum of durations / that of all GPU operations, all ranks together."),
-        "total_ns": Column.time("Sum of the durations on one rank: mean over ranks."),
-        "calls": Column.count("Calls on one rank: mean over ranks.", is_aside=True),
-        "mean_ns": Column.time("Mean duration of a call, all ranks together.", adds=Adds.DERIVED),
-        "min_ns": Column.time("Shortest call of all ranks.", adds=Adds.EXTREME),
-        "max_ns": Column.time("Longest call of all ranks.", adds=Adds.EXTREME),
-        "lowest_total_ns": Column.time("Least total of a rank; absent with a single rank.", adds=Adds.EXTREME),
-        "lowest_rank": Column.ident("Whose that is."),
-        "highest_total_ns": Column.time("Largest total of a rank; absent with a single rank.", adds=Adds.EXTREME),
-        "highest_rank": Column.ident("Whose that is."),
-    }
+        share_pct="100 · sum of durations / that of all GPU operations, all ranks together.",
+        total_ns="Sum of the durations on one rank: mean over ranks.",
+        calls="Calls on one rank: mean over ranks.",
+        mean_ns="Mean duration of a call, all ranks together.",
+        min_ns="Shortest call of all ranks.",
+        max_ns="Longest call of all ranks.",
+        lowest_total_ns="Least total of a rank; absent with a single rank.",
+        lowest_rank="Whose that is.",
+        highest_total_ns="Largest total of a rank; absent with a single rank.",
+        highest_rank="Whose that is.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(**of_a_mean_rank(table))

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
 from traceanalyzer.analyses.time.intervals import new_ns
 from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, lengths_of, picked, rows_named_so, table_of, under_each_other
@@ -37,44 +37,42 @@ class Memory(Result):
 
     title = "Memory"
     keys = ("rank",)
-    columns = {
-        "rank": RANK,
-        "source": Column.text(
-            "Where the levels come from: the trace's `[memory]` events, one for each allocation and release; without "
-            "them what run.json recorded of the whole run."
+    columns = declared(
+        rank=RANK,
+        source=(
+            "Where the levels come from: the trace's `[memory]` events, one for each allocation and release; "
+            "without them what run.json recorded of the whole run."
         ),
-        "events": Column.count("Events that tell a level on the rank's GPU.", is_compared=False),
-        "allocated_bytes": Column.size("What tensors held after the last event of the capture.", adds=Adds.EXTREME),
-        "peak_allocated_bytes": Column.size(
+        events="Events that tell a level on the rank's GPU.",
+        allocated_bytes=Column.size("What tensors held after the last event of the capture.", adds=Adds.EXTREME),
+        peak_allocated_bytes=Column.size(
             "The most that tensors held after any event of the capture.", adds=Adds.EXTREME, better=Better.LESS
         ),
-        "reserved_bytes": Column.size(
+        reserved_bytes=Column.size(
             "What PyTorch's caching allocator had taken from the GPU after the last event.", adds=Adds.EXTREME
         ),
-        "peak_reserved_bytes": Column.size(
+        peak_reserved_bytes=Column.size(
             "The most that it had taken after any event of the capture.", adds=Adds.EXTREME, better=Better.LESS
         ),
-        "device_bytes": Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
-        "headroom_bytes": Column.size(
+        device_bytes=Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
+        headroom_bytes=Column.size(
             "Device − peak reserved: what was left beside the allocator, for it and for libraries.",
             adds=Adds.EXTREME,
             better=Better.MORE,
         ),
-        "headroom_pct": Column.share("100 · headroom / device.", better=Better.MORE),
-        "peak_ns": Column.moment(
+        headroom_pct=Column.share("100 · headroom / device.", better=Better.MORE),
+        peak_ns=Column.moment(
             "The first event after which tensors held most; absent without events, as the next columns.",
             is_compared=False,
             is_secondary=True,
         ),
-        "step": Column.ident("Step that the host was in at that moment; absent outside any.", is_secondary=True),
-        "phase": Column.text("Phase that the host was in.", is_secondary=True),
-        "operator": Column.text(
+        step=Column.ident("Step that the host was in at that moment; absent outside any.", is_secondary=True),
+        phase=Column.text("Phase that the host was in.", is_secondary=True),
+        operator=Column.text(
             "Innermost operator on the thread; absent outside any.", written=Written.KERNEL, is_secondary=True
         ),
-        "module": Column.text(
-            "Innermost nn.Module on the thread, where Python frames were recorded.", is_secondary=True
-        ),
-    }
+        module=Column.text("Innermost nn.Module on the thread, where Python frames were recorded.", is_secondary=True),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         headroom = table["device_bytes"] - table["peak_reserved_bytes"]
@@ -178,20 +176,20 @@ class MemorySteps(Result):
     title = "Memory by step"
     keys = ("rank", "step")
     is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Number in the step's name, else its position."),
-        "events": Column.count("Allocations and releases while the host was in the step.", is_compared=False),
-        "start_bytes": Column.size(
+    columns = declared(
+        rank=RANK,
+        step="Number in the step's name, else its position.",
+        events="Allocations and releases while the host was in the step.",
+        start_bytes=Column.size(
             "What tensors held when the host began the step; absent when no event before it tells.", adds=Adds.EXTREME
         ),
-        "peak_allocated_bytes": Column.size("The most that tensors held in it.", adds=Adds.EXTREME, better=Better.LESS),
-        "end_bytes": Column.size("What tensors held after its last event.", adds=Adds.EXTREME),
-        "growth_bytes": Column.size("end − start: what the step left behind.", adds=Adds.DERIVED),
-        "peak_reserved_bytes": Column.size(
+        peak_allocated_bytes=Column.size("The most that tensors held in it.", adds=Adds.EXTREME, better=Better.LESS),
+        end_bytes=Column.size("What tensors held after its last event.", adds=Adds.EXTREME),
+        growth_bytes=Column.size("end − start: what the step left behind.", adds=Adds.DERIVED),
+        peak_reserved_bytes=Column.size(
             "The most that the caching allocator had taken from the GPU in it.", adds=Adds.EXTREME, better=Better.LESS
         ),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(growth_bytes=table["end_bytes"] - table["start_bytes"])
@@ -228,17 +226,17 @@ class MemoryCalls(Result):
     title = "Calls for GPU memory"
     keys = ("rank", "step", "name")
     is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Step that the host was in; absent outside any."),
-        "name": Column.text("Function.", written=Written.KERNEL),
-        "calls": Column.count("Its calls."),
-        "host_ns": Column.time(
+    columns = declared(
+        rank=RANK,
+        step="Step that the host was in; absent outside any.",
+        name="Function.",
+        calls=Column.count("Its calls."),
+        host_ns=Column.time(
             "Time of the host in them, once where threads are in several; cudaFree waits for the GPU too.", leads=True
         ),
-        "longest_ns": Column.time("The longest of them.", adds=Adds.EXTREME),
-        "is_complete": Column.flag("The step counts in means."),
-    }
+        longest_ns="The longest of them.",
+        is_complete="The step counts in means.",
+    )
 
 
 def memory_calls_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:

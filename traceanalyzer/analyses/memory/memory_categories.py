@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import RANK, Result, percent
 from traceanalyzer.analyses.host.activity import names_around, range_around
 from traceanalyzer.analyses.memory.memory import moments
 from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import array_of, rows_named_so, sorted_by, table_of, under_each_other
 
@@ -128,16 +128,16 @@ class MemoryCategories(Result):
     title = "Memory at the peak by category"
     keys = ("rank", "category")
     is_of_a_moment = True
-    columns = {
-        "rank": RANK,
-        "category": Column.text("What the memory is used for, from events and operators."),
-        "blocks": Column.count("Blocks in use at the peak; of unknown those that were given in the capture."),
-        "peak_bytes": Column.size(
+    columns = declared(
+        rank=RANK,
+        category="What the memory is used for, from events and operators.",
+        blocks=Column.count("Blocks in use at the peak; of unknown those that were given in the capture."),
+        peak_bytes=Column.size(
             "Bytes at the rank's peak; over categories they add up to `peak_allocated_bytes`.", better=Better.LESS
         ),
-        "share_pct": Column.share("100 · bytes / the rank's peak."),
-        "most_bytes": Column.size("The most that the category held at any moment.", adds=Adds.EXTREME),
-    }
+        share_pct="100 · bytes / the rank's peak.",
+        most_bytes="The most that the category held at any moment.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["peak_bytes"].transform("sum")
@@ -221,21 +221,21 @@ class MemorySources(Result):
 
     title = "Memory by phase and operator"
     keys = ("rank", "phase", "operator")
-    columns = {
-        "rank": RANK,
-        "phase": Column.text("Phase that the host was in; unattributed when neither ranges nor autograd tell."),
-        "operator": Column.text(
+    columns = declared(
+        rank=RANK,
+        phase="Phase that the host was in; unattributed when neither ranges nor autograd tell.",
+        operator=Column.text(
             "Innermost operator on the thread at the event; unknown outside any, as when Python frees a tensor.",
             written=Written.KERNEL,
         ),
-        "events": Column.count("Allocations and releases."),
-        "allocated_bytes": Column.size("Sum of its allocations."),
-        "freed_bytes": Column.size("Sum of its releases."),
-        "stays_bytes": Column.size(
+        events=Column.count("Allocations and releases."),
+        allocated_bytes="Sum of its allocations.",
+        freed_bytes="Sum of its releases.",
+        stays_bytes=Column.size(
             "allocated − freed. Over all rows of a rank: the level after the last event less that after the first.",
             adds=Adds.DERIVED,
         ),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(stays_bytes=table["allocated_bytes"] - table["freed_bytes"])

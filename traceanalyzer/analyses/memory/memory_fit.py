@@ -9,7 +9,7 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices, needs
-from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column, declared
 
 SAFE_PCT = 90.0
 """Of the GPU's memory that an estimate may take: fragments, libraries and its own error need the rest."""
@@ -36,42 +36,42 @@ class MemoryFit(Result):
     title = "Memory expected, by strategy"
     keys = ("strategy", "tp", "pp", "checkpointing", "micro_batch")
     is_of_one_run = True
-    columns = {
-        "strategy": Column.text(
+    columns = declared(
+        strategy=(
             f"{', '.join(SHARDED)}: what data-parallel ranks share of the model's state. zero3 is FSDP with full "
             "sharding, offload that with its state on the host."
         ),
-        "tp": Column.ident("Ranks that share each layer (tensor parallelism)."),
-        "pp": Column.ident("Stages of the pipeline."),
-        "checkpointing": Column.flag("Layers are recomputed in the backward pass: only their inputs are kept."),
-        "micro_batch": Column.number("Samples of a micro-step on a data-parallel rank; absent where not known."),
-        "is_own": Column.flag("The run's own strategy, as run.json or `--model` says it."),
-        "parameter_bytes": Column.size("Parameters on one GPU.", adds=Adds.NONE),
-        "gradient_bytes": Column.size("Gradients on one GPU.", adds=Adds.NONE),
-        "optimizer_bytes": Column.size("The optimizer's values and master copies on one GPU.", adds=Adds.NONE),
-        "state_bytes": Column.size("The three together.", adds=Adds.NONE),
-        "buffer_bytes": Column.size(
+        tp=Column.ident("Ranks that share each layer (tensor parallelism)."),
+        pp=Column.ident("Stages of the pipeline."),
+        checkpointing=Column.flag("Layers are recomputed in the backward pass: only their inputs are kept."),
+        micro_batch=Column.number("Samples of a micro-step on a data-parallel rank; absent where not known."),
+        is_own="The run's own strategy, as run.json or `--model` says it.",
+        parameter_bytes=Column.size("Parameters on one GPU.", adds=Adds.NONE),
+        gradient_bytes=Column.size("Gradients on one GPU.", adds=Adds.NONE),
+        optimizer_bytes=Column.size("The optimizer's values and master copies on one GPU.", adds=Adds.NONE),
+        state_bytes=Column.size("The three together.", adds=Adds.NONE),
+        buffer_bytes=Column.size(
             "DDP's buckets, or two gathered layers and one layer's gradients; n/a without the number of layers.",
             adds=Adds.NONE,
         ),
-        "activation_bytes": Column.size(
+        activation_bytes=Column.size(
             "Activations of a transformer of this shape; n/a where layers, d_model, seq or batch are not known.",
             adds=Adds.NONE,
         ),
-        "total_bytes": Column.size("State, buffers and activations; n/a where one of them is.", adds=Adds.NONE),
-        "device_bytes": Column.size("Memory of the smallest GPU, or as `--model gpu=` says.", adds=Adds.NONE),
-        "headroom_bytes": Column.size("Device − total; negative when it does not fit.", adds=Adds.NONE),
-        "fits": Column.text(
+        total_bytes=Column.size("State, buffers and activations; n/a where one of them is.", adds=Adds.NONE),
+        device_bytes=Column.size("Memory of the smallest GPU, or as `--model gpu=` says.", adds=Adds.NONE),
+        headroom_bytes=Column.size("Device − total; negative when it does not fit.", adds=Adds.NONE),
+        fits=(
             f"`{YES}`: the total is at most {SAFE_PCT:.0f}% of the device; `{TIGHT}`: it is below the device; `{NO}`; "
             f"`{OPEN}`; absent where the device's memory is not known."
         ),
-        "is_enough": Column.flag("The first row that fits: the least that is needed at this micro-batch."),
-        "measured_peak_bytes": Column.size(
+        is_enough="The first row that fits: the least that is needed at this micro-batch.",
+        measured_peak_bytes=Column.size(
             "Largest peak of the ranks' allocated memory, as run.json has it, else the trace; of the run's own row.",
             adds=Adds.NONE,
         ),
-        "assumptions": Column.text("What the estimate supposes.", is_secondary=True),
-    }
+        assumptions=Column.text("What the estimate supposes.", is_secondary=True),
+    )
 
 
 def across(

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import StatedWork
-from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
+from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, declared
 from traceanalyzer.meaning.gpus import element_type, peak_of
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -49,51 +49,51 @@ class Efficiency(Result):
     title = "Efficiency of operators"
     is_detail = True
     keys = ("rank", "operator", "autograd", "shapes", "dtypes")
-    columns = {
-        "rank": RANK,
+    columns = declared(
+        rank=RANK,
         **{name: OperatorShapes.columns[name] for name in ("operator", "autograd", "shapes", "dtypes")},
-        "family": Column.text(
+        family=Column.text(
             "gemm, attention, convolution, norm, softmax, embedding, element-wise, optimizer or fused (by a compiler).",
             is_secondary=True,
         ),
-        "calls": Column.count("Calls that launched GPU operations; others are left out.", is_aside=True),
-        "flops": Column.flops(
+        calls="Calls that launched GPU operations; others are left out.",
+        flops=Column.flops(
             "Their FLOPs by the shapes, as torch.utils.flop_counter counts them; for other families arithmetic "
             "per element. Of a list of more than 30 tensors (most fused optimizers) PyTorch records no shapes: no row.",
             is_compared=False,
         ),
-        "masked_flops": Column.flops("The part of them that a causal mask makes unnecessary; not in tflops_per_s."),
-        "bytes": Column.size(
+        masked_flops="The part of them that a causal mask makes unnecessary; not in tflops_per_s.",
+        bytes=Column.size(
             "The least that they must read and write, lists of tensors in the type that the kernel's name has; an "
             "argument given twice counts twice.",
             is_compared=False,
         ),
-        "gpu_ops": Column.count("GPU operations that did it.", is_compared=False),
-        "gpu_ns": Column.time("Sum of their durations.", leads=True),
-        "tflops_per_s": Column.rate(
+        gpu_ops="GPU operations that did it.",
+        gpu_ns=Column.time("Sum of their durations.", leads=True),
+        tflops_per_s=Column.rate(
             "(flops − masked) / GPU time, in 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="arithmetic"
         ),
-        "gbytes_per_s": Column.rate(
+        gbytes_per_s=Column.rate(
             "Bytes / GPU time, in 10⁹ a second. More than the memory's bandwidth: it came from a cache.",
             label="memory",
         ),
-        "flops_per_byte": Column.number("(flops − masked) / bytes: arithmetic intensity."),
-        "element_type": Column.text(
-            "Type that the peak is of: of matrix work what it computes in (32-bit products are tf32 on "
-            "tensor cores, else fp32), of other work fp32, for it runs on the vector units."
+        flops_per_byte=Column.number("(flops − masked) / bytes: arithmetic intensity."),
+        element_type=(
+            "Type that the peak is of: of matrix work what it computes in (32-bit products are tf32 on tensor "
+            "cores, else fp32), of other work fp32, for it runs on the vector units."
         ),
-        "on_tensor_cores": Column.flag(
+        on_tensor_cores=Column.flag(
             "Whether the kernels' names say that they use tensor cores; absent when they do not say."
         ),
-        "peak_tflops_per_s": Column.rate(
+        peak_tflops_per_s=Column.rate(
             "The GPU's dense peak for that type; absent for a GPU that is not known.",
             unit=Unit.TFLOPS_PER_S,
             label="peak",
         ),
-        "peak_gbytes_per_s": Column.rate("Its memory bandwidth."),
-        "flops_pct": Column.share("100 · achieved / peak TFLOP/s.", better=Better.MORE),
-        "bandwidth_pct": Column.share("100 · achieved / peak GB/s.", better=Better.MORE),
-    }
+        peak_gbytes_per_s="Its memory bandwidth.",
+        flops_pct=Column.share("100 · achieved / peak TFLOP/s.", better=Better.MORE),
+        bandwidth_pct=Column.share("100 · achieved / peak GB/s.", better=Better.MORE),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         done = table["flops"] - table["masked_flops"]
@@ -155,40 +155,36 @@ class Mfu(Result):
 
     title = "Model FLOPs utilisation"
     keys = ("rank", "step")
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Number of the step."),
-        "is_complete": Column.flag("Neither open nor partial: counts in means."),
-        "model_flops": Column.flops(
-            "FLOPs of the matrix products, attention and convolutions that the rank launched in the step: "
-            "two a multiply-add, causal masks counted in full, recomputation left out (activation checkpointing, and "
-            "the scores that flash attention computes again). A compiled backward pass does not say what it repeats: "
-            "left out is what exceeds twice its forward pass's, where covered_pct is 100. Where no rank's operators "
-            "tell, an equal share of run.json's `model_flops_per_step`; covered_pct is then absent."
+    columns = declared(
+        rank=RANK,
+        step="Number of the step.",
+        is_complete="Neither open nor partial: counts in means.",
+        model_flops=(
+            "FLOPs of the matrix products, attention and convolutions that the rank launched in the step: two a "
+            "multiply-add, causal masks counted in full, recomputation left out (activation checkpointing, and the "
+            "scores that flash attention computes again). A compiled backward pass does not say what it repeats: "
+            "left out is what exceeds twice its forward pass's, where covered_pct is 100. Where no rank's "
+            "operators tell, an equal share of run.json's `model_flops_per_step`; covered_pct is then absent."
         ),
-        "recompute_flops": Column.flops("What was left out."),
-        "masked_flops": Column.flops(
-            "The part of the model FLOPs that a causal mask makes unnecessary, where the mask is recorded."
-        ),
-        "step_ns": Column.time("Length of the step that MFU is of.", adds=Adds.DERIVED),
-        "step_source": Column.text(
-            "un-profiled (recorded by the run itself) or profiled (this capture: profiling slows the host)."
-        ),
-        "gpu": Column.text("GPU model whose peak it is; absent when not known."),
-        "element_type": Column.text("Type of most model FLOPs."),
-        "peak_tflops_per_s": Column.rate(
+        recompute_flops="What was left out.",
+        masked_flops="The part of the model FLOPs that a causal mask makes unnecessary, where the mask is recorded.",
+        step_ns=Column.time("Length of the step that MFU is of.", adds=Adds.DERIVED),
+        step_source="un-profiled (recorded by the run itself) or profiled (this capture: profiling slows the host).",
+        gpu="GPU model whose peak it is; absent when not known.",
+        element_type="Type of most model FLOPs.",
+        peak_tflops_per_s=Column.rate(
             "The GPU's dense peak for that type, 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="peak"
         ),
-        "peak_source": Column.text("Document that the peak is from."),
-        "mfu_pct": Column.share(
+        peak_source="Document that the peak is from.",
+        mfu_pct=Column.share(
             "100 · model FLOPs / (step time · peak) of one GPU: with equal ranks that of the job.", better=Better.MORE
         ),
-        "unmasked_mfu_pct": Column.share("The same without the masked part: what a GPU that skips it really does."),
-        "covered_pct": Column.share(
-            "100 · GPU time of the matrix work whose FLOPs are known / of all matrix work in the step. "
-            "Below 100 MFU is a lower bound."
+        unmasked_mfu_pct="The same without the masked part: what a GPU that skips it really does.",
+        covered_pct=(
+            "100 · GPU time of the matrix work whose FLOPs are known / of all matrix work in the step. Below 100 "
+            "MFU is a lower bound."
         ),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         available = table["peak_tflops_per_s"] * table["step_ns"] * 1000

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.modules import Scopes, is_backward
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree, climbed
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.meaning.vocabulary import COMM
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -87,26 +87,26 @@ class LaunchLoops(Result):
     title = "Loops of launches"
     is_detail = True
     keys = ("rank", "loop")
-    columns = {
-        "rank": RANK,
-        "loop": Column.text(
+    columns = declared(
+        rank=RANK,
+        loop=Column.text(
             "The operators (without them, the kernels) of one turn, behind the module or range that it begins in.",
             written=Written.KERNEL,
         ),
-        "range": Column.text("That module or range; absent outside of any.", written=Written.KERNEL),
-        "runs": Column.count("How often the loop ran: eight turns in a row and more, within a step and a thread."),
-        "turns": Column.count("Turns of all runs."),
-        "launches": Column.count("Calls in them that launched a GPU operation."),
-        "host_ns": Column.time("Time from each run's first launch to its last one, without calls that block."),
-        "gpu_ns": Column.time("Sum of the launched operations' durations."),
-        "blocking_calls": Column.count("Calls in the runs that block the host until the GPU is done."),
-        "of_sizes": Column.flag(
+        range="That module or range; absent outside of any.",
+        runs=Column.count("How often the loop ran: eight turns in a row and more, within a step and a thread."),
+        turns=Column.count("Turns of all runs."),
+        launches="Calls in them that launched a GPU operation.",
+        host_ns="Time from each run's first launch to its last one, without calls that block.",
+        gpu_ns="Sum of the launched operations' durations.",
+        blocking_calls=Column.count("Calls in the runs that block the host until the GPU is done."),
+        of_sizes=Column.flag(
             "Turns launch grids, or copy bytes, of different sizes: as for one tensor after the other."
         ),
-        "has_products": Column.flag("A turn multiplies matrices, or convolves, as a layer does."),
-        "of_uploads": Column.flag("Most of its launches copy to the GPU."),
-        "of_autograd": Column.flag("Autograd's backward pass launches it, not a loop of the program."),
-    }
+        has_products="A turn multiplies matrices, or convolves, as a layer does.",
+        of_uploads=Column.flag("Most of its launches copy to the GPU."),
+        of_autograd=Column.flag("Autograd's backward pass launches it, not a loop of the program."),
+    )
 
 
 class LoopRun(Struct, frozen=True):

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.operator_tree import PASSES, Nesting, Oper
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.analyses.trace import launch_moments
-from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import LONGEST_NAME, NONE
 from traceanalyzer.model.tables import (
@@ -121,35 +121,29 @@ class Modules(Result):
 
     title = "Modules and ranges"
     keys = ("rank", "path", "autograd")
-    columns = {
-        "rank": RANK,
-        "path": Column.text("nn.Module calls and user ranges from the outermost down, parted by /."),
-        "name": Column.text("Last part of the path.", written=Written.KERNEL),
-        "depth": Column.number("Parts before it."),
-        "source": Column.text(
-            "module (an nn.Module's call, from recorded Python frames) or range (record_function, NVTX)."
-        ),
-        "autograd": Column.text(
-            "forward (launched inside the scope) or backward (by autograd for operators that ran inside it)."
-        ),
-        "calls": Column.count(
-            "Calls of the scope that launched GPU operations, themselves or in scopes below.", is_aside=True
-        ),
-        "host_ns": Column.time("Host time of its calls, in the row of the pass in which they ran."),
-        "gpu_ops": Column.count("GPU operations that it launched, those of scopes below included.", is_compared=False),
-        "gpu_own_ns": Column.time(
+    columns = declared(
+        rank=RANK,
+        path="nn.Module calls and user ranges from the outermost down, parted by /.",
+        name="Last part of the path.",
+        depth=Column.number("Parts before it."),
+        source="module (an nn.Module's call, from recorded Python frames) or range (record_function, NVTX).",
+        autograd="forward (launched inside the scope) or backward (by autograd for operators that ran inside it).",
+        calls="Calls of the scope that launched GPU operations, themselves or in scopes below.",
+        host_ns="Host time of its calls, in the row of the pass in which they ran.",
+        gpu_ops="GPU operations that it launched, those of scopes below included.",
+        gpu_own_ns=Column.time(
             "Sum of the durations of those that belong to no scope below. Over all rows, with the one "
             "outside any scope, this adds up to all GPU operations.",
             is_secondary=True,
             leads=True,
         ),
-        "gpu_total_ns": Column.time("Sum of the durations of all of them."),
-        **{name: DEFINITIONS[name] for name in _PARTS},
-        "window_ns": Column.spent(
+        gpu_total_ns="Sum of the durations of all of them.",
+        window_ns=Column.spent(
             "Sum over calls of the time from the first start to the last end of the operations that the call "
             "launched. All that runs in it counts below, whoever launched it."
         ),
-    }
+        **{name: DEFINITIONS[name] for name in breakdown.PARTS},
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return known_only(table)

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.host.launches import into_full_queue
 from traceanalyzer.analyses.kernels.kernel_names import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
 from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, Nesting, OperatorTree
-from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -37,28 +37,26 @@ from traceanalyzer.model.tables import (
 # What each operator costs on host and GPU, told apart by the shapes and strides that it was called with.
 
 
-COSTS: Mapping[str, Column] = {
-    "calls": Column.count("Times that it ran; absent for GPU operations without an operator.", is_aside=True),
-    "host_self_ns": Column.time(
+COSTS: Mapping[str, Column] = declared(
+    calls="Times that it ran; absent for GPU operations without an operator.",
+    host_self_ns=(
         "Host time inside it but in no operator that it called; absent of what a graph replays: no host runs it."
     ),
-    "host_total_ns": Column.time(
+    host_total_ns=(
         "Host time from its start to its end; calls inside another of the same name count once. Absent of what a "
         "graph replays."
     ),
-    "gpu_ops": Column.count("GPU operations that it launched itself.", is_compared=False),
-    "gpu_own_ns": Column.time(
+    gpu_ops="GPU operations that it launched itself.",
+    gpu_own_ns=Column.time(
         "Sum of their durations. Over all rows this adds up to all GPU operations, each counted once.",
         is_secondary=True,
         leads=True,
     ),
-    "gpu_total_ns": Column.time(
+    gpu_total_ns=(
         "The same with those of the operators that it called; calls inside another of the same name count once."
     ),
-    "backward_gpu_ns": Column.time(
-        "GPU time of the autograd nodes that these calls created; absent when none is recorded."
-    ),
-}
+    backward_gpu_ns="GPU time of the autograd nodes that these calls created; absent when none is recorded.",
+)
 """Columns that add up over rows."""
 
 
@@ -68,18 +66,18 @@ class OperatorShapes(Result):
     title = "Operators by shape"
     is_detail = True
     keys = ("rank", "operator", "autograd", "shapes", "strides", "dtypes")
-    columns = {
-        "rank": RANK,
-        "operator": Column.text("Name; in brackets what GPU operations have instead of one."),
-        "autograd": Column.text(
-            "forward (recorded by autograd), backward (run by it) or recompute (forward work inside the "
-            "backward pass); absent for all else."
+    columns = declared(
+        rank=RANK,
+        operator="Name; in brackets what GPU operations have instead of one.",
+        autograd=(
+            "forward (recorded by autograd), backward (run by it) or recompute (forward work inside the backward "
+            "pass); absent for all else."
         ),
-        "shapes": Column.text("Shapes of the arguments, as recorded; absent when they were not."),
-        "strides": Column.text("Their strides in elements, as recorded: a transposed or sliced tensor shows here."),
-        "dtypes": Column.text("Their element types.", written=Written.DTYPE),
+        shapes="Shapes of the arguments, as recorded; absent when they were not.",
+        strides="Their strides in elements, as recorded: a transposed or sliced tensor shows here.",
+        dtypes=Column.text("Their element types.", written=Written.DTYPE),
         **COSTS,
-    }
+    )
 
 
 _KEYS = ("operator", "autograd", "shapes", "strides", "dtypes")
@@ -165,14 +163,14 @@ class Operators(Result):
 
     title = "Operators"
     keys = ("rank", "operator", "autograd")
-    columns = {
-        "rank": RANK,
-        "operator": OperatorShapes.columns["operator"],
-        "autograd": OperatorShapes.columns["autograd"],
+    columns = declared(
+        rank=RANK,
+        operator=OperatorShapes.columns["operator"],
+        autograd=OperatorShapes.columns["autograd"],
         **COSTS,
-        "gpu_share_pct": Column.share("100 · own GPU time / that of all rows of the rank."),
-        "host_share_pct": Column.share("100 · own host time / that of all rows of the rank."),
-    }
+        gpu_share_pct="100 · own GPU time / that of all rows of the rank.",
+        host_share_pct="100 · own host time / that of all rows of the rank.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         by_rank = table.groupby("rank")
@@ -230,21 +228,21 @@ class OperatorKernels(Result):
     title = "Kernels by module and operator"
     is_detail = True
     keys = ("rank", *_OPERATOR_KERNELS_KEYS)
-    columns = {
-        "rank": RANK,
-        "path": Column.text("Modules and ranges around the operator, from the outermost down; absent for none."),
-        "operator": OperatorShapes.columns["operator"],
-        "autograd": OperatorShapes.columns["autograd"],
-        "kernel": Column.text("Name of the kernel or copy.", written=Written.KERNEL),
-        "kind": KIND,
-        "category": Column.text("As in the categories table."),
-        "source": Column.text(
+    columns = declared(
+        rank=RANK,
+        path="Modules and ranges around the operator, from the outermost down; absent for none.",
+        operator=OperatorShapes.columns["operator"],
+        autograd=OperatorShapes.columns["autograd"],
+        kernel="Name of the kernel or copy.",
+        kind=KIND,
+        category="As in the categories table.",
+        source=(
             "The user's function around the operator, with file and line; of the longest part when there are "
             "several, absent without recorded stacks."
         ),
-        "gpu_ops": Column.count("GPU operations.", is_compared=False),
-        "gpu_ns": Column.time("Sum of their durations.", leads=True),
-    }
+        gpu_ops="GPU operations.",
+        gpu_ns=Column.time("Sum of their durations.", leads=True),
+    )
 
 
 def operator_kernels_per_rank(
@@ -282,24 +280,24 @@ class OperatorLaunches(Result):
     title = "Launches by operator"
     is_detail = True
     keys = ("rank", "operator")
-    columns = {
-        "rank": RANK,
-        "operator": Column.text("Innermost operator around the launching call; in brackets where there is none."),
-        "launches": Column.count("Calls that launched a GPU operation, or several as a graph."),
-        "gpu_ops": Column.count("GPU operations that they launched."),
-        "launch_ns": Column.time("Host time inside those calls."),
-        "launch_median_ns": Column.time("Median of it.", adds=Adds.DERIVED),
-        "delay_median_ns": Column.time(
+    columns = declared(
+        rank=RANK,
+        operator="Innermost operator around the launching call; in brackets where there is none.",
+        launches="Calls that launched a GPU operation, or several as a graph.",
+        gpu_ops=Column.count("GPU operations that they launched."),
+        launch_ns="Host time inside those calls.",
+        launch_median_ns=Column.time("Median of it.", adds=Adds.DERIVED),
+        delay_median_ns=Column.time(
             "Median time from the launching call's start to the operation's start.", adds=Adds.DERIVED
         ),
-        "delay_max_ns": Column.time("Longest.", adds=Adds.EXTREME),
-        "gpu_ns": Column.time("Sum of the operations' durations."),
-        "shorter_than_launch": Column.count("Operations that take the GPU less time than their call the host."),
-        "full_queue_calls": Column.count(
+        delay_max_ns=Column.time("Longest.", adds=Adds.EXTREME),
+        gpu_ns="Sum of the operations' durations.",
+        shorter_than_launch=Column.count("Operations that take the GPU less time than their call the host."),
+        full_queue_calls=Column.count(
             "Calls that took over 30 µs while 900 operations or more were queued: they wait for room in the queue."
         ),
-        "full_queue_ns": Column.time("Host time inside those."),
-    }
+        full_queue_ns="Host time inside those.",
+    )
 
 
 def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
@@ -388,17 +386,15 @@ class Categories(Result):
 
     title = "GPU time by category"
     keys = ("rank", "category")
-    columns = {
-        "rank": RANK,
-        "category": Column.text(f"By the operator, else by the kernel's name: {', '.join(CATEGORIES)}."),
-        "gpu_ops": Column.count("GPU operations.", is_compared=False),
-        "gpu_ns": Column.time("Sum of their durations.", leads=True),
-        "share_pct": Column.share("100 · duration / that of all GPU operations of the rank."),
-        "tensor_core_ns": Column.time(
-            "Of matrix categories: duration of the kernels whose names say that they use tensor cores."
-        ),
-        "no_tensor_core_ns": Column.time("The same of those whose names say that they do not. The rest does not say."),
-    }
+    columns = declared(
+        rank=RANK,
+        category=f"By the operator, else by the kernel's name: {', '.join(CATEGORIES)}.",
+        gpu_ops="GPU operations.",
+        gpu_ns=Column.time("Sum of their durations.", leads=True),
+        share_pct="100 · duration / that of all GPU operations of the rank.",
+        tensor_core_ns="Of matrix categories: duration of the kernels whose names say that they use tensor cores.",
+        no_tensor_core_ns="The same of those whose names say that they do not. The rest does not say.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(share_pct=percent(table["gpu_ns"], table.groupby("rank")["gpu_ns"].transform("sum")))

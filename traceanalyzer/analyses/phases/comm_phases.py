@@ -25,7 +25,7 @@ from traceanalyzer.analyses.phases.phases import EXPOSED_CALLS_PARTS, NAMES, Exp
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import array_of, sorted_by, table_of
 
@@ -38,16 +38,16 @@ class CallPhases(Result):
     title = "Phases of communication calls"
     is_detail = True
     keys = ("rank", "call")
-    columns = {
-        "rank": RANK,
-        "call": CALL,
-        "phase": Column.text("Phase in which the host launched it."),
-        "range": INNERMOST_RANGE,
-        "exposed_ns": Column.time(
+    columns = declared(
+        rank=RANK,
+        call=CALL,
+        phase="Phase in which the host launched it.",
+        range=INNERMOST_RANGE,
+        exposed_ns=(
             "Part of the rank's exposed communication that belongs to the call: no compute runs, and no "
             "communication that started earlier."
         ),
-    }
+    )
 
 
 def per_rank(
@@ -82,26 +82,19 @@ class CommPhases(Result):
     title = "Communication by phase"
     keys = _KEYS
     joined_by = ("phase", "collective")
-    columns = {
-        "rank": RANK,
-        "phase": Column.text("Phase in which the host launched it."),
-        "range": Column.text(
-            "The user's innermost range around the launch; numbers in it are left out (`blocks.#`).",
-            written=Written.KERNEL,
-        ),
-        "group": GROUP_IF_KNOWN,
-        "group_label": GROUP_LABEL,
-        "collective": COLLECTIVE,
-        "calls": Column.count("Communication operations on the GPU.", is_aside=True),
-        "size_bytes": Column.size(
-            "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.", is_aside=True
-        ),
-        "total_ns": Column.time("Sum of their durations, waiting for other ranks included.", leads=True),
-        "exposed_ns": Column.time(
-            "Part of the rank's exposed communication that belongs to them; the rows add up to it."
-        ),
-        "exposed_wait_ns": Column.lost("Part of that in which a call waits for another rank and none moves data."),
-    }
+    columns = declared(
+        rank=RANK,
+        phase="Phase in which the host launched it.",
+        range="The user's innermost range around the launch; numbers in it are left out (`blocks.#`).",
+        group=GROUP_IF_KNOWN,
+        group_label=GROUP_LABEL,
+        collective=COLLECTIVE,
+        calls="Communication operations on the GPU.",
+        size_bytes="Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
+        total_ns=Column.time("Sum of their durations, waiting for other ranks included.", leads=True),
+        exposed_ns="Part of the rank's exposed communication that belongs to them; the rows add up to it.",
+        exposed_wait_ns=Column.lost("Part of that in which a call waits for another rank and none moves data."),
+    )
 
 
 def comm_phases_across(
@@ -150,33 +143,31 @@ class ByCollective(Result):
     title = "Communication by collective"
     keys = ("collective", "group_label")
     is_of_one_run = True
-    columns = {
-        "collective": COLLECTIVE,
-        "group_label": Column.text(
+    columns = declared(
+        collective=COLLECTIVE,
+        group_label=Column.text(
             "Process group: what it is for, and its ranks.", label="process group", is_aside_when_one=True
         ),
-        "group_size": Column.number("Ranks in the group.", is_aside=True),
-        "dtype": Column.text("Element types.", written=Written.DTYPE, is_aside=True),
-        "calls": Column.count("Calls: mean over the ranks that make them.", is_aside=True),
-        "size_bytes": Column.size(
-            "Full arrays of these calls: mean likewise; n/a while the size of one is unknown.", is_aside=True
-        ),
-        "total_ns": Column.time("Sum of their durations: mean likewise."),
-        "exposed_comm_ns": Column.spent(
+        group_size=Column.number("Ranks in the group.", is_aside=True),
+        dtype=Column.text("Element types.", written=Written.DTYPE, is_aside=True),
+        calls="Calls: mean over the ranks that make them.",
+        size_bytes="Full arrays of these calls: mean likewise; n/a while the size of one is unknown.",
+        total_ns="Sum of their durations: mean likewise.",
+        exposed_comm_ns=Column.spent(
             "Time in which such a call but no compute runs: mean likewise. The next columns are its parts."
         ),
-        "exposed_transfer_ns": Column.lost("Of it, time in which data moves."),
-        "exposed_wait_ns": Column.lost("Of it, time in which the call waits for a later rank."),
-        "not_separable_ns": Column.time(
+        exposed_transfer_ns=Column.lost("Of it, time in which data moves."),
+        exposed_wait_ns=Column.lost("Of it, time in which the call waits for a later rank."),
+        not_separable_ns=Column.time(
             "Of it, the remainder: unmatched calls, and those whose ranks do not wait alike.", label="unattributed"
         ),
-        "highest_exposed_ns": Column.time("Largest exposed time of a rank.", adds=Adds.EXTREME),
-        "highest_rank": Column.ident("Whose that is."),
-        "busbw_gbps": Column.rate(
+        highest_exposed_ns="Largest exposed time of a rank.",
+        highest_rank="Whose that is.",
+        busbw_gbps=Column.rate(
             "Bus bandwidth while data moves, decimal GB/s: waits are not in it.", better=Better.MORE
         ),
-        "peak_pct": Column.share("100 · busbw / what the GPU's links carry in one direction.", better=Better.MORE),
-    }
+        peak_pct=Column.share("100 · busbw / what the GPU's links carry in one direction.", better=Better.MORE),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         busbw = ratio(table["bus_bytes"], table["bus_ns"])

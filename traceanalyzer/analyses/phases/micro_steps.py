@@ -12,7 +12,7 @@ from traceanalyzer.analyses.host.idle import blocked_launching
 from traceanalyzer.analyses.operators.flops import OperatorWork
 from traceanalyzer.analyses.phases.phases import BACKWARD, NAMES, OP_PHASES_UNKNOWN, op_phases
 from traceanalyzer.analyses.time.intervals import Intervals, busy, unions
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES
 from traceanalyzer.model.tables import (
@@ -43,26 +43,26 @@ class MicroSteps(Result):
     title = "Micro-steps and gradient exchange"
     keys = ("rank", "step")
     is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Step's number."),
-        "micro_steps": Column.count(
+    columns = declared(
+        rank=RANK,
+        step="Step's number.",
+        micro_steps=Column.count(
             "Ranges called backward (else forward) on the host in the step; n/a when nothing marks them.",
             is_compared=False,
         ),
-        "synchronising_micro_steps": Column.count(
+        synchronising_micro_steps=Column.count(
             "Micro-steps after whose beginning, and before the next one's, an all-reduce or "
             "reduce-scatter was launched.",
             is_compared=False,
         ),
-        "optimizer_steps": Column.count(
+        optimizer_steps=Column.count(
             "Updates that the step began: calls of optimizers (Optimizer.step ranges), those with no micro-step "
             "between them as one; n/a when nothing marks them, or micro-steps.",
             is_compared=False,
         ),
-        "gradient_calls": Column.count("All-reduces and reduce-scatters that the step launched.", is_compared=False),
-        "gradient_bytes": Column.size("Sum of their sizes; n/a when one is unknown."),
-    }
+        gradient_calls=Column.count("All-reduces and reduce-scatters that the step launched.", is_compared=False),
+        gradient_bytes="Sum of their sizes; n/a when one is unknown.",
+    )
 
 
 def micro_steps_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
@@ -160,38 +160,38 @@ class Iterations(Result):
 
     title = "Inference iterations"
     keys = ("rank", "step")
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("The iteration's place in the capture."),
-        "name": Column.text("Its annotation.", written=Written.KERNEL),
-        "phase": Column.text("prefill, decode, or mixed: requests of both in one batch."),
-        "prefills": Column.count("Requests in prefill; absent where the annotation does not say."),
-        "prefill_tokens": Column.count("Tokens computed for them."),
-        "decodes": Column.count("Requests in decode."),
-        "decode_tokens": Column.count("Tokens computed for them."),
-        "window_ns": Column.spent("Window of the iteration, as of a step."),
-        "idle_ns": Column.lost("Time of the window in which nothing ran on the GPU."),
-        "between_ns": Column.time(
+    columns = declared(
+        rank=RANK,
+        step="The iteration's place in the capture.",
+        name="Its annotation.",
+        phase="prefill, decode, or mixed: requests of both in one batch.",
+        prefills=Column.count("Requests in prefill; absent where the annotation does not say."),
+        prefill_tokens=Column.count("Tokens computed for them."),
+        decodes=Column.count("Requests in decode."),
+        decode_tokens=Column.count("Tokens computed for them."),
+        window_ns=Column.spent("Window of the iteration, as of a step."),
+        idle_ns=Column.lost("Time of the window in which nothing ran on the GPU."),
+        between_ns=Column.time(
             "Part of that in which its host was in no iteration's annotation: it waits for requests, schedules them, "
             "or hands out results.",
             is_news_when_zero=True,
             is_secondary=True,
         ),
-        "blocked_ns": Column.time(
+        blocked_ns=Column.time(
             "Part of the idle time in which a call blocked its host: it waited for no launch.",
             is_news_when_zero=True,
             is_secondary=True,
         ),
-        "operations": Column.count("GPU operations that were launched in it."),
-        "graph_operations": Column.count(
+        operations="GPU operations that were launched in it.",
+        graph_operations=Column.count(
             "Those of them that a graph replayed; absent where of most operations no launch is known.",
             is_compared=False,
             is_secondary=True,
         ),
-        "is_complete": Column.flag("As of a step: counts in means.", is_secondary=True),
-        "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
-        "tokens_per_s": Column.text("Prefill and decode tokens / window."),
-    }
+        is_complete=Column.flag("As of a step: counts in means.", is_secondary=True),
+        idle_pct=Column.share("100 · idle / window.", better=Better.LESS),
+        tokens_per_s="Prefill and decode tokens / window.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         tokens = table["prefill_tokens"] + table["decode_tokens"]
@@ -282,21 +282,19 @@ class MatrixProducts(Result):
 
     title = "Matrix products"
     keys = ("rank", "phase", "product", "dtype")
-    columns = {
-        "rank": RANK,
-        "phase": Column.text("Phase of training that launched it."),
-        "product": Column.text(
-            "Sizes of its factors: `[8192, 1024] × [1024, 4096]`; batched ones begin with the batch."
-        ),
-        "dtype": Column.text("Element type of the factors.", written=Written.DTYPE),
-        "calls": Column.count("Calls of operators that launched GPU operations.", is_aside=True),
-        "gpu_ns": Column.time("Sum of their kernels' durations.", leads=True),
-        "calls_beside_comm": Column.count(
+    columns = declared(
+        rank=RANK,
+        phase="Phase of training that launched it.",
+        product="Sizes of its factors: `[8192, 1024] × [1024, 4096]`; batched ones begin with the batch.",
+        dtype=Column.text("Element type of the factors.", written=Written.DTYPE),
+        calls="Calls of operators that launched GPU operations.",
+        gpu_ns=Column.time("Sum of their kernels' durations.", leads=True),
+        calls_beside_comm=Column.count(
             "Those beside communication: it runs for at least half of their kernels' time.", is_aside=True
         ),
-        "gpu_beside_comm_ns": Column.time("Sum of these calls' kernels."),
-        "mean_ns": Column.spent("GPU time / calls.", adds=Adds.DERIVED),
-    }
+        gpu_beside_comm_ns="Sum of these calls' kernels.",
+        mean_ns=Column.spent("GPU time / calls.", adds=Adds.DERIVED),
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(mean_ns=ratio(table["gpu_ns"], table["calls"]))

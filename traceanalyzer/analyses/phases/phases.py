@@ -16,7 +16,7 @@ from traceanalyzer.analyses.operators.operator_tree import last_of_each_number
 from traceanalyzer.analyses.time.breakdown import PARTS, known_only, side_by_side
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
-from traceanalyzer.meaning.columns import Column
+from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace, Window
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -203,21 +203,21 @@ class ExposedCalls(Result):
     title = "Exposed communication by call"
     is_detail = True
     keys = ("rank", "stretch")
-    columns = {
-        "rank": RANK,
-        "stretch": Column.ident("Position among the rank's stretches."),
-        "call": Column.ident(
+    columns = declared(
+        rank=RANK,
+        stretch=Column.ident("Position among the rank's stretches."),
+        call=(
             "The call that it belongs to: of those that run, the one that started first. Absent for one that was "
             "launched outside the chosen steps and still runs in their window."
         ),
-        "phase": Column.text("Phase in which the host launched that call."),
-        "step": Column.ident("Step in whose GPU window it lies; absent for none."),
-        "start_ns": Column.moment("Its start."),
-        "end_ns": Column.moment("Its end."),
-        "transfer_ns": Column.time("Time in it in which one of the rank's calls moves data.", is_news_when_zero=True),
-        "wait_ns": Column.lost("Time in it in which a call waits for another rank and none moves data."),
-        "unmatched_ns": Column.time("The remainder."),
-    }
+        phase="Phase in which the host launched that call.",
+        step="Step in whose GPU window it lies; absent for none.",
+        start_ns="Its start.",
+        end_ns="Its end.",
+        transfer_ns=Column.time("Time in it in which one of the rank's calls moves data.", is_news_when_zero=True),
+        wait_ns=Column.lost("Time in it in which a call waits for another rank and none moves data."),
+        unmatched_ns="The remainder.",
+    )
 
 
 def exposed_calls_per_rank(
@@ -276,27 +276,25 @@ class Phases(Result):
 
     title = "Phases"
     keys = ("rank", "step", "phase")
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Step; absent for the whole window."),
-        "phase": Column.text(
+    columns = declared(
+        rank=RANK,
+        step="Step; absent for the whole window.",
+        phase=(
             "Phase in which the host launched the operation that the time belongs to; unattributed when neither "
             "the user's ranges nor autograd tell."
         ),
-        "total_ns": Column.time("Time of the window that belongs to the phase: the sum of its parts."),
-        "compute_ns": Column.spent("Compute. Of kernels that run together the first to start counts."),
-        "exposed_comm_ns": Column.spent("Communication while no compute runs: the sum of the next three."),
-        "exposed_transfer_ns": Column.lost("Part of it in which data moves."),
-        "exposed_wait_ns": Column.lost("Part of it in which a call waits for another rank and none moves data."),
-        "exposed_unmatched_ns": Column.spent("The remainder, of unknown phase."),
-        "exposed_copy_ns": Column.spent("Copies while neither runs."),
-        "opaque_ns": Column.time(
-            "CUDA graphs recorded whole, while nothing else runs. Of their window the parts above are n/a."
-        ),
-        "idle_ns": Column.lost("Idle time before an operation of the phase."),
-        "operations": Column.count("GPU operations of the phase that start in the window."),
-        "share_pct": Column.share("100 · total / window."),
-    }
+        total_ns="Time of the window that belongs to the phase: the sum of its parts.",
+        compute_ns=Column.spent("Compute. Of kernels that run together the first to start counts."),
+        exposed_comm_ns=Column.spent("Communication while no compute runs: the sum of the next three."),
+        exposed_transfer_ns=Column.lost("Part of it in which data moves."),
+        exposed_wait_ns=Column.lost("Part of it in which a call waits for another rank and none moves data."),
+        exposed_unmatched_ns=Column.spent("The remainder, of unknown phase."),
+        exposed_copy_ns=Column.spent("Copies while neither runs."),
+        opaque_ns="CUDA graphs recorded whole, while nothing else runs. Of their window the parts above are n/a.",
+        idle_ns=Column.lost("Idle time before an operation of the phase."),
+        operations="GPU operations of the phase that start in the window.",
+        share_pct="100 · total / window.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         total = table[list(PARTS)].sum(axis=1).astype("int64")

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import POINT_TO_POINT
-from traceanalyzer.meaning.columns import Adds, Better, Column, numbers
+from traceanalyzer.meaning.columns import Adds, Better, Column, declared, numbers
 from traceanalyzer.model.tables import rows_where, table_of
 
 
@@ -23,50 +23,46 @@ class Pipeline(Result):
 
     title = "Pipeline stages"
     keys = ("rank",)
-    columns = {
-        "rank": RANK,
-        "pipeline": Column.ident("Ranks that send to each other, directly or not, form one pipeline."),
-        "stage": Column.ident(
-            "Position in it, in the order in which activations go; with several stages a rank, of its first one."
-        ),
-        "ranks": Column.count("Ranks of the pipeline.", adds=Adds.NONE, is_secondary=True),
-        "absent_ranks": Column.text(
+    columns = declared(
+        rank=RANK,
+        pipeline="Ranks that send to each other, directly or not, form one pipeline.",
+        stage="Position in it, in the order in which activations go; with several stages a rank, of its first one.",
+        ranks=Column.count("Ranks of the pipeline.", adds=Adds.NONE, is_secondary=True),
+        absent_ranks=(
             "Those of them that have no trace, by what the others send and receive; absent where all have one."
         ),
-        "basis": Column.text(
+        basis=Column.text(
             "What the row is of: complete steps that all ranks share, or the whole capture.", is_secondary=True
         ),
-        "steps": Column.count("Number of those steps; absent for a whole capture.", adds=Adds.NONE),
-        "window_ns": Column.time("Length of that window.", better=Better.LESS),
-        "compute_ns": Column.time("Time in which at least one compute kernel runs.", better=Better.LESS),
-        "idle_ns": Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
-        "p2p_wait_ns": Column.time(
-            "Exposed communication of sends and receives in which they wait for a peer; absent where some could not be "
-            "matched."
+        steps="Number of those steps; absent for a whole capture.",
+        window_ns=Column.time("Length of that window.", better=Better.LESS),
+        compute_ns=Column.time("Time in which at least one compute kernel runs.", better=Better.LESS),
+        idle_ns=Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
+        p2p_wait_ns=(
+            "Exposed communication of sends and receives in which they wait for a peer; absent where some could "
+            "not be matched."
         ),
-        "collective_wait_ns": Column.time(
-            "Exposed wait in collectives of groups that hold several of the pipeline's stages (tied embeddings, norms "
-            "of gradients): stages that are done early wait there at the end of a step. Beside the bubble, not in it; "
-            "absent where some could not be matched."
+        collective_wait_ns=(
+            "Exposed wait in collectives of groups that hold several of the pipeline's stages (tied embeddings, "
+            "norms of gradients): stages that are done early wait there at the end of a step. Beside the bubble, "
+            "not in it; absent where some could not be matched."
         ),
-        "bubble_ns": Column.time("Idle + wait of point-to-point calls.", better=Better.LESS),
-        "bubble_pct": Column.share("100 · bubble / window.", better=Better.LESS),
-        "schedule": Column.text(
-            "Its schedule, as the order of its passes and messages shows; absent where they fit none."
-        ),
-        "stages_per_rank": Column.count(
+        bubble_ns=Column.time("Idle + wait of point-to-point calls.", better=Better.LESS),
+        bubble_pct=Column.share("100 · bubble / window.", better=Better.LESS),
+        schedule="Its schedule, as the order of its passes and messages shows; absent where they fit none.",
+        stages_per_rank=Column.count(
             "Stages of the model on each rank; absent where that is not known.", adds=Adds.NONE
         ),
-        "microbatches": Column.count("Microbatches of a step; absent where that is not known.", adds=Adds.NONE),
-        "expected_bubble_pct": Column.share(
-            "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
-            "microbatches, of GPipe, 1F1B and their interleaved forms. Of schedules whose bubble depends on the "
-            "lengths of their passes (zero-bubble, V-shaped): the idle share of their order of passes, each as long "
-            "as the mean of its kind, transfers free. Of pipelines of two ways whose passes the trace does not number: "
-            "DualPipe's (S/2 − 1)(F&B + B − 3W), F&B being F + B and W half of B. Absent where neither is known."
+        microbatches=Column.count("Microbatches of a step; absent where that is not known.", adds=Adds.NONE),
+        expected_bubble_pct=(
+            "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M microbatches, of GPipe, "
+            "1F1B and their interleaved forms. Of schedules whose bubble depends on the lengths of their passes "
+            "(zero-bubble, V-shaped): the idle share of their order of passes, each as long as the mean of its "
+            "kind, transfers free. Of pipelines of two ways whose passes the trace does not number: DualPipe's "
+            "(S/2 − 1)(F&B + B − 3W), F&B being F + B and W half of B. Absent where neither is known."
         ),
-        "why_unknown": Column.text("Why the schedule is not known."),
-    }
+        why_unknown="Why the schedule is not known.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         bubble = (table["idle_ns"] + table["p2p_wait_ns"]).astype("Int64")
@@ -165,34 +161,32 @@ class Pipelines(Result):
     title = "Pipelines"
     keys = ("pipeline",)
     stored = ("bubble_ns", "window_ns", "compute_std_ns", "compute_mean_ns", "compute_max_ns")
-    columns = {
-        "pipeline": Column.ident("Number."),
-        "ranks": Column.text("Its ranks in order of stage, as far as they have a trace."),
-        "schedule": Column.text(
-            "Its schedule, as the order of its passes and messages shows; absent where they fit none."
-        ),
-        "stages": Column.count(
+    columns = declared(
+        pipeline="Number.",
+        ranks=Column.text("Its ranks in order of stage, as far as they have a trace."),
+        schedule="Its schedule, as the order of its passes and messages shows; absent where they fit none.",
+        stages=Column.count(
             "Stages of the model: ranks, with a trace or without, × stages a rank; ranks, where those are not known.",
             adds=Adds.NONE,
         ),
-        "stages_per_rank": Column.count("Stages of the model on each rank.", adds=Adds.NONE),
-        "microbatches": Column.count("Microbatches of a step.", adds=Adds.NONE),
-        "basis": Column.text("Window of the figures.", is_secondary=True),
-        "bubble_pct": Column.share(
+        stages_per_rank=Column.count("Stages of the model on each rank.", adds=Adds.NONE),
+        microbatches=Column.count("Microbatches of a step.", adds=Adds.NONE),
+        basis=Column.text("Window of the figures.", is_secondary=True),
+        bubble_pct=Column.share(
             "100 · sum of the stages' bubbles / sum of their windows; absent without waits.", better=Better.LESS
         ),
-        "expected_bubble_pct": Column.share(
-            "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
-            "microbatches, or that of the order of passes (see `pipeline`); absent where neither is known."
+        expected_bubble_pct=(
+            "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M microbatches, or that of "
+            "the order of passes (see `pipeline`); absent where neither is known."
         ),
-        "why_unknown": Column.text("Why the schedule is not known."),
-        "compute_cv": Column.number(
+        why_unknown="Why the schedule is not known.",
+        compute_cv=Column.number(
             "Coefficient of variation of the stages' compute (population, ddof = 0).", label="compute std / mean"
         ),
-        "compute_max_over_mean": Column.number("Largest compute of a stage / mean.", label="compute max / mean"),
-        "bottleneck_stage": Column.ident("The stage with the most compute."),
-        "bottleneck_rank": Column.ident("Its rank."),
-    }
+        compute_max_over_mean=Column.number("Largest compute of a stage / mean.", label="compute max / mean"),
+        bottleneck_stage="The stage with the most compute.",
+        bottleneck_rank="Its rank.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(

@@ -20,7 +20,7 @@ from traceanalyzer.analyses.pipelines.shape import (
     in_launch_order,
     sends_first,
 )
-from traceanalyzer.meaning.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, rows_named, rows_where
@@ -32,26 +32,22 @@ class PipelineSchedule(Result):
     title = "Pipeline schedule"
     is_detail = True
     keys = ("rank", "slot")
-    columns = {
-        "rank": RANK,
-        "slot": Column.ident("Position among the rank's stretches."),
-        "step": STEP_OF_LAUNCH,
-        "phase": Column.text(
-            "forward or backward; where the schedule's ranges tell, backward of inputs and backward of weights."
+    columns = declared(
+        rank=RANK,
+        slot=Column.ident("Position among the rank's stretches."),
+        step=STEP_OF_LAUNCH,
+        phase="forward or backward; where the schedule's ranges tell, backward of inputs and backward of weights.",
+        virtual_stage="Stage of the model, as the schedule's ranges number it; absent without such ranges.",
+        microbatch=(
+            "The microbatch's number, as the schedule's ranges have it; else how many stretches of that phase the "
+            "step had before: its number when each is computed once, in order."
         ),
-        "virtual_stage": Column.ident(
-            "Stage of the model, as the schedule's ranges number it; absent without such ranges."
-        ),
-        "microbatch": Column.ident(
-            "The microbatch's number, as the schedule's ranges have it; else how many stretches of that "
-            "phase the step had before: its number when each is computed once, in order."
-        ),
-        "is_beside": Column.flag("Whether the schedule runs it in one action with a pass of the other direction."),
-        "start_ns": Column.moment("Start of its first compute kernel."),
-        "end_ns": Column.moment("End of its last one."),
-        "compute_ns": Column.time("Sum of its kernels' durations.", better=Better.LESS),
-        "operations": Column.count("Its compute kernels."),
-    }
+        is_beside="Whether the schedule runs it in one action with a pass of the other direction.",
+        start_ns="Start of its first compute kernel.",
+        end_ns="End of its last one.",
+        compute_ns=Column.time("Sum of its kernels' durations.", better=Better.LESS),
+        operations="Its compute kernels.",
+    )
 
 
 def per_rank(trace: RankTrace, pipeline_messages: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:

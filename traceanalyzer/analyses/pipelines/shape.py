@@ -10,7 +10,7 @@ from traceanalyzer.analyses.communication.matching import messages_of
 from traceanalyzer.analyses.phases.phases import NAMES
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.kinds import POINT_TO_POINT
-from traceanalyzer.meaning.columns import Column
+from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, rows_named, rows_where, table_of
@@ -182,22 +182,22 @@ class PipelineMessages(Result):
     title = "Messages between pipeline stages"
     is_detail = True
     keys = ("rank", "call", "is_send", "peer", "message")
-    columns = {
-        "rank": RANK,
-        "call": CALL,
-        "message": Column.ident("Position among the call's messages."),
-        "step": Column.ident("Step that launched the call; absent for none."),
-        "launch_ns": Column.moment("When the host began to launch the call; absent when unknown."),
-        "start_ns": Column.moment("Start of the call on the GPU."),
-        "end_ns": Column.moment("End of the call on the GPU."),
-        "is_send": Column.flag("Whether the rank sends it."),
-        "peer": Column.ident("Global rank at the other end."),
-        "direction": Column.text(
-            "forward (an activation) or backward (a gradient): of a send by the schedule's range around it, "
-            "else by the compute launched last before it (of several at once, or after passes of both directions, by "
+    columns = declared(
+        rank=RANK,
+        call=CALL,
+        message=Column.ident("Position among the call's messages."),
+        step="Step that launched the call; absent for none.",
+        launch_ns=Column.moment("When the host began to launch the call; absent when unknown."),
+        start_ns="Start of the call on the GPU.",
+        end_ns="End of the call on the GPU.",
+        is_send="Whether the rank sends it.",
+        peer=Column.ident("Global rank at the other end."),
+        direction=(
+            "forward (an activation) or backward (a gradient): of a send by the schedule's range around it, else "
+            "by the compute launched last before it (of several at once, or after passes of both directions, by "
             "what else goes to the peer); of a receive only by such a range. Absent when unknown."
         ),
-    }
+    )
 
 
 def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:

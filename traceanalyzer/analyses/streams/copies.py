@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import RANK, Result, ratio
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.time.intervals import Intervals, unions
-from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -48,28 +48,24 @@ class Copies(Result):
 
     title = "Copies"
     keys = ("rank", *_KEYS)
-    columns = {
-        "rank": RANK,
-        "direction": Column.text(
-            "HtoD, DtoH, DtoD, PtoP (between GPUs), HtoH; memset; absent when the trace does not say."
-        ),
-        "source_memory": Column.text("pinned, pageable, device, managed."),
-        "target_memory": Column.text("The same for the target."),
-        "peer_device": Column.ident("The other GPU of a PtoP copy.", is_of_all_runs=True),
-        "copies": Column.count("Number."),
-        "size_bytes": Column.size("Bytes; absent when one does not say.", is_aside=True),
-        "total_ns": Column.time("Sum of their durations.", leads=True),
-        "busy_ns": Column.time("Time in which at least one runs."),
-        "rate_gbps": Column.rate("Bytes / sum of durations, in decimal GB/s: what one copy gets."),
-        "combined_gbps": Column.rate("Bytes / time in which at least one runs: what the link carries."),
-        "exposed_ns": Column.time(
+    columns = declared(
+        rank=RANK,
+        direction="HtoD, DtoH, DtoD, PtoP (between GPUs), HtoH; memset; absent when the trace does not say.",
+        source_memory="pinned, pageable, device, managed.",
+        target_memory="The same for the target.",
+        peer_device=Column.ident("The other GPU of a PtoP copy.", is_of_all_runs=True),
+        copies=Column.count("Number."),
+        size_bytes="Bytes; absent when one does not say.",
+        total_ns=Column.time("Sum of their durations.", leads=True),
+        busy_ns="Time in which at least one runs.",
+        rate_gbps="Bytes / sum of durations, in decimal GB/s: what one copy gets.",
+        combined_gbps="Bytes / time in which at least one runs: what the link carries.",
+        exposed_ns=(
             "Time in which one runs but no compute (and, for copies that are no communication, no communication)."
         ),
-        "with_compute_ns": Column.time("Time in which one and compute both run."),
-        "with_other_copies_ns": Column.time(
-            "Time in which one and a copy of another direction (memsets left out) both run."
-        ),
-    }
+        with_compute_ns="Time in which one and compute both run.",
+        with_other_copies_ns="Time in which one and a copy of another direction (memsets left out) both run.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         # Bytes per nanosecond are decimal gigabytes per second.
@@ -124,21 +120,21 @@ class SyncCopies(Result):
 
     title = "Copies that block the host"
     keys = ("rank", *_SYNC_COPIES_KEYS)
-    columns = {
-        "rank": RANK,
-        "problem": Column.text(
-            "`synchronous`: the call returns when the copy is done. `pageable`: an asynchronous copy from or "
-            "to pageable memory, which CUDA stages through a buffer and may make the host wait for."
+    columns = declared(
+        rank=RANK,
+        problem=(
+            "`synchronous`: the call returns when the copy is done. `pageable`: an asynchronous copy from or to "
+            "pageable memory, which CUDA stages through a buffer and may make the host wait for."
         ),
-        "api_call": Column.text("Function that launched them."),
-        "operation": Column.text("Direction of the copies, or memset.", written=Written.KERNEL),
-        "source_memory": Column.text("pinned, pageable, device or managed."),
-        "target_memory": Column.text("The same of the other end."),
-        "calls": Column.count("Operations.", is_aside=True),
-        "total_bytes": Column.size("Sum of their sizes."),
-        "gpu_ns": Column.time("Sum of their durations on the GPU.", leads=True),
-        "host_ns": Column.time("Sum of the durations of the API calls that launched them."),
-    }
+        api_call=Column.text("Function that launched them."),
+        operation=Column.text("Direction of the copies, or memset.", written=Written.KERNEL),
+        source_memory="pinned, pageable, device or managed.",
+        target_memory="The same of the other end.",
+        calls="Operations.",
+        total_bytes="Sum of their sizes.",
+        gpu_ns=Column.time("Sum of their durations on the GPU.", leads=True),
+        host_ns="Sum of the durations of the API calls that launched them.",
+    )
 
 
 def sync_copies_per_rank(trace: RankTrace) -> pd.DataFrame:

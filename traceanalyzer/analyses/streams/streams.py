@@ -11,7 +11,7 @@ from traceanalyzer.analyses.grouping import memoized_by_trace, rows_of_each
 from traceanalyzer.analyses.streams.copies import is_copy
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.meaning.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, is_name, sorted_by
@@ -63,29 +63,29 @@ class Streams(Result):
     keys = ("rank", "stream")
     stored = ("window_ns",)
     joined_by = ("role",)
-    columns = {
-        "rank": RANK,
-        "stream": Column.ident("Number in the trace."),
-        "role": Column.text(
+    columns = declared(
+        rank=RANK,
+        stream="Number in the trace.",
+        role=(
             "The class that makes up 90% or more of its operations' time (`mixed` when none does): compute, "
             "communication, upload, download, exchange (copies between GPUs), device memory, unknown (CUDA graphs "
             "that were recorded as one operation each)."
         ),
-        "operations": Column.count("GPU operations in the window."),
-        "busy_ns": Column.time("Time in which the stream runs something.", leads=True),
-        "busy_pct": Column.share("100 · busy / window."),
-        "compute_ns": Column.time("Time in which it runs compute kernels.", better=Better.LESS),
-        "communication_ns": Column.time("Time in which it runs communication kernels."),
-        "upload_ns": Column.time("Time in which it copies from host to device."),
-        "download_ns": Column.time("Time in which it copies from device to host."),
-        "exchange_ns": Column.time("Time in which it copies between two GPUs."),
-        "device_memory_ns": Column.time("Time of memsets and of copies within the GPU."),
-        "unknown_ns": Column.time(
-            "Time in which it runs CUDA graphs that were recorded as one operation each; with any, the times above are "
-            "n/a: the graph may do each of it."
+        operations="GPU operations in the window.",
+        busy_ns=Column.time("Time in which the stream runs something.", leads=True),
+        busy_pct="100 · busy / window.",
+        compute_ns=Column.time("Time in which it runs compute kernels.", better=Better.LESS),
+        communication_ns="Time in which it runs communication kernels.",
+        upload_ns="Time in which it copies from host to device.",
+        download_ns="Time in which it copies from device to host.",
+        exchange_ns="Time in which it copies between two GPUs.",
+        device_memory_ns="Time of memsets and of copies within the GPU.",
+        unknown_ns=(
+            "Time in which it runs CUDA graphs that were recorded as one operation each; with any, the times above "
+            "are n/a: the graph may do each of it."
         ),
-        "copied_bytes": Column.size("Bytes of its copies and memsets; absent without any, or when one does not say."),
-    }
+        copied_bytes="Bytes of its copies and memsets; absent without any, or when one does not say.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = known_only(table, table[_NS[-1]], _NS[:-1])
@@ -126,21 +126,21 @@ class StreamPairs(Result):
     title = "What runs at the same time"
     keys = ("rank", "of", "first", "second")
     is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "of": Column.text("`stream` or `class`."),
-        "first": Column.text(
-            "Stream number, or class: compute, communication, upload, download, exchange, device memory. No classes "
-            "of a rank that runs CUDA graphs which were recorded whole: what runs inside them is not known."
+    columns = declared(
+        rank=RANK,
+        of="`stream` or `class`.",
+        first=(
+            "Stream number, or class: compute, communication, upload, download, exchange, device memory. No "
+            "classes of a rank that runs CUDA graphs which were recorded whole: what runs inside them is not known."
         ),
-        "second": Column.text("The other one."),
-        "both_ns": Column.time("Time in the window in which both run."),
-        "first_ns": Column.time("Time in which the first runs."),
-        "second_ns": Column.time("Time in which the second runs."),
-        "both_pct": Column.share(
+        second="The other one.",
+        both_ns="Time in the window in which both run.",
+        first_ns="Time in which the first runs.",
+        second_ns="Time in which the second runs.",
+        both_pct=Column.share(
             "100 · both / the shorter of the two times: 100 when one always hides under the other.", better=Better.MORE
         ),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         shorter = table["first_ns"].where(table["first_ns"] < table["second_ns"], table["second_ns"])

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import RANK, Result, is_true, percent
 from traceanalyzer.analyses.grouping import memoized_by_trace
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, unions
 from traceanalyzer.meaning import vocabulary
-from traceanalyzer.meaning.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -35,34 +35,34 @@ _DOUBTFUL = ("compute_ns", "fused_ns", "exposed_comm_ns", "exposed_copy_ns", "co
 OVERLAP = Column.share("100 · (comm − exposed comm) / comm; n/a without communication.", better=Better.MORE)
 """Of communication what compute hides, wherever it is reported: of a rank, a step, a kind of communication."""
 
-DEFINITIONS: Mapping[str, Column] = {
-    "window_ns": Column.time(
+DEFINITIONS: Mapping[str, Column] = declared(
+    window_ns=Column.time(
         "First start to last end of the rank's GPU operations (or of the steps looked at).", better=Better.LESS
     ),
-    "compute_ns": Column.time("Time in which at least one compute kernel runs: |∪compute|.", better=Better.LESS),
-    "fused_ns": Column.time(
+    compute_ns=Column.time("Time in which at least one compute kernel runs: |∪compute|.", better=Better.LESS),
+    fused_ns=(
         "Part of compute in which a kernel runs that computes and communicates at once (mega-MoE, GEMM with a "
         "collective inside): how much of it is communication is unknown."
     ),
-    "exposed_comm_ns": Column.time(
+    exposed_comm_ns=Column.time(
         "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS
     ),
-    "exposed_copy_ns": Column.time(
+    exposed_copy_ns=Column.time(
         "Time in which a copy or memset but no compute or communication runs.", better=Better.LESS
     ),
-    "opaque_ns": Column.time(
-        "Time in which nothing but CUDA graphs runs that were recorded as one operation each: what they hold is not "
-        "known. Compute, communication and copies are then n/a; capture with --cuda-graph-trace=node."
+    opaque_ns=(
+        "Time in which nothing but CUDA graphs runs that were recorded as one operation each: what they hold is "
+        "not known. Compute, communication and copies are then n/a; capture with --cuda-graph-trace=node."
     ),
-    "idle_ns": Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
-    "comm_ns": Column.time(
+    idle_ns=Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
+    comm_ns=Column.time(
         "Time in which at least one communication operation runs: |∪comm|.", is_secondary=True, better=Better.LESS
     ),
-    "overlapped_comm_ns": Column.time(
+    overlapped_comm_ns=Column.time(
         "Communication time that is hidden under compute: comm − exposed comm.", is_secondary=True
     ),
-    "overlap_pct": OVERLAP,
-}
+    overlap_pct=OVERLAP,
+)
 
 
 class Breakdown(Result):

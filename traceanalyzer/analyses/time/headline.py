@@ -9,7 +9,7 @@ from traceanalyzer.analyses.time import breakdown as time_breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Adds, Better, Column
+from traceanalyzer.meaning.columns import Adds, Better, Column, declared
 from traceanalyzer.meaning.vocabulary import FUSED, PARTS
 from traceanalyzer.selection import steps_text
 
@@ -22,28 +22,27 @@ class Headline(Result):
     title = "Headline figures"
     keys = ("rank",)
     is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "basis": Column.text(
+    columns = declared(
+        rank=RANK,
+        basis=Column.text(
             "What the row is of: complete steps that all ranks share; without any, what is looked at.",
             is_secondary=True,
         ),
-        "steps": Column.count("Number of those steps; absent for a whole capture.", adds=Adds.NONE),
-        "step_mean_ns": Column.time(
+        steps="Number of those steps; absent for a whole capture.",
+        step_mean_ns=Column.time(
             "Mean length of the steps' GPU windows.", adds=Adds.DERIVED, better=Better.LESS, alias="step_ns"
         ),
-        "step_std_ns": Column.time(
+        step_std_ns=Column.time(
             "Sample standard deviation of the same; absent with fewer than two steps.", adds=Adds.DERIVED
         ),
         **time_breakdown.DEFINITIONS,
-        "window_ns": Column.time("Sum of the steps' GPU windows, or the capture's window.", better=Better.LESS),
-        "compute_pct": Column.share("100 · compute / window.", better=Better.MORE),
-        "fused_pct": Column.share("100 · fused / window: a part of compute."),
-        "exposed_comm_pct": Column.share("100 · exposed communication / window.", better=Better.LESS),
-        "exposed_copy_pct": Column.share("100 · exposed copies / window.", better=Better.LESS),
-        "opaque_pct": Column.share("100 · unknown / window."),
-        "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
-    }
+        compute_pct=Column.share("100 · compute / window.", better=Better.MORE),
+        fused_pct="100 · fused / window: a part of compute.",
+        exposed_comm_pct=Column.share("100 · exposed communication / window.", better=Better.LESS),
+        exposed_copy_pct=Column.share("100 · exposed copies / window.", better=Better.LESS),
+        opaque_pct="100 · unknown / window.",
+        idle_pct=Column.share("100 · idle / window.", better=Better.LESS),
+    ) | declared(window_ns=Column.spent("Sum of the steps' GPU windows, or the capture's window."))
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = time_breakdown.known_only(table)

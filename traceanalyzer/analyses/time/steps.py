@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import RANK, Result, all_known, is_true
 from traceanalyzer.analyses.grouping import memoized_by_tables
 from traceanalyzer.analyses.time import breakdown
-from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, columns_of, picked, rows_where, table_of, whole_of
@@ -20,31 +20,29 @@ class Steps(Result):
     title = "Steps"
     keys = ("rank", "step")
     is_of_one_run = True
-    columns = {
-        "rank": RANK,
-        "step": Column.ident("Number in the step's name, else its position; absent for operations of no step."),
-        "name": Column.text("The range that marks the step on the host.", written=Written.KERNEL),
-        "is_complete": Column.flag(
-            "Its range is closed, and all operations launched in it ended inside the capture: counts in means."
-        ),
-        "is_partial": Column.flag(
+    columns = declared(
+        rank=RANK,
+        step="Number in the step's name, else its position; absent for operations of no step.",
+        name="The range that marks the step on the host.",
+        is_complete="Its range is closed, and all operations launched in it ended inside the capture: counts in means.",
+        is_partial=Column.flag(
             "The capture misses its end, or operations of it or of the step before; or its file is cut off.",
             is_secondary=True,
         ),
-        "host_start_ns": Column.moment("Start of the range that marks the step on the host.", is_secondary=True),
-        "host_end_ns": Column.moment("Its end.", is_secondary=True),
-        "start_ns": Column.moment(
-            "The later of its range's start and the end of the last operation launched before that. Absent for a step "
-            "that launched nothing."
+        host_start_ns=Column.moment("Start of the range that marks the step on the host.", is_secondary=True),
+        host_end_ns=Column.moment("Its end.", is_secondary=True),
+        start_ns=(
+            "The later of its range's start and the end of the last operation launched before that. Absent for a "
+            "step that launched nothing."
         ),
         **breakdown.DEFINITIONS,
-        "window_ns": Column.time(
+        operations="GPU operations that the host launched in the step.",
+    ) | declared(
+        window_ns=Column.spent(
             "From there to where the next step begins; of the last one before recording ends or pauses, to the later "
-            "of its range's end and its last operation's end.",
-            better=Better.LESS,
-        ),
-        "operations": Column.count("GPU operations that the host launched in the step."),
-    }
+            "of its range's end and its last operation's end."
+        )
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return breakdown.with_overlap(table)
