@@ -17,7 +17,10 @@ from traceanalyzer.model import RankTrace, Window, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, XLA_MODULES, conform
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
     columns_as_they_are,
+    nowhere,
+    nullable,
     rows_named,
     rows_named_so,
     rows_where,
@@ -363,9 +366,9 @@ def clock_ahead_ns(trace: RankTrace) -> int:
     An operation that finds its GPU idle starts within launch latency. Where half of those start equally long after
     their launch, and none sooner, that time is the clocks': the wait in a queue differs from one to the next.
     """
-    launch = array_of(trace.gpu_ops, "launch")
+    launch = trace.launch
     held = launch != NONE
-    starts, ends = (array_of(trace.gpu_ops, name) for name in ("start_ns", "end_ns"))
+    starts, ends = arrays_of(trace.gpu_ops, "start_ns", "end_ns")
     finds_idle = np.append(False, starts[1:] - np.maximum.accumulate(ends)[:-1] >= SHORT_NS)[: len(starts)] & held
     if np.count_nonzero(finds_idle) < A_SAMPLE:
         return 0
@@ -423,8 +426,8 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     """
     trace = on_one_clock(trace)
     found, notes = step_ranges(trace, selection.step_range)
-    launch = array_of(trace.gpu_ops, "launch")
-    op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)
+    launch = trace.launch
+    op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else nowhere(len(launch))
     op_step = np.where(launch == NONE, NONE, op_step)
     steps = _with_windows(trace, found, op_step) if len(found) else conform(None, STEPS)
     meta = replace(trace.meta, notes=(*trace.meta.notes, *notes, *notes_of(found), *_beyond(steps, selection.steps)))
@@ -468,7 +471,7 @@ def _step_of_launch(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
 def step_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Row of the disjoint, sorted range [start, end) that holds each time; -1 where none does."""
     if not len(starts):
-        return np.full(len(times), NONE, dtype=np.int64)
+        return nowhere(len(times))
     row = np.searchsorted(starts, times, side="right") - 1
     return np.where((row >= 0) & (times < ends[row]), row, NONE)
 
@@ -504,8 +507,8 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
             "name": names,
             "host_start_ns": array_of(found, "start_ns"),
             "host_end_ns": array_of(found, "end_ns"),
-            "start_ns": pd.arrays.IntegerArray(begins, has_none),
-            "end_ns": pd.arrays.IntegerArray(ends, has_none),
+            "start_ns": nullable(begins, has_none),
+            "end_ns": nullable(ends, has_none),
             "is_partial": _is_partial(trace, found),
         }
     )
@@ -515,7 +518,7 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
 def _windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Begin and end of each step."""
     host_starts, host_ends = array_of(found, "start_ns"), array_of(found, "end_ns")
-    ended, launch = array_of(trace.gpu_ops, "end_ns"), array_of(trace.gpu_ops, "launch")
+    ended, launch = array_of(trace.gpu_ops, "end_ns"), trace.launch
     # An operation is earlier work of every step that begins on the host after its launch.
     earlier_of = np.zeros(len(launch), dtype=np.int64)
     has_launch = launch != NONE
@@ -535,7 +538,7 @@ def _launched_before_capture(gpu_ops: pd.DataFrame) -> np.ndarray:
     has_launch, starts = array_of(gpu_ops, "launch") != NONE, array_of(gpu_ops, "start_ns")
     if has_launch.all():
         return ~has_launch
-    launched = pd.Series(pd.arrays.IntegerArray(starts, ~has_launch))
+    launched = pd.Series(nullable(starts, ~has_launch))
     is_before = launched.groupby(array_of(gpu_ops, "stream")).transform("min") > starts
     return ~has_launch & is_before.to_numpy(dtype=bool, na_value=False)
 

@@ -17,6 +17,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     columns_as_they_are,
     columns_of,
+    nullable,
     pandas_set_up,
     table_of,
     under_each_other,
@@ -236,7 +237,7 @@ def typed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> pd.DataFrame:
 
 def all_known(values: np.ndarray) -> pd.arrays.IntegerArray:
     """Integers that are all known, as a column that may have absent ones."""
-    return pd.arrays.IntegerArray(values, np.zeros(len(values), dtype=bool))
+    return nullable(values, np.zeros(len(values), dtype=bool))
 
 
 def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[str, ...] = ()) -> pd.DataFrame:

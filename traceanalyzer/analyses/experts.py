@@ -154,7 +154,7 @@ def exchanges_per_rank(trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFr
     own = all_to_alls
     if own.empty:
         return pd.DataFrame()
-    launch = array_of(trace.gpu_ops, "launch")[array_of(own, "gpu_op")]
+    launch = trace.launch[array_of(own, "gpu_op")]
     load = own["receives"].map(sum).astype("int64")
     table = own[["call", "step", "group", "group_ranks", "direction", "start_ns", "end_ns"]].assign(
         range=names_around_launches(user_ranges(trace), trace, launch),

@@ -12,7 +12,14 @@ from msgspec import Struct
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.spilled import spilled_arrays
-from traceanalyzer.model.tables import columns_of, floats, table_of, under_each_other
+from traceanalyzer.model.tables import (
+    columns_of,
+    floats,
+    nowhere,
+    nullable,
+    table_of,
+    under_each_other,
+)
 
 # Rows of a table that share their keys, on arrays: pandas' own grouping takes a millisecond for the smallest table.
 
@@ -68,7 +75,7 @@ class Groups(Struct, frozen=True):
         counts = np.bincount(number, minlength=len(distinct))
         order = rows[stable_order(number)]
         starts = np.cumsum(counts) - counts
-        of_row = np.full(rows_in_all, NONE, dtype=np.int64)
+        of_row = nowhere(rows_in_all)
         of_row[rows] = number
         first = order[starts]
         return cls({name: columns[name].take(first) for name in by}, first, of_row, order, starts, counts)
@@ -164,7 +171,7 @@ class Groups(Struct, frozen=True):
             return self.sums(values)
         is_absent = values.isna()
         known = self.sums((~is_absent).astype(np.int64))
-        return pd.arrays.IntegerArray(self.sums(values.to_numpy(dtype=np.int64, na_value=0)), known == 0)
+        return nullable(self.sums(values.to_numpy(dtype=np.int64, na_value=0)), known == 0)
 
     def _over(self, ufunc: np.ufunc, values: np.ndarray) -> np.ndarray:
         if not len(self._starts):
@@ -211,7 +218,7 @@ def rows_of_each(values: np.ndarray) -> list[np.ndarray]:
 
 def largest_before(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """For each row the largest of the values of its group's rows before it; -1 for the first of a group."""
-    found = np.full(len(values), NONE, dtype=np.int64)
+    found = nowhere(len(values))
     if len(values) < 2:
         return found
     order = stable_order(groups)

@@ -47,6 +47,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     columns_of,
     floats,
+    nullable,
     sorted_by,
     with_columns,
 )
@@ -298,7 +299,7 @@ def divided(
             sums = {name: sums_at(held, own[name].to_numpy(dtype=np.int64), len(table)) for name in columns}
             if np.array_equal(sum(sums.values()), table[whole.column].to_numpy(dtype=np.int64)):
                 return with_columns(table, **{name: all_known(values) for name, values in sums.items()})
-    absent = pd.arrays.IntegerArray(np.zeros(len(table), dtype=np.int64), np.ones(len(table), dtype=bool))
+    absent = nullable(np.zeros(len(table), dtype=np.int64), np.ones(len(table), dtype=bool))
     return with_columns(table, **dict.fromkeys(columns, absent))
 
 

@@ -29,6 +29,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
     columns_of,
+    nullable,
     outer_first,
     picked,
     rows_named,
@@ -322,12 +323,12 @@ def timeline_across(parts: Mapping[int, pd.DataFrame]) -> Timeline:
 
 def _calls(ops: pd.DataFrame) -> pd.arrays.IntegerArray:
     is_comm = rows_named(ops, "kind", "comm")
-    return pd.arrays.IntegerArray((np.cumsum(is_comm) - 1).astype(np.int64), ~is_comm)
+    return nullable((np.cumsum(is_comm) - 1).astype(np.int64), ~is_comm)
 
 
 def _at_launch(trace: RankTrace, values: np.ndarray) -> pd.arrays.IntegerArray:
     """A column of `api_calls` for the operations' launches; absent where there is none."""
-    launch = array_of(trace.gpu_ops, "launch")
+    launch = trace.launch
     if not len(values):
-        return pd.arrays.IntegerArray(np.ones(len(launch), dtype=np.int64), np.ones(len(launch), dtype=bool))
-    return pd.arrays.IntegerArray(values[np.maximum(launch, 0)].astype(np.int64), launch == NONE)
+        return nullable(np.ones(len(launch), dtype=np.int64), np.ones(len(launch), dtype=bool))
+    return nullable(values[np.maximum(launch, 0)].astype(np.int64), launch == NONE)

@@ -15,6 +15,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
     is_name,
     mask_of,
     picked,
@@ -202,7 +203,7 @@ def ranks_per_rank(trace: RankTrace) -> pd.DataFrame:
         "window_ns": trace.window.length_ns if len(trace.gpu_ops) else None,
         "capture_ns": meta.capture_end_ns - meta.capture_start_ns if known else None,  # type: ignore[operator]
         "operations": len(trace.gpu_ops),
-        "operations_without_launch": int(np.count_nonzero(array_of(trace.gpu_ops, "launch") == NONE)),
+        "operations_without_launch": int(np.count_nonzero(trace.launch == NONE)),
         "api_calls": len(trace.api_calls),
         "truncated": meta.is_truncated,
         "events_skipped": meta.events_skipped,
@@ -232,8 +233,8 @@ def ranks_across(
 
 def launch_moments(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Moments (ns) and threads of these rows of `gpu_ops`, which have a launch."""
-    launch = array_of(trace.gpu_ops, "launch")[rows]
-    starts, threads = (array_of(trace.api_calls, name)[launch] for name in ("start_ns", "thread"))
+    launch = trace.launch[rows]
+    starts, threads = arrays_of(trace.api_calls, "start_ns", "thread", rows=launch)
     captured = whole_of(trace.gpu_ops, "captured_ns")[rows]
     return np.where(captured == NONE, starts, captured), threads
 
@@ -243,10 +244,10 @@ def launched_operations(trace: RankTrace, *, is_as_captured: bool = True) -> pd.
 
     Those of a graph as it was captured, or where it was launched.
     """
-    rows = np.flatnonzero(trace.counted & (array_of(trace.gpu_ops, "launch") != NONE))
+    rows = np.flatnonzero(trace.counted & (trace.launch != NONE))
     moments, threads = launch_moments(trace, rows)
     if not is_as_captured:
-        moments = array_of(trace.api_calls, "start_ns")[array_of(trace.gpu_ops, "launch")[rows]]
+        moments = array_of(trace.api_calls, "start_ns")[trace.launch[rows]]
     order = np.argsort(moments, kind="stable")
     times = {name: array_of(trace.gpu_ops, name)[rows[order]] for name in ("start_ns", "end_ns")}
     return table_of({"launch_ns": moments[order], "thread": threads[order], **times})

@@ -45,6 +45,11 @@ def array_of(table: pd.DataFrame, name: str) -> np.ndarray:
     return table[name].to_numpy()
 
 
+def arrays_of(table: pd.DataFrame, *names: str, rows: Any = slice(None)) -> list[np.ndarray]:
+    """Columns as numpy has them, of these rows; not to be written to."""
+    return [array_of(table, name)[rows] for name in names]
+
+
 def column_of(table: pd.DataFrame, name: str) -> Any:
     """A column as an array of pandas' own kinds, not to be written to."""
     return table[name].array
@@ -170,6 +175,16 @@ def plain_texts(texts: Any) -> np.ndarray:
 def text_array(texts: Sequence[str | None] | np.ndarray) -> Any:
     """Texts, `None` where one is absent, as a column of them."""
     return pd.array(list(texts), dtype=pd.StringDtype(na_value=np.nan))
+
+
+def nullable(values: np.ndarray, is_absent: np.ndarray) -> pd.arrays.IntegerArray:
+    """A column of integers, absent where the mask says so."""
+    return pd.arrays.IntegerArray(values, is_absent)
+
+
+def nowhere(count: int) -> np.ndarray:
+    """Row numbers that are all -1: none."""
+    return np.full(count, NONE, dtype=np.int64)
 
 
 def single(value: object) -> Any:

@@ -165,6 +165,11 @@ class RankTrace:
         return len(self.host_ops) + len(self.gpu_ops) > LARGE
 
     @property
+    def launch(self) -> np.ndarray:
+        """For each `gpu_ops` row the row in `api_calls` of the call that launched it; -1 for none."""
+        return array_of(self.gpu_ops, "launch")
+
+    @property
     def counted(self) -> np.ndarray:
         """Mask of the `gpu_ops` rows that are counted: all, or those of the selected steps."""
         if self.window.steps is None:

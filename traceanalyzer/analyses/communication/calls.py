@@ -29,9 +29,12 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
     as_objects,
     columns_of,
     mask_of,
+    nowhere,
+    nullable,
     outer_first,
     picked,
     rows_named,
@@ -53,13 +56,13 @@ def owners(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Those of one call are in order: that of its kernel, then host operations as they begin: around a launch, or before
     a launch that is inside none.
     """
-    of_op = np.full(len(trace.gpu_ops) + 1, NONE, dtype=np.int64)
+    of_op = nowhere(len(trace.gpu_ops) + 1)
     of_op[rows] = np.arange(len(rows))
     gpu_op = array_of(trace.comm_args, "gpu_op")
     call_of_kernel = of_op[gpu_op]
     of_kernel = np.flatnonzero(call_of_kernel != NONE)
     host = trace.comm_args[["start_ns", "end_ns", "thread"]][gpu_op == NONE]
-    launch = array_of(trace.gpu_ops, "launch")[rows]
+    launch = trace.launch[rows]
     launched = np.flatnonzero(launch != NONE)
     # One launch of a graph may carry many kernels: they share its operators on the CPU.
     launches = _moments(trace, launch[launched]).assign(call=launched).drop_duplicates(_MOMENT, keep=False)
@@ -83,7 +86,7 @@ _MOMENT = ["begun_ns", "thread"]
 
 def _moments(trace: RankTrace, api_calls: np.ndarray) -> pd.DataFrame:
     """When these API calls began, in order, and on which thread."""
-    begun, thread = (array_of(trace.api_calls, name)[api_calls] for name in ("start_ns", "thread"))
+    begun, thread = arrays_of(trace.api_calls, "start_ns", "thread", rows=api_calls)
     return pd.DataFrame({"begun_ns": begun, "thread": thread})
 
 
@@ -121,7 +124,7 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     in_name = pd.array([kernel and kernel.group_size for kernel in kernels], dtype="Int64")
     calls = with_columns(calls, group_size=pd.Series(calls["group_size"].array).fillna(pd.Series(in_name)).array)
     is_silent = calls["arguments"].isna().to_numpy()
-    operator = np.where(is_silent, comm_operators(trace, rows), NONE) if is_silent.any() else np.full(len(rows), NONE)
+    operator = np.where(is_silent, comm_operators(trace, rows), NONE) if is_silent.any() else nowhere(len(rows))
     has_operator = operator != NONE
     if not has_operator.any():
         return calls
@@ -158,8 +161,8 @@ def comm_operators(
 ) -> np.ndarray:
     """For each call the row in `host_ops` of the innermost communicating operator around its launch, else -1."""
     own = np.flatnonzero(mask_of(trace.host_ops["name"].array, is_of))
-    found = np.full(len(rows), NONE, dtype=np.int64)
-    launched = np.flatnonzero(array_of(trace.gpu_ops, "launch")[rows] != NONE)
+    found = nowhere(len(rows))
+    launched = np.flatnonzero(trace.launch[rows] != NONE)
     moments, threads = launch_moments(trace, rows[launched])
     operators = picked(trace.host_ops, own, ("start_ns", "end_ns", "thread"))
     found[launched] = np.append(own, NONE)[range_around(operators, threads, moments)]
@@ -187,7 +190,7 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
         count: of calls.
     """
     groups = Groups.of_numbers(call)
-    place = np.full(count, NONE, dtype=np.int64)
+    place = nowhere(count)
     place[call[groups.first]] = np.arange(len(groups))
     columns = {name: values[rows] for name, values in columns_of(args).items()}
     is_kernel, is_inferred = groups.any(columns["gpu_op"] != NONE), groups.any(columns["has_inferred_size"])
@@ -199,7 +202,7 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
     found = {
         "collective": _collective(columns["collective"], groups),
         **{name: groups.first_known(columns[name]) for name in _FIRST},
-        "size_bytes": pd.arrays.IntegerArray(groups.sums(whole(sizes.array, 0)), groups.any(sizes.isna().to_numpy())),
+        "size_bytes": nullable(groups.sums(whole(sizes.array, 0)), groups.any(sizes.isna().to_numpy())),
         "is_uneven": _is_uneven(columns, groups),
         "peers": _peers(columns, groups),
         "arguments": np.select([is_inferred, is_kernel], [INFERRED_SIZE, "kernel"], "host").astype(object),

@@ -257,7 +257,7 @@ def per_rank(
     peers = pd.Series(array_of(held, "peers"), dtype="object").fillna("")
     sends, receives = (peers.str.count(rf"\b{verb} ") for verb in ("send", "recv"))
     named = peers.str.findall(r"(?:send|recv) (\d+)").explode().dropna()
-    ranges = names_around_launches(user_ranges(trace), trace, array_of(trace.gpu_ops, "launch")[rows])
+    ranges = names_around_launches(user_ranges(trace), trace, trace.launch[rows])
     count_of_peers = named.groupby(groups.of_row[named.index]).nunique().reindex(range(len(groups)), fill_value=0)
     looks_up = any(_LOOKUPS.search(name) for name in trace.gpu_ops["name"].array.categories.tolist())
     counted = {
@@ -286,7 +286,7 @@ def per_rank(
 
 def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categorical) -> np.ndarray:
     """Whether the nearest heavy kernel launched before, or after, each operation is attention."""
-    launch = array_of(trace.gpu_ops, "launch")
+    launch = trace.launch
     heavy = np.flatnonzero(is_name(category_of_op, *MATRIX_CATEGORIES) & (launch != NONE))
     if not len(heavy):
         return np.zeros(len(rows), dtype=bool)

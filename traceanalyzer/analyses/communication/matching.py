@@ -13,7 +13,14 @@ from traceanalyzer.analyses.grouping import Groups, number_in_group, rows_of_eac
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.meaning.columns import numbers
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, rows_where, whole_of
+from traceanalyzer.model.tables import (
+    array_of,
+    arrays_of,
+    columns_of,
+    nowhere,
+    rows_where,
+    whole_of,
+)
 
 BIN_NS = 50_000
 """Width of a bin of differences, in which the ends of one collective lie on two ranks, but for long calls."""
@@ -480,7 +487,7 @@ class _Job:
 
     def __init__(self, calls: pd.DataFrame, present: frozenset[int]) -> None:
         self.calls, self.present = calls, present
-        self.rank, self.start_ns, self.end_ns = (array_of(calls, name) for name in ("rank", "start_ns", "end_ns"))
+        self.rank, self.start_ns, self.end_ns = arrays_of(calls, "rank", "start_ns", "end_ns")
         self.step, self.sequence = (whole_of(calls, name) for name in ("step", "sequence"))
         self.signature, self.synchronises = _signatures(calls), synchronises(calls)
         self.why = np.full(len(calls), None, dtype=object)
@@ -495,7 +502,7 @@ class _Job:
 
     def messages_in(self, ends: pd.DataFrame) -> CallList:
         """Messages from one rank to another, of one of the two: coalesced ones hide their own sizes."""
-        rows, none = array_of(ends, "row"), np.full(len(ends), NONE)
+        rows, none = array_of(ends, "row"), nowhere(len(ends))
         near_ns = np.full(len(ends), BIN_NS)
         tells = array_of(ends, "has_one_peer")
         return CallList(self.end_ns[rows], none, self.step[rows], none, tells, near_ns, are_messages=True)
@@ -657,7 +664,7 @@ class _Job:
         members = pairs[["one", "other"]].to_numpy().ravel()
         self.why[members] = None
         twice = pairs.loc[pairs.index.repeat(2)]
-        matched_by, is_ambiguous = (array_of(twice, name) for name in ("matched_by", "is_ambiguous"))
+        matched_by, is_ambiguous = arrays_of(twice, "matched_by", "is_ambiguous")
         return _members(members, twice.index, matched_by, is_ambiguous=is_ambiguous)
 
 

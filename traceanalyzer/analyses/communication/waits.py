@@ -40,6 +40,7 @@ from traceanalyzer.model.tables import (
     as_objects,
     columns_as_they_are,
     columns_of,
+    nullable,
     table_of,
     under_each_other,
     with_columns,
@@ -175,9 +176,9 @@ def _with_waits(table: pd.DataFrame, held: Rows) -> pd.DataFrame:
     return with_columns(
         table,
         is_synchronising=pd.array(is_alike[at] & ~is_around, dtype="boolean"),
-        transfer_ns=pd.arrays.IntegerArray(transfer, ~is_split),
-        wait_ns=pd.arrays.IntegerArray(wait, ~(is_always | is_known)),
-        waits_for=pd.arrays.IntegerArray(last, ~is_known | (last == rank) | is_around),
+        transfer_ns=nullable(transfer, ~is_split),
+        wait_ns=nullable(wait, ~(is_always | is_known)),
+        waits_for=nullable(last, ~is_known | (last == rank) | is_around),
     )
 
 

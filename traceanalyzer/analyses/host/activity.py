@@ -21,7 +21,14 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, outer_first, picked, rows_named, rows_named_so
+from traceanalyzer.model.tables import (
+    array_of,
+    nowhere,
+    outer_first,
+    picked,
+    rows_named,
+    rows_named_so,
+)
 
 # Nested events cut into disjoint stretches, each with the innermost event in it.
 
@@ -40,7 +47,7 @@ def _cut(starts: np.ndarray, ends: np.ndarray, labels: np.ndarray, *edges: int) 
     order = outer_first(starts, ends)
     # At one time: ends before starts; outer starts first, inner ends first. A stable sort keeps this order.
     times = np.concatenate([ends[order][::-1], np.array(edges, dtype=np.int64), starts[order]])
-    label = np.concatenate([np.full(len(order), NONE), np.full(len(edges), _EDGE), labels[order]])
+    label = np.concatenate([nowhere(len(order)), np.full(len(edges), _EDGE), labels[order]])
     order = np.argsort(times, kind="stable")
     cuts, label = times[order], label[order]
     depth = np.cumsum(np.where(label == _EDGE, 0, np.where(label == NONE, -1, 1)))
@@ -98,7 +105,7 @@ def innermost(starts: np.ndarray, ends: np.ndarray) -> Around:
 
 def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
-    answer = np.full(len(times), NONE, dtype=np.int64)
+    answer = nowhere(len(times))
     for thread in np.intersect1d(array_of(ranges, "thread"), threads).tolist():
         asked = np.flatnonzero(threads == thread)
         is_small = len(ranges) <= MOST_ROWS  # what is large is not held for who may ask again

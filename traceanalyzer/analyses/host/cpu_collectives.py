@@ -12,7 +12,14 @@ from traceanalyzer.analyses.host.idle import launching_threads, thread_of_launch
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, rows_named_so, rows_where, table_of, under_each_other
+from traceanalyzer.model.tables import (
+    array_of,
+    arrays_of,
+    rows_named_so,
+    rows_where,
+    table_of,
+    under_each_other,
+)
 
 _CALLS = "c10d::"
 """Operators that hand a collective to the thread that carries it out."""
@@ -89,7 +96,7 @@ def _exchanged(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends: 
     """When each one's longest silence ends: before it the thread copies from the GPU, after it to the GPU."""
     calls = trace.api_calls
     rows = np.flatnonzero(np.isin(array_of(calls, "thread"), threads))  # few, of all that the rank called
-    thread, begun, done = (array_of(calls, name)[rows] for name in ("thread", "start_ns", "end_ns"))
+    thread, begun, done = arrays_of(calls, "thread", "start_ns", "end_ns", rows=rows)
     found = ends.copy()
     for row, (own, start, end) in enumerate(zip(threads.tolist(), starts.tolist(), ends.tolist(), strict=True)):
         held = np.flatnonzero((thread == own) & (begun >= start) & (begun < end))
@@ -106,7 +113,7 @@ def _callers(trace: RankTrace, threads: np.ndarray, starts: np.ndarray) -> np.nd
     calls = trace.host_ops[rows_named_so(trace.host_ops, _hands_over)]
     begun = array_of(calls, "start_ns")
     order = np.argsort(begun, kind="stable")
-    launching = thread_of_launch(trace, array_of(trace.gpu_ops, "launch"))
+    launching = thread_of_launch(trace, trace.launch)
     launching = launching[np.isin(launching, threads)]
     program = threads[0] if trace.gpu_ops.empty and len(threads) else NONE
     default = np.bincount(launching).argmax() if len(launching) else program

@@ -21,8 +21,10 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
     is_name,
     mask_of,
+    nullable,
     picked,
     rows_named_so,
     rows_where,
@@ -86,9 +88,9 @@ def times_of(
     idle_ns, without_gpu = seen_ns - working.covered_ns(starts, ends), np.full(len(groups), trace.gpu_ops.empty)
     return {
         "host_ns": groups.sums(ends - starts),
-        "idle_ns": pd.arrays.IntegerArray(groups.sums(idle_ns), without_gpu),
-        "seen_ns": pd.arrays.IntegerArray(groups.sums(seen_ns), without_gpu.copy()),
-        "steps": pd.arrays.IntegerArray(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
+        "idle_ns": nullable(groups.sums(idle_ns), without_gpu),
+        "seen_ns": nullable(groups.sums(seen_ns), without_gpu.copy()),
+        "steps": nullable(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
     }
 
 
@@ -111,8 +113,8 @@ def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
 def launches_inside(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
     """API calls with a GPU operation that begin in each event, on its thread."""
     has_op = array_of(trace.api_calls, "has_gpu_op")
-    begun, thread_of = (array_of(trace.api_calls, name)[has_op] for name in ("start_ns", "thread"))
-    starts, ends, threads = (array_of(events, name) for name in ("start_ns", "end_ns", "thread"))
+    begun, thread_of = arrays_of(trace.api_calls, "start_ns", "thread", rows=has_op)
+    starts, ends, threads = arrays_of(events, "start_ns", "end_ns", "thread")
     count = np.zeros(len(events), dtype=np.int64)
     for thread in np.unique(thread_of).tolist():
         rows = np.flatnonzero(threads == thread)
@@ -236,8 +238,8 @@ def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     Such a range says no more than the step does. By its calls together: one that spans half of some steps only would
     else hide what it holds in the others.
     """
-    begins, until = (array_of(trace.steps, name) for name in ("host_start_ns", "host_end_ns"))
-    starts, ends, threads = (array_of(trace.ranges, name)[rows] for name in ("start_ns", "end_ns", "thread"))
+    begins, until = arrays_of(trace.steps, "host_start_ns", "host_end_ns")
+    starts, ends, threads = arrays_of(trace.ranges, "start_ns", "end_ns", "thread", rows=rows)
     row = step_at(begins, until, starts)
     order = np.lexsort((-ends, starts, threads))
     holds = np.zeros(len(rows), dtype=bool)
@@ -395,7 +397,7 @@ def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) 
     if not len(asked) or trace.frames.empty:
         return answer
     frames = trace.frames[array_of(trace.frames, "thread") != thread].reset_index(drop=True)
-    begins, until, threads = (array_of(frames, name) for name in ("start_ns", "end_ns", "thread"))
+    begins, until, threads = arrays_of(frames, "start_ns", "end_ns", "thread")
     runs = np.append(~rows_named_so(frames, _OF_THREADS.match), False)
     long = np.flatnonzero((until - begins >= _COVERED * LEAST_NS) & runs[:-1])
     around = {int(other): Around.of(frames, int(other)) for other in np.unique(threads)}

@@ -27,7 +27,13 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, picked, rows_named_so, sorted_by
+from traceanalyzer.model.tables import (
+    array_of,
+    nowhere,
+    picked,
+    rows_named_so,
+    sorted_by,
+)
 
 # Long stretches in which nothing of the host is recorded: what the program does between calls of PyTorch and CUDA.
 
@@ -120,7 +126,7 @@ def _ranges_around(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, en
         shortest_ns = int((steps["host_end_ns"] - steps["host_start_ns"]).min())
         ranges = picked(ranges, (ranges["end_ns"] - ranges["start_ns"]).to_numpy() < shortest_ns)
     middle = starts + (ends - starts) // 2
-    around = np.full(len(middle), NONE)
+    around = nowhere(len(middle))
     for thread in threads.tolist():
         own = range_around(ranges, np.full(len(middle), thread), middle)
         around = np.where(around == NONE, own, around)
@@ -144,8 +150,8 @@ def _around(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> tuple[n
 
 def _launched(trace: RankTrace, launches: np.ndarray) -> Any:
     """Names of what these API calls started on the GPU."""
-    launch = array_of(trace.gpu_ops, "launch")
-    rows = np.full(len(trace.api_calls) + 1, NONE)
+    launch = trace.launch
+    rows = nowhere(len(trace.api_calls) + 1)
     rows[launch] = np.arange(len(launch))
     return picked(trace.gpu_ops, rows[launches])["name"].array
 

@@ -29,8 +29,11 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
     as_objects,
     lengths_of,
+    nowhere,
+    nullable,
     rows_named,
     rows_named_so,
     rows_where,
@@ -60,12 +63,12 @@ def one_off_calls(trace: RankTrace) -> np.ndarray:
     if calls.empty or ops.empty:
         return np.empty(0, dtype=np.int64)
     lengths, launch, names = lengths_of(calls), array_of(ops, "launch"), calls["name"].array.codes.astype(np.int64)
-    kernel = np.full(len(calls), NONE, dtype=np.int64)
+    kernel = nowhere(len(calls))
     kernel[launch[launch != NONE]] = ops["name"].array.codes[launch != NONE]
     is_first = ~pd.Series(names * (kernel.max() + 2) + kernel).duplicated().to_numpy()
     peers, peers_ns = (np.bincount(names, own)[names] for own in (~is_first, np.where(is_first, 0, lengths)))
     tried = np.flatnonzero(is_first & (peers > 0))
-    starts, ends = (array_of(calls, name)[tried] for name in ("start_ns", "end_ns"))
+    starts, ends = arrays_of(calls, "start_ns", "end_ns", rows=tried)
     idle_ns = lengths[tried] - busy(trace).covered_ns(starts, ends)
     chance = (1 + idle_ns / np.maximum(peers_ns[tried], 1)) ** -peers[tried]
     is_one_off = rows_named_so(calls, host_names.is_module_load)
@@ -189,7 +192,7 @@ def _parts(
 @memoized_by_trace
 def launching_threads(trace: RankTrace) -> np.ndarray:
     """Host threads that launched at least one of the rank's GPU operations."""
-    launch = array_of(trace.gpu_ops, "launch")
+    launch = trace.launch
     return np.unique(array_of(trace.api_calls, "thread")[launch[launch != NONE]])
 
 
@@ -261,7 +264,7 @@ def _waits(trace: RankTrace) -> dict[int, Waits]:
     rows, since = blocking(trace)
     once = np.setdiff1d(one_off_calls(trace), rows)
     rows, since = np.append(rows, once), np.append(since, array_of(trace.api_calls, "start_ns")[once])
-    until, caller = (array_of(trace.api_calls, name)[rows] for name in ("end_ns", "thread"))
+    until, caller = arrays_of(trace.api_calls, "end_ns", "thread", rows=rows)
     program, waits = program_thread(trace), dict[int, Waits]()
     for thread in {*launching_threads(trace).tolist(), *(() if program is None else (program,))}:
         waits[thread] = Intervals.of(since[caller == thread], until[caller == thread]), loading(trace, thread)
@@ -327,10 +330,10 @@ def idle_per_rank(
             np.add.at(sums[name], own, array_of(causes, name))
         np.maximum.at(sums["longest_ns"], own, np.minimum(pieces.ends, until) - np.maximum(pieces.starts, since))
     facts = {
-        "step": pd.arrays.IntegerArray(np.append(NONE, step), np.append(NONE, step) == NONE),
+        "step": nullable(np.append(NONE, step), np.append(NONE, step) == NONE),
         "window_ns": np.append(whole.length_ns, window_ns),
         "idle_ns": np.sum([sums[name] for name in PARTS], axis=0),
-        "longest_ns": pd.arrays.IntegerArray(sums["longest_ns"], sums["longest_ns"] == 0),
+        "longest_ns": nullable(sums["longest_ns"], sums["longest_ns"] == 0),
     }
     return table_of(sums | facts)
 
@@ -407,7 +410,7 @@ def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.api.extensions.Exten
     """Number of the step whose GPU window holds each time, NA where none does."""
     held = rows_where(trace.steps, trace.steps["start_ns"].notna())
     row = step_at(whole_of(held, "start_ns"), whole_of(held, "end_ns"), times)
-    return pd.arrays.IntegerArray(np.append(array_of(held, "step"), NONE)[row], row == NONE)
+    return nullable(np.append(array_of(held, "step"), NONE)[row], row == NONE)
 
 
 def _doing(trace: RankTrace, gaps: Gaps) -> dict[str, Any]:
@@ -419,4 +422,4 @@ def _doing(trace: RankTrace, gaps: Gaps) -> dict[str, Any]:
         starts, ends = gaps.starts[rows], gaps.launched[rows]
         for held, activity in activity_of(trace, thread, starts, ends):
             doing[rows[held]], lengths[rows[held]] = longest(activity, starts[held], ends[held])
-    return {"doing": as_objects(doing), "doing_ns": pd.arrays.IntegerArray(lengths, threads == NONE)}
+    return {"doing": as_objects(doing), "doing_ns": nullable(lengths, threads == NONE)}

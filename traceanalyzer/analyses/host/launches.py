@@ -11,7 +11,15 @@ from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Better, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, picked, rows_named, single_integer, table_of
+from traceanalyzer.model.tables import (
+    array_of,
+    arrays_of,
+    nullable,
+    picked,
+    rows_named,
+    single_integer,
+    table_of,
+)
 
 # How many launched GPU operations wait to start, at each time.
 
@@ -56,7 +64,7 @@ def launch_queue(trace: RankTrace) -> Queue:
     An operation joins when the call that launched it returns and leaves when it starts; one that starts sooner
     never waits. Operations without a recorded launch are not in it, so it can only be longer than shown.
     """
-    launch, window = array_of(trace.gpu_ops, "launch"), trace.window
+    launch, window = trace.launch, trace.window
     leaves = array_of(trace.gpu_ops, "start_ns")[launch != NONE]
     joins = np.minimum(array_of(trace.api_calls, "end_ns")[launch[launch != NONE]], leaves)
     times = np.clip(np.concatenate([joins, leaves]), window.start_ns, window.end_ns)
@@ -124,13 +132,13 @@ class Launches(Result):
 def launches_per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's counted operations; the queue over its window."""
     ops = picked(trace.gpu_ops, trace.counted, ("start_ns", "end_ns", "launch", "activity", "graph_node"))
-    launch, starts, ends = (array_of(ops, name) for name in ("launch", "start_ns", "end_ns"))
+    launch, starts, ends = arrays_of(ops, "launch", "start_ns", "end_ns")
     is_kernel, is_graph = rows_named(ops, "activity", "kernel"), ops["graph_node"].notna().to_numpy()
     has_launch, lengths = launch != NONE, (ends - starts)[is_kernel]
     called, returned = (np.append(array_of(trace.api_calls, name), 0)[launch] for name in ("start_ns", "end_ns"))
     delays = (starts - called)[has_launch]
     is_awaitable = is_kernel & has_launch & ~is_graph & (ends - starts > _LONG_NS)
-    has_queue = bool((array_of(trace.gpu_ops, "launch") != NONE).any() and trace.window.length_ns)
+    has_queue = bool((trace.launch != NONE).any() and trace.window.length_ns)
     queue = launch_queue(trace) if has_queue else None
     row = {
         "operations": len(ops),
@@ -168,7 +176,7 @@ def into_full_queue(trace: RankTrace) -> np.ndarray:
 
     That is no launch time: the host is ahead of its GPU.
     """
-    calls, launch = trace.api_calls, array_of(trace.gpu_ops, "launch")
+    calls, launch = trace.api_calls, trace.launch
     starts = array_of(calls, "start_ns")
     is_slow = array_of(calls, "end_ns") - starts > SLOW_LAUNCH_NS
     if not is_slow.any() or len(launch) < FULL_QUEUE:
@@ -217,7 +225,7 @@ def gpu_utilization_per_rank(trace: RankTrace, bins: int = 200) -> pd.DataFrame:
         return pd.DataFrame()
     starts, ends = bins_of(trace.window, bins)
     parts = breakdown.split(trace, starts, ends)
-    has_launch = bool((array_of(trace.gpu_ops, "launch") != NONE).any())
+    has_launch = bool((trace.launch != NONE).any())
     waiting_ns = launch_queue(trace).waiting_in(starts, ends) if has_launch else np.zeros(len(starts), dtype=np.int64)
     return table_of(
         {
@@ -225,6 +233,6 @@ def gpu_utilization_per_rank(trace: RankTrace, bins: int = 200) -> pd.DataFrame:
             "start_ns": starts,
             "length_ns": parts.pop("window_ns"),
             **parts,
-            "waiting_ns": pd.arrays.IntegerArray(waiting_ns, np.full(len(starts), not has_launch)),
+            "waiting_ns": nullable(waiting_ns, np.full(len(starts), not has_launch)),
         }
     )

@@ -18,7 +18,14 @@ from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import LONGEST_CAPTURE_NS, is_outside
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, lengths_of, rows_named, rows_named_so, rows_where
+from traceanalyzer.model.tables import (
+    array_of,
+    arrays_of,
+    lengths_of,
+    rows_named,
+    rows_named_so,
+    rows_where,
+)
 from traceanalyzer.selection import A_SAMPLE, is_lost_launch
 
 MANY, SOME = 0.1, 0.01
@@ -189,7 +196,7 @@ def shared_launches(trace: RankTrace) -> Iterator[Defect]:
     yield Defect(SHARED, count, total, text, _BY_LAUNCH, grave_from(GRAVE, repeated, total))
     single = np.flatnonzero(held & (times[launch] == 1))
     order = single[np.lexsort((launch[single], array_of(ops, "start_ns")[single], array_of(ops, "stream")[single]))]
-    begins, ends = (array_of(calls, name)[launch[order]] for name in ("start_ns", "end_ns"))
+    begins, ends = arrays_of(calls, "start_ns", "end_ns", rows=launch[order])
     is_late = (ends[1:] < begins[:-1]) & (np.diff(array_of(ops, "stream")[order]) == 0)
     count, total = int(is_late.sum()), len(order)
     text = (
@@ -201,7 +208,7 @@ def shared_launches(trace: RankTrace) -> Iterator[Defect]:
 
 def _bears_anothers_number(api_calls: pd.DataFrame) -> np.ndarray:
     """Mask of calls whose number another one, before or after them, has; calls inside each other bear one."""
-    number, starts, ends = (array_of(api_calls, name) for name in ("correlation", "start_ns", "end_ns"))
+    number, starts, ends = arrays_of(api_calls, "correlation", "start_ns", "end_ns")
     order = np.lexsort((starts, number))
     is_again = (np.diff(number[order]) == 0) & (starts[order][1:] >= ends[order][:-1]) & (number[order][1:] > 0)
     mask = np.zeros(len(api_calls), dtype=bool)
@@ -241,7 +248,7 @@ def _complete_steps(trace: RankTrace) -> pd.DataFrame:
 def _in_headline(trace: RankTrace) -> np.ndarray:
     """GPU operations that run, at least in part, in what headlines are of: complete steps, else the window."""
     steps, ops = _complete_steps(trace), trace.gpu_ops
-    starts, ends = (array_of(ops, name) for name in ("start_ns", "end_ns"))
+    starts, ends = arrays_of(ops, "start_ns", "end_ns")
     if steps.empty:
         mask: np.ndarray = trace.window.touched(starts, ends) != NONE
         return mask
@@ -336,7 +343,7 @@ def overlaps_on_a_stream(trace: RankTrace) -> Iterator[Defect]:
     """
     memories = (rows_named(trace.gpu_ops, name, "pageable", "pinned") for name in ("source_memory", "target_memory"))
     ops = rows_where(trace.gpu_ops, ~np.logical_and(*memories))
-    starts, ends, stream = (array_of(ops, name) for name in ("start_ns", "end_ns", "stream"))
+    starts, ends, stream = arrays_of(ops, "start_ns", "end_ns", "stream")
     order = np.lexsort((ends, starts, stream))
     count = int((starts[order] < largest_before(ends[order], stream[order])).sum())
     text = (
@@ -374,7 +381,7 @@ def operations_without_duration(trace: RankTrace) -> Iterator[Defect]:
 
 def operations_before_their_launch(trace: RankTrace) -> Iterator[Defect]:
     """Operations that start before the call that launched them: the clocks of host and GPU disagree."""
-    launch = array_of(trace.gpu_ops, "launch")
+    launch = trace.launch
     held = launch != NONE
     early = array_of(trace.gpu_ops, "start_ns")[held] < array_of(trace.api_calls, "start_ns")[launch[held]]
     count, total = int(early.sum()), int(held.sum())

@@ -16,7 +16,15 @@ from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, lengths_of, picked, rows_named_so, table_of, under_each_other
+from traceanalyzer.model.tables import (
+    array_of,
+    lengths_of,
+    nullable,
+    picked,
+    rows_named_so,
+    table_of,
+    under_each_other,
+)
 from traceanalyzer.selection import step_at
 
 # How much GPU memory each rank's allocator held while it was recorded, and the most that it did.
@@ -210,7 +218,7 @@ def memory_steps_per_rank(trace: RankTrace) -> pd.DataFrame:
     peak = np.maximum(array_of(table, "peak_allocated_bytes"), np.where(before < 0, 0, start))
     table = table.assign(
         step=array_of(steps, "step"),
-        start_bytes=pd.arrays.IntegerArray(start, before < 0),
+        start_bytes=nullable(start, before < 0),
         peak_allocated_bytes=peak,
         peak_reserved_bytes=reserved,
     )

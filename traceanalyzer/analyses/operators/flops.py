@@ -20,6 +20,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
     lengths_of,
+    nowhere,
     picked,
     rows_named,
     rows_named_so,
@@ -319,7 +320,7 @@ def _work_row(name: str, *texts: str | None) -> tuple[Any, ...]:
 def _calls_of_ops(tree: OperatorTree, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The operators that count, and for each GPU operation the position among them of the one it works for."""
     rows = np.flatnonzero(counts)
-    position = np.full(len(counts) + 1, NONE, dtype=np.int64)
+    position = nowhere(len(counts) + 1)
     position[rows] = np.arange(len(rows))
     nearest = np.append(tree.nesting.handed_down(counts), NONE)
     return rows, position[nearest[np.maximum(tree.owner, NONE)]]

@@ -18,8 +18,10 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
     is_name,
     lengths_of,
+    nowhere,
     rows_named,
     rows_named_so,
     sorted_by,
@@ -143,7 +145,7 @@ class Loops(Struct, frozen=True):
     @classmethod
     def of(cls, trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> "Loops":
         """Find them among all launches of the capture; those that communicate are none."""
-        is_comm, launch = rows_named(trace.gpu_ops, "kind", COMM.kind), array_of(trace.gpu_ops, "launch")
+        is_comm, launch = rows_named(trace.gpu_ops, "kind", COMM.kind), trace.launch
         launched = np.append(array_of(trace.api_calls, "start_ns"), np.iinfo(np.int64).min)[launch]
         order, groups = _in_order(trace)
         # An operator that launches for many tensors at once is one call.
@@ -154,7 +156,7 @@ class Loops(Struct, frozen=True):
         texts = [*operators.categories.tolist(), *kernels.categories.tolist()]
         of_kernel = kernels.codes.astype(np.int64) + len(operators.categories)
         codes = np.where(operators.codes == NONE, of_kernel, operators.codes)
-        ends, of_op, runs = np.append(leads, len(order)), np.full(len(codes), NONE, dtype=np.int64), []
+        ends, of_op, runs = np.append(leads, len(order)), nowhere(len(codes)), []
         places: dict[str, int] = {}
         known: dict[tuple[str, tuple[int, ...]], int] = {}
         for start, end, period in runs_of(codes[order[leads]], groups[leads]):
@@ -218,10 +220,10 @@ def _in_order(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
 
     Of several operations of one call, a graph's, the first stands for all.
     """
-    launch = array_of(trace.gpu_ops, "launch")
+    launch = trace.launch
     rows = np.flatnonzero(launch != NONE)
     rows = rows[np.unique(launch[rows], return_index=True)[1]]
-    thread, start = (array_of(trace.api_calls, name)[launch[rows]] for name in ("thread", "start_ns"))
+    thread, start = arrays_of(trace.api_calls, "thread", "start_ns", rows=launch[rows])
     order = np.lexsort((start, thread))
     thread, step = thread[order], trace.op_step[rows[order]]
     is_new = np.append(False, (thread[1:] != thread[:-1]) | (step[1:] != step[:-1]))[: len(rows)]

@@ -19,7 +19,9 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import LONGEST_NAME, NONE
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
     lengths_of,
+    nullable,
     outer_first,
     rows_named_so,
     table_of,
@@ -174,7 +176,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
     return table_of(
         {
             **{name: text_array(table[name]) for name in names},
-            **{name: pd.arrays.IntegerArray(table[name], table[name] == NONE) for name in _NUMBERS},
+            **{name: nullable(table[name], table[name] == NONE) for name in _NUMBERS},
             "depth": [path.count("/") for path in paths],
             "name": text_array([path.rpartition("/")[2] for path in paths]),
         }
@@ -207,7 +209,7 @@ def _tree_order(paths: Sequence[str], autograd: Sequence[str | None], totals_ns:
 def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray, name: str) -> dict[str, Any]:
     """Rows by path for the GPU operations that `held` picks; `runs_here`: calls whose host time counts here."""
     count, owner, nesting = len(scopes.calls), scopes.of_op[held], scopes.nesting
-    starts, ends = (array_of(trace.gpu_ops, name)[held] for name in ("start_ns", "end_ns"))
+    starts, ends = arrays_of(trace.gpu_ops, "start_ns", "end_ns", rows=held)
     limits = np.iinfo(np.int64)
     first, last = (np.full(count, limit) for limit in (limits.max, limits.min))
     np.minimum.at(first, owner, starts)

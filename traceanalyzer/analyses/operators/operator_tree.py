@@ -14,7 +14,15 @@ from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, outer_first, rows_named, rows_named_so, whole_of
+from traceanalyzer.model.tables import (
+    array_of,
+    arrays_of,
+    nowhere,
+    outer_first,
+    rows_named,
+    rows_named_so,
+    whole_of,
+)
 from traceanalyzer.selection import step_at
 
 # Which event lies inside which other on its thread, for millions of events at once.
@@ -45,7 +53,7 @@ class Nesting:
         the first row holds the second, and an instant is outside of what ends there. Events that overlap without
         holding each other are siblings.
         """
-        starts, ends, threads = (array_of(events, name) for name in ("start_ns", "end_ns", "thread"))
+        starts, ends, threads = arrays_of(events, "start_ns", "end_ns", "thread")
         parent, depth = (np.full(len(starts), value, dtype=np.int32) for value in (NONE, 0))
         order = outer_first(starts, ends)
         for rows in rows_of_each(pd.factorize(threads[order])[0]):
@@ -56,7 +64,7 @@ class Nesting:
 
     def innermost_at(self, times: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """Row of the innermost event that is running on a thread at each moment; -1 where none is."""
-        found = np.full(len(times), NONE, dtype=np.int64)
+        found = nowhere(len(times))
         for thread in np.unique(threads):
             own, asked = np.flatnonzero(self.threads == thread), np.flatnonzero(threads == thread)
             own = own[outer_first(self.starts[own], self.ends[own])]
@@ -273,8 +281,8 @@ def last_of_each_number(rows: np.ndarray, sequence: np.ndarray, thread: np.ndarr
 
 
 def _owners(trace: RankTrace, nesting: Nesting) -> np.ndarray:
-    launch = array_of(trace.gpu_ops, "launch")
-    owner = np.full(len(launch), NONE, dtype=np.int64)
+    launch = trace.launch
+    owner = nowhere(len(launch))
     rows = np.flatnonzero(launch != NONE)
     around = nesting.innermost_at(*launch_moments(trace, rows))
     owner[rows] = np.where(around == NONE, NONE - 1, around)
@@ -289,5 +297,5 @@ def _is_counted(trace: RankTrace) -> np.ndarray:
 
 def host_steps(trace: RankTrace) -> np.ndarray:
     """Row of the step in which each operator began, on whatever thread; -1 for none."""
-    starts, ends = (array_of(trace.steps, name) for name in ("host_start_ns", "host_end_ns"))
+    starts, ends = arrays_of(trace.steps, "host_start_ns", "host_end_ns")
     return step_at(starts, ends, array_of(trace.host_ops, "start_ns"))

@@ -20,10 +20,13 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
     columns_of,
     is_name,
     lengths_of,
     mask_of,
+    nowhere,
+    nullable,
     picked,
     rows_named_so,
     rows_where,
@@ -109,8 +112,8 @@ def operator_shapes_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFra
             **{name: ops[name].take(rows) for name in _KEYS[2:]},
             "autograd": pd.Categorical.from_codes(tree.autograd[rows], dtype=PASS_NAMES),
             "calls": all_known(counted.astype(np.int64)),
-            "host_self_ns": pd.arrays.IntegerArray(own_ns, is_absent),
-            "host_total_ns": pd.arrays.IntegerArray(np.where(counted & outermost[rows], lengths[rows], 0), is_absent),
+            "host_self_ns": nullable(own_ns, is_absent),
+            "host_total_ns": nullable(np.where(counted & outermost[rows], lengths[rows], 0), is_absent),
             "gpu_ops": gpu_ops[rows],
             "gpu_own_ns": gpu_ns[rows],
             "gpu_total_ns": np.where(outermost[rows], total_ns[rows], 0),
@@ -139,7 +142,7 @@ def _is_replayed(trace: RankTrace) -> np.ndarray:
     if trace.gpu_ops["captured_ns"].array.isna().all():
         return mask
     calls = rows_where(trace.api_calls, rows_named_so(trace.api_calls, host_names.is_graph_launch))
-    begins, threads = (array_of(trace.host_ops, name) for name in ("start_ns", "thread"))
+    begins, threads = arrays_of(trace.host_ops, "start_ns", "thread")
     for thread, own in calls.groupby("thread"):
         row = np.searchsorted(array_of(own, "start_ns"), begins, side="right") - 1
         mask |= (row >= 0) & (threads == thread) & (begins < array_of(own, "end_ns")[row])
@@ -152,7 +155,7 @@ def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.arrays.IntegerArr
     is_node = tree.forward != NONE
     outer = is_node & (tree.nesting.handed_down(is_node, including_self=False) == NONE)
     total = sums_at(tree.forward[outer], gpu_total[outer], len(gpu_total))
-    return pd.arrays.IntegerArray(total, np.bincount(tree.forward[outer], minlength=len(total)) == 0)
+    return nullable(total, np.bincount(tree.forward[outer], minlength=len(total)) == 0)
 
 
 # What runs: each operator's calls, host time, and the GPU time that it launched, by itself and in all.
@@ -208,7 +211,7 @@ def source_lines(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     own = picked(trace.frames, mask_of(trace.frames["name"].array, _is_own))
     names = own["name"].array
     if not len(own):
-        return taken(names, np.full(len(trace.host_ops), NONE))
+        return taken(names, nowhere(len(trace.host_ops)))
     return taken(names, tree.inherited(Nesting.of(own)))
 
 
@@ -407,7 +410,7 @@ def categories_per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.
     uses = by_category(trace.gpu_ops["name"].array, uses_tensor_cores)[rows]
     is_other = ~is_name(groups.keys["category"], *MATRIX_CATEGORIES)
     times = {
-        name: pd.arrays.IntegerArray(groups.sums(np.where(uses == answer, gpu_ns, 0)), is_other.copy())
+        name: nullable(groups.sums(np.where(uses == answer, gpu_ns, 0)), is_other.copy())
         for name, answer in (("tensor_core_ns", True), ("no_tensor_core_ns", False))
     }
     return sorted_by(groups.table(gpu_ops=groups.counts(), gpu_ns=groups.sums(gpu_ns), **times), "gpu_ns")

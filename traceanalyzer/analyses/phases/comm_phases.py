@@ -64,7 +64,7 @@ def per_rank(
         {
             "call": array_of(calls, "call"),
             "phase": np.array(NAMES, dtype=object)[phase_of_op[rows]],
-            "range": names_around_launches(user_ranges(trace), trace, array_of(trace.gpu_ops, "launch")[rows]),
+            "range": names_around_launches(user_ranges(trace), trace, trace.launch[rows]),
             "exposed_ns": exposed[rows],
         }
     )

@@ -17,6 +17,8 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
+    nullable,
     picked,
     rows_named,
     rows_named_so,
@@ -89,7 +91,7 @@ def micro_steps_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     if len(gradients):
         bytes_ = sums_at(of_call, whole_of(gradients, "size_bytes", 0), count)
         unknown = np.bincount(of_call, gradients["size_bytes"].isna(), minlength=count)
-        launch = array_of(trace.gpu_ops, "launch")[array_of(gradients, "gpu_op")]
+        launch = trace.launch[array_of(gradients, "gpu_op")]
         begun = np.searchsorted(begins, array_of(trace.api_calls, "start_ns")[launch], side="right") - 1
         is_inside = (launch != NONE) & (begun != NONE) & (np.append(of_begin, NONE)[begun] == of_call)
         synchronising = np.bincount(of_begin[np.unique(begun[is_inside])], minlength=count)
@@ -97,11 +99,11 @@ def micro_steps_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     return table_of(
         {
             "step": array_of(steps, "step"),
-            "micro_steps": pd.arrays.IntegerArray(micro, micro == 0),
-            "synchronising_micro_steps": pd.arrays.IntegerArray(synchronising, micro == 0),
-            "optimizer_steps": pd.arrays.IntegerArray(updated, (micro == 0) | (updated == 0)),
+            "micro_steps": nullable(micro, micro == 0),
+            "synchronising_micro_steps": nullable(synchronising, micro == 0),
+            "optimizer_steps": nullable(updated, (micro == 0) | (updated == 0)),
             "gradient_calls": all_known(np.bincount(of_call, minlength=count)),
-            "gradient_bytes": pd.arrays.IntegerArray(bytes_, unknown > 0),
+            "gradient_bytes": nullable(bytes_, unknown > 0),
         }
     )
 
@@ -264,7 +266,7 @@ def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extension
 
     Of operations most of which have no launch nobody knows what an iteration launched.
     """
-    launch, step = array_of(trace.gpu_ops, "launch"), trace.op_step
+    launch, step = trace.launch, trace.op_step
     is_launch = np.append(rows_named_so(trace.api_calls, host_names.is_graph_launch), values=False)
     is_graph = ~trace.gpu_ops["graph_node"].array.isna() | is_launch[launch]
     if 2 * np.count_nonzero(launch != NONE) < len(launch):
@@ -306,7 +308,7 @@ def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: 
     rows = np.flatnonzero(trace.counted & np.append(is_product, False)[work.of_op])
     if not len(rows):
         return pd.DataFrame()
-    starts, ends = (array_of(trace.gpu_ops, name)[rows] for name in ("start_ns", "end_ns"))
+    starts, ends = arrays_of(trace.gpu_ops, "start_ns", "end_ns", rows=rows)
     calls = Groups.of_numbers(work.of_op[rows])
     gpu_ns = calls.sums(ends - starts)
     is_beside = 2 * calls.sums(unions(trace)["comm"].covered_ns(starts, ends)) >= gpu_ns
@@ -339,7 +341,7 @@ def phases_with_reductions(trace: RankTrace, calls: pd.DataFrame) -> np.ndarray:
         return phase
     own = np.flatnonzero(np.isin(array_of(calls, "collective"), GRADIENT_COLLECTIVES))
     rows = array_of(calls, "gpu_op")[own]
-    launch = array_of(trace.gpu_ops, "launch")
+    launch = trace.launch
     is_open = (phase[rows] == OP_PHASES_UNKNOWN) & (launch[rows] != NONE)
     own, rows = own[is_open], rows[is_open]
     known = np.flatnonzero((phase != OP_PHASES_UNKNOWN) & (launch != NONE))

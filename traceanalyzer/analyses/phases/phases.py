@@ -21,6 +21,8 @@ from traceanalyzer.model import RankTrace, Window
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    nowhere,
+    nullable,
     picked,
     rows_named,
     rows_named_so,
@@ -114,7 +116,7 @@ def op_phases(trace: RankTrace) -> np.ndarray:
     Otherwise, and without a recorded launch, the operation is unattributed.
     """
     phase = np.full(len(trace.gpu_ops), OP_PHASES_UNKNOWN, dtype=np.int64)
-    launch = array_of(trace.gpu_ops, "launch")
+    launch = trace.launch
     has_launch = launch != NONE
     if has_launch.any():
         calls, back = np.unique(launch[has_launch], return_inverse=True)
@@ -254,10 +256,10 @@ def exposed_calls_across(parts: Mapping[int, pd.DataFrame], call_waits: CallWait
 
 def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """The calls' numbers of rows of `gpu_ops`; absent for operations that are none of the chosen steps' calls."""
-    numbers = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
+    numbers = nowhere(len(trace.gpu_ops))
     if not calls.empty:
         numbers[array_of(calls, "gpu_op")] = array_of(calls, "call")
-    return pd.arrays.IntegerArray(numbers[row], numbers[row] == NONE)
+    return nullable(numbers[row], numbers[row] == NONE)
 
 
 def _split(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
@@ -334,7 +336,7 @@ def phases_per_rank(
     number = np.append(NONE, numbers)[at]
     table = {name: own[rows] for name, own in table.items()}
     table |= {"phase": np.array(NAMES, dtype=object)[phase], "window_ns": window_ns[at]}
-    return table_of({"step": pd.arrays.IntegerArray(number, number == NONE), **table})
+    return table_of({"step": nullable(number, number == NONE), **table})
 
 
 def phases_across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:

@@ -23,7 +23,12 @@ from traceanalyzer.analyses.pipelines.shape import (
 from traceanalyzer.meaning.columns import Better, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, rows_named, rows_where
+from traceanalyzer.model.tables import (
+    array_of,
+    nullable,
+    rows_named,
+    rows_where,
+)
 
 
 class PipelineSchedule(Result):
@@ -75,7 +80,7 @@ def per_rank(trace: RankTrace, pipeline_messages: pd.DataFrame, phase_of_op: np.
     ordinal = table.groupby(["step_row", "phase"]).cumcount()
     table["microbatch"] = table["microbatch"].fillna(ordinal.astype("Int64"))
     steps = np.append(trace.steps["step"].to_numpy(np.int64), 0)
-    table["step"] = pd.arrays.IntegerArray(steps[table["step_row"]], (table["step_row"] == NONE).to_numpy())
+    table["step"] = nullable(steps[table["step_row"]], (table["step_row"] == NONE).to_numpy())
     return table.drop(columns="step_row").rename_axis("slot").reset_index()
 
 

@@ -13,7 +13,13 @@ from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, rows_named, rows_where, table_of
+from traceanalyzer.model.tables import (
+    array_of,
+    nullable,
+    rows_named,
+    rows_where,
+    table_of,
+)
 from traceanalyzer.selection import step_at
 
 LEAST_SPOKES = 3
@@ -211,10 +217,10 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
     launched_last, is_mixed = _phases_before(trace, rows, phase_of_op)
     told = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None), is_mixed)
     direction = _by_ranges(trace, rows).fillna(told).to_numpy()
-    launch = array_of(trace.gpu_ops, "launch")[rows]
+    launch = trace.launch[rows]
     launched_ns = array_of(trace.api_calls, "start_ns").take(np.maximum(launch, 0)) if len(trace.api_calls) else launch
     return moves.assign(message=moves.groupby("call").cumcount(), direction=direction,
-                        launch_ns=pd.arrays.IntegerArray(launched_ns.astype(np.int64), launch == NONE))  # fmt: skip
+                        launch_ns=nullable(launched_ns.astype(np.int64), launch == NONE))  # fmt: skip
 
 
 def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
@@ -260,7 +266,7 @@ def _by_ranges(trace: RankTrace, rows: np.ndarray) -> pd.Series:
     """What the schedule's range around each launch says; absent without."""
     found = actions(trace)
     found = found[~found["is_compute"]].reset_index(drop=True)
-    launch = array_of(trace.gpu_ops, "launch")[rows]
+    launch = trace.launch[rows]
     if found.empty:
         return pd.Series([None] * len(rows), dtype="object")
     times = np.where(launch != NONE, array_of(trace.api_calls, "start_ns")[launch], -1)

@@ -12,7 +12,12 @@ from traceanalyzer.analyses.time.intervals import new_ns
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, picked, rows_named_so
+from traceanalyzer.model.tables import (
+    array_of,
+    arrays_of,
+    picked,
+    rows_named_so,
+)
 
 _PARTS = ("compute", "upload", "download")
 
@@ -45,12 +50,12 @@ def per_rank(trace: RankTrace, block_repeats: int = 4) -> pd.DataFrame:
     if is_block.sum() < block_repeats:
         return pd.DataFrame()
     ranges = picked(trace.ranges, is_block, ("start_ns", "end_ns", "name", "thread"))
-    launch = array_of(trace.gpu_ops, "launch")
+    launch = trace.launch
     rows = np.flatnonzero(trace.counted & (launch != NONE))
-    threads, launched = (array_of(trace.api_calls, name)[launch[rows]] for name in ("thread", "start_ns"))
+    threads, launched = arrays_of(trace.api_calls, "thread", "start_ns", rows=launch[rows])
     block, part = range_around(ranges, threads, launched), op_classes(trace)[rows]
     block = np.append(_owners(ranges, block[part == CLASSES.index("compute")]), NONE)[block]
-    starts, ends = (array_of(trace.gpu_ops, name)[rows] for name in ("start_ns", "end_ns"))
+    starts, ends = arrays_of(trace.gpu_ops, "start_ns", "end_ns", rows=rows)
     ops = pd.DataFrame({"block": block, "part": np.array(CLASSES)[part], "start_ns": starts})
     ops["time_ns"] = new_ns(starts, ends, block * len(CLASSES) + part)
     ops = ops[ops["block"] != NONE]

@@ -11,8 +11,8 @@ from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of as columns_of_table
 from traceanalyzer.model.tables import (
-    array_of,
     lengths_of,
     mask_of,
     rows_named,
@@ -21,7 +21,6 @@ from traceanalyzer.model.tables import (
     texts_of,
     with_columns,
 )
-from traceanalyzer.model.tables import columns_of as columns_of_table
 
 
 def is_copy(ops: pd.DataFrame) -> np.ndarray:
@@ -139,7 +138,7 @@ class SyncCopies(Result):
 
 def sync_copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's counted copies and memsets whose launch is known to block, or may."""
-    launch = array_of(trace.gpu_ops, "launch")
+    launch = trace.launch
     held = np.flatnonzero(trace.counted & (launch != NONE) & is_copy(trace.gpu_ops))
     problem = _problems(trace, held)
     held, problem = held[problem != ""], problem[problem != ""]
@@ -165,7 +164,7 @@ def sync_copies_per_rank(trace: RankTrace) -> pd.DataFrame:
 
 def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     """`synchronous` for a memcpy or memset function without Async, else `pageable` where an end is; else empty."""
-    calls = array_of(trace.gpu_ops, "launch")[rows]
+    calls = trace.launch[rows]
     # A graph's copies are launched by neither.
     names = trace.api_calls["name"].array
     is_own, is_async = (mask_of(names, pattern.search)[calls] for pattern in (_OWN, _ASYNC))

@@ -9,7 +9,10 @@ from msgspec import Struct
 from traceanalyzer import kinds
 from traceanalyzer.analyses.grouping import MOST_ROWS, largest_before, memoized_by_trace, row_blocks, time_blocks
 from traceanalyzer.model import RankTrace, Window
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import (
+    array_of,
+    arrays_of,
+)
 
 
 class Intervals(Struct, frozen=True):
@@ -128,7 +131,7 @@ def union(trace: RankTrace, kind: str, window: Window | None = None) -> Interval
 @memoized_by_trace
 def unions(trace: RankTrace) -> Mapping[str, Intervals]:
     """By kind the union of all the rank's GPU operations of it."""
-    starts, ends = (array_of(trace.gpu_ops, name) for name in ("start_ns", "end_ns"))
+    starts, ends = arrays_of(trace.gpu_ops, "start_ns", "end_ns")
     kind = trace.gpu_ops["kind"].array
     places = kind.categories.tolist()
     return {name: Intervals.of_rows(starts, ends, kind.codes == places.index(name)) for name in kinds.KINDS}

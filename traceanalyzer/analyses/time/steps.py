@@ -11,7 +11,16 @@ from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, picked, rows_where, table_of, whole_of
+from traceanalyzer.model.tables import (
+    array_of,
+    columns_of,
+    nowhere,
+    nullable,
+    picked,
+    rows_where,
+    table_of,
+    whole_of,
+)
 
 
 class Steps(Result):
@@ -54,7 +63,7 @@ def step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.Extens
     if not len(trace.steps):
         return pd.array([pd.NA] * len(rows), dtype="Int64")
     numbers = array_of(trace.steps, "step")[np.maximum(step, 0)]
-    return pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)
+    return nullable(numbers.astype(np.int64), step == NONE)
 
 
 @memoized_by_tables
@@ -73,7 +82,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     if trace.steps.empty:
         return pd.DataFrame()
     counts = np.bincount(trace.op_step + 1, minlength=len(trace.steps) + 1)  # of no step first
-    operations = pd.arrays.IntegerArray(counts, np.full(len(counts), trace.gpu_ops.empty))
+    operations = nullable(counts, np.full(len(counts), trace.gpu_ops.empty))
     is_chosen = np.ones(len(trace.steps), dtype=bool)
     if trace.window.steps is not None:
         is_chosen = trace.steps["step"].isin(trace.window.steps).to_numpy()
@@ -99,7 +108,7 @@ def is_complete(steps: pd.DataFrame) -> np.ndarray:
 def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
     has_window = steps["start_ns"].notna().to_numpy()
     starts, ends = (whole_of(steps, name)[has_window] for name in ("start_ns", "end_ns"))
-    row = np.full(len(steps), NONE, dtype=np.int64)
+    row = nowhere(len(steps))
     row[has_window] = np.arange(len(starts))
     parts = breakdown.split(trace, starts, ends)
-    return {name: pd.arrays.IntegerArray(np.append(times, 1)[row], row == NONE) for name, times in parts.items()}
+    return {name: nullable(np.append(times, 1)[row], row == NONE) for name, times in parts.items()}
