@@ -76,8 +76,8 @@ assert len(forks) == 1 + 8
 
 results = engine.combine({0: alone})
 sent = []
-results_in_parallel = engine.results_in_parallel
-engine.results_in_parallel = lambda *given: sent.append(results_in_parallel(*given)) or {**sent[-1]}
+made_in_parallel = engine.made_in_parallel
+engine.made_in_parallel = lambda *given: sent.append(made_in_parallel(*given)) or {**sent[-1]}
 tables = {name: {0: table} for name, table in alone.items()}
 replays = []
 shares.WORTH_A_SHARE = 1

@@ -46,16 +46,33 @@ RESULT_MAKERS: Makers = {name: ANALYSES[name].across for name in ANALYSES}
 """Of all ranks' Results."""
 
 
+def _with_all(names: Iterable[str], follow: Callable[[str], Iterable[str]]) -> list[str]:
+    """The names and all that follow from them, directly or not, in order of appearance."""
+    found = [*dict.fromkeys(names)]
+    for name in found:  # which grows meanwhile
+        found += [one for one in dict.fromkeys(follow(name)) if one not in found]
+    return found
+
+
+@cache
+def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    """Those that name something: not the rank's trace, nor all ranks' parts."""
+    return tuple(one for one in inspect.signature(function).parameters.values() if one.name not in _GIVEN)
+
+
+_PARTS = {"parts", "_parts"}
+_GIVEN = {"trace", "_trace", *_PARTS}
+
+
+def _named_by(function: Callable[..., Any] | None) -> list[str]:
+    """Analyses, and what they share, that it takes by name: thresholds have defaults, needs have none."""
+    names = [one.name for one in (parameters_of(function) if function else ()) if one.default is one.empty]
+    return [name for name in names if name in ANALYSES or name in SHARED]
+
+
 def needs_of(name: str, makers: Makers) -> set[str]:
     """What a part needs of what these make, directly or not."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        make = makers[waiting.pop()]
-        own = {p.name for p in (parameters_of(make) if make else ()) if p.default is p.empty} & {*makers}
-        waiting += own - found
-        found |= own
-    return found
+    return {*_with_all([name], lambda one: [each for each in _named_by(makers[one]) if each in makers])} - {name}
 
 
 def with_last_uses(names: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
@@ -74,31 +91,9 @@ def with_last_uses(names: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
     return found[::-1]
 
 
-@cache
-def _names_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(one.name for one in parameters_of(function))
-
-
-@cache
-def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    """Those that name something: not the rank's trace, nor all ranks' parts."""
-    return tuple(one for one in inspect.signature(function).parameters.values() if one.name not in _GIVEN)
-
-
-_PARTS = {"parts", "_parts"}
-_GIVEN = {"trace", "_trace", *_PARTS}
-
-
 def with_needed(names: Iterable[str]) -> list[str]:
     """The analyses and all that they need, directly or not."""
-    found: list[str] = []
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop(0)
-        if name not in found:
-            found.append(name)
-            waiting += [one for one in _named_by(name) if one in ANALYSES]
-    return found
+    return _with_all(names, lambda name: [one for one in _needed_by(name) if one in ANALYSES])
 
 
 def reached_by(names: Iterable[str]) -> tuple[str, ...]:
@@ -108,34 +103,25 @@ def reached_by(names: Iterable[str]) -> tuple[str, ...]:
         names: analyses, what they share, event tables, or `EVENTS` for all of these.
     """
     wanted = {*names}
-    return tuple(name for name in ANALYSES if name not in _OF_WHAT_IS_WRONG and wanted & _rests_on(name))
+    return tuple(
+        name
+        for name in ANALYSES
+        if name not in _OF_WHAT_IS_WRONG and not wanted.isdisjoint(_with_all([name], _rests_on))
+    )
 
 
-def _rests_on(name: str) -> set[str]:
-    """An analysis, or what is shared, with all of both, and of event tables, that it is made from."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        one = waiting.pop()
-        if one not in found and one not in _OF_WHAT_IS_WRONG:
-            found.add(one)
-            waiting += [*_named_by(one), *_tables_of(one)]
-    return found
-
-
-def _named_by(name: str) -> list[str]:
-    """What it takes by name: thresholds have defaults, needs have none."""
-    if name in ANALYSES:
-        functions = [ANALYSES[name].across, *filter(None, [ANALYSES[name].per_rank])]
-    else:
-        functions = [SHARED[name]] if name in SHARED else []
-    return [one for function in functions for one in _names_of(function) if one in ANALYSES or one in SHARED]
-
-
-def _tables_of(name: str) -> tuple[str, ...]:
-    """The event tables that it is made of; without a list of them it may be any."""
+def _rests_on(name: str) -> list[str]:
+    """What an analysis, or what is shared, is made of: both of these, and event tables, of which it may be any."""
     analysis = ANALYSES.get(name)
-    return () if analysis is None or analysis.per_rank is None else (EVENTS, *(analysis.of or TABLES))
+    tables = () if analysis is None or analysis.per_rank is None else (EVENTS, *(analysis.of or TABLES))
+    return [one for one in (*_needed_by(name), *tables) if one not in _OF_WHAT_IS_WRONG]
+
+
+def _needed_by(name: str) -> list[str]:
+    """What an analysis, or what is shared, takes by name."""
+    if name in ANALYSES:
+        return [*_named_by(ANALYSES[name].across), *_named_by(ANALYSES[name].per_rank)]
+    return _named_by(SHARED.get(name))
 
 
 # Analyses on several cores: forks of this process make some of a large rank's tables, and some of a run's Results.
@@ -151,55 +137,37 @@ _MOST = 10
 """Processes that find enough to do, the longest chain of analyses taking a fifth of the time of all."""
 
 
-def tables_in_parallel(
-    names: Iterable[str], table: Callable[[str], Any], held: Callable[[str], Any], processes: int
-) -> dict[str, Any]:
-    """Tables of these analyses that forks made; what several share and the other tables are made here meanwhile.
-
-    Args:
-        names: analyses.
-        table: makes an analysis' table, or what is shared, and keeps it in its process.
-        held: what of an analysis this process has by now; `None` for nothing.
-        processes: how many may work at it, this one among them.
-    """
-    needs = {name: needs_of(name, RANK_MAKERS) for name in names if RANK_MAKERS[name] is not None}
-    first = [name for name in SHARED if sum(name in own for own in needs.values()) > 1]
-    return _in_parallel(needs, first, table, held, processes)
-
-
-def results_in_parallel(
-    names: Iterable[str], result: Callable[[str], Any], held: Callable[[str], Any], processes: int
-) -> dict[str, Any]:
-    """Results that forks made while this process replayed the job; the arguments are those of `tables_in_parallel`."""
-    # What copies events is made in a moment, and long to send; rules ask the graph that this process replays again.
-    first = ["replay"]
-    sent = [name for name in names if name not in first and not ANALYSES[name].result.is_event_copy]
-    return _in_parallel({name: needs_of(name, RESULT_MAKERS) for name in sent}, first, result, held, processes)
-
-
-def _in_parallel(
+def made_in_parallel(
     needs: Mapping[str, set[str]],
     first: Sequence[str],
     make: Callable[[str], Any],
     held: Callable[[str], Any],
     processes: int,
 ) -> dict[str, Any]:
-    """What forks made; this process makes `first` what many need, then helps."""
+    """What forks made, while this process made `first` what many need.
+
+    Args:
+        needs: of each analysis, what it needs.
+        first: what this process makes.
+        make: makes an analysis' table or Result, or what is shared, and keeps it in its process.
+        held: what of an analysis this process has by now; `None` for nothing.
+        processes: how many may work at it, this one among them.
+    """
     processes = min(processes, _MOST)
     order = sorted(needs, key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
     free, bound = (
         Shared([name for name in order if needs[name].isdisjoint(first) is is_free]) for is_free in (True, False)
     )
-    begun = all_aside([partial(_taken, free, make, held)] * (processes // 2), processes=processes)
-    left = processes - 1 - len(begun)
+    forks = all_aside([partial(_taken, free, make, held)] * (processes // 2), processes=processes)
+    left = processes - 1 - len(forks)
     for name in first:
         with suppress(Exception), shared_among(1 + left):
             make(name)
-    begun += all_aside([partial(_taken, bound, make, held)] * left, processes=processes)
+    forks += all_aside([partial(_taken, bound, make, held)] * left, processes=processes)
     for queue in (bound, free):
         _taken(queue, make, held)
         queue.close()
-    return {name: made for wait in begun for name, made in wait().items() if held(name) is None}
+    return {name: made for wait in forks for name, made in wait().items() if held(name) is None}
 
 
 def _taken(queue: Shared[str], make: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
@@ -232,9 +200,19 @@ class ByName(dict[str, Result]):
 
 
 def no_such_analysis(name: object) -> str:
-    """That there is none, with those of like names; with all where there is none."""
-    near = (difflib.get_close_matches(name, ANALYSES, 3) if isinstance(name, str) else []) or list(ANALYSES)
-    return f"no analysis is called {shown(name)}; {'did you mean' if len(near) <= 3 else 'there are'} {', '.join(near)}"
+    """That there is none, with those of like names."""
+    return f"no analysis is called {shown(name)}; {_near(name, ANALYSES)}"
+
+
+def no_such_threshold(option: str, known: Iterable[str]) -> str:
+    """That nothing takes it, with those of like names."""
+    return f"no threshold is called {option!r}; {_near(option, known)}"
+
+
+def _near(name: object, known: Iterable[str]) -> str:
+    """Names like it; all where there is none."""
+    names = (difflib.get_close_matches(name, known, 3) if isinstance(name, str) else []) or [*known]
+    return f"{'did you mean' if len(names) <= 3 else 'there are'} {', '.join(names)}"
 
 
 # How analyses are run: each once, on one rank's events, then over all ranks' small tables.
@@ -268,36 +246,25 @@ def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: 
 def _unknown(option: str, wanted: tuple[str, ...], known: Mapping[str, Any]) -> str:
     """What is wrong with an option, and which functions take it."""
     of_whom = wanted[0] if len(wanted) == 1 else "these analyses"
-    takers = [name for name in ANALYSES if option in _own_thresholds(name)]
+    takers = [name for name in ANALYSES if any(one.name == option for one in _thresholds(name))]
     if takers:
         return f"{of_whom} takes no {option!r}: {', '.join(takers)} {'does' if len(takers) == 1 else 'do'}"
     return no_such_threshold(option, known) if known else f"no threshold is called {option!r}; {of_whom} takes none"
 
 
-def no_such_threshold(option: str, known: Iterable[str]) -> str:
-    """That nothing takes it, with those of like names; with all where there is none."""
-    near = difflib.get_close_matches(option, known, 3) or list(known)
-    return f"no threshold is called {option!r}; {'did you mean' if len(near) <= 3 else 'there are'} {', '.join(near)}"
-
-
-def _own_thresholds(name: str) -> set[str]:
-    functions = (ANALYSES[name].across, ANALYSES[name].per_rank)
-    return {p.name for function in functions if function for p in parameters_of(function) if p.default is not p.empty}
-
-
 def thresholds_of(names: Iterable[str]) -> dict[str, Any]:
     """Thresholds of the named analyses and of all that they need, by parameter name, with their defaults."""
-    return {one.name: one.default for one in _thresholds(names)}
+    return {one.name: one.default for name in with_needed(names) for one in _thresholds(name)}
 
 
 def kinds_of_thresholds(names: Iterable[str]) -> dict[str, Any]:
     """The same with the type of each."""
-    return {one.name: one.annotation for one in _thresholds(names)}
+    return {one.name: one.annotation for name in with_needed(names) for one in _thresholds(name)}
 
 
-def _thresholds(names: Iterable[str]) -> list[inspect.Parameter]:
-    functions = [made for name in with_needed(names) for made in (ANALYSES[name].across, ANALYSES[name].per_rank)]
-    parameters = [one for function in functions if function is not None for one in parameters_of(function)]
+def _thresholds(name: str) -> list[inspect.Parameter]:
+    functions = (ANALYSES[name].across, ANALYSES[name].per_rank)
+    parameters = [one for function in functions if function for one in parameters_of(function)]
     return [one for one in parameters if one.default is not one.empty]
 
 
@@ -330,7 +297,9 @@ def reduce_rank(
 
     wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
     if processes > 1 and can_fork():
-        sent = tables_in_parallel(wanted, table, done.get, processes)
+        needs = {name: needs_of(name, RANK_MAKERS) for name in wanted}
+        first = [name for name in SHARED if sum(name in own for own in needs.values()) > 1]
+        sent = made_in_parallel(needs, first, table, done.get, processes)
         done |= {name: _spilled_if_large(name, sent.pop(name)) for name in [*sent]}
     for name, unused in with_last_uses(wanted):
         with suppress(_LeftOutError):
@@ -356,11 +325,10 @@ def combine(
     **options: Any,
 ) -> "Results":
     """Results from all ranks' small tables; each is computed once."""
-    found: dict[str, dict[int, pd.DataFrame]] = {}
-    for rank, own in parts.items():
-        for name, table in own.items():
-            found.setdefault(name, {})[rank] = table
-    tables: dict[str, Mapping[int, pd.DataFrame]] = {**found}
+    made = dict.fromkeys(name for own in parts.values() for name in own)
+    tables: dict[str, Mapping[int, pd.DataFrame]] = {
+        name: {rank: own[name] for rank, own in parts.items() if name in own} for name in made
+    }
     return combine_tables(tables, len(parts), names, failures, **options)
 
 
@@ -403,7 +371,11 @@ def combine_tables(
     made = ByName()
     names = tuple(names)
     if processes > 1 and can_fork():
-        sent = results_in_parallel(names, result, done.get, processes)
+        # What copies events is made in a moment, and long to send; rules ask the graph that this process replays again.
+        first = ["replay"]
+        forked = [name for name in names if name not in first and not ANALYSES[name].result.is_event_copy]
+        needs = {name: needs_of(name, RESULT_MAKERS) for name in forked}
+        sent = made_in_parallel(needs, first, result, done.get, processes)
         done |= {name: _spilled(sent.pop(name)) for name in [*sent]}  # one after the other: else all are there twice
     for name in names:
         try:
@@ -489,7 +461,5 @@ class _Care:
 
 def _needed(function: Callable[..., Any], source: Callable[[str], Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments after the first: tables or Results by name, and options where they are given."""
-    parameters = parameters_of(function)
-    given = {p.name: options[p.name] for p in parameters if p.name in options}
-    wanted = [p.name for p in parameters if p.default is p.empty and (p.name in ANALYSES or p.name in SHARED)]
-    return given | {name: source(name) for name in wanted}
+    given = {one.name: options[one.name] for one in parameters_of(function) if one.name in options}
+    return given | {name: source(name) for name in _named_by(function)}
