@@ -12,7 +12,7 @@ from pandas.api.types import union_categoricals
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
-from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Unit, Written
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     columns_as_they_are,
@@ -64,6 +64,8 @@ class Result:
     """Columns that together name a row, once."""
     columns: ClassVar[Mapping[str, Column]] = {}
     """Every column of `to_frame()`, in order. A name ends in its unit."""
+    derived: ClassVar[Mapping[str, str]] = {}
+    """Formulas of columns that follow from others, as `figures` takes them; those of shares are in percent."""
     stored: ClassVar[tuple[str, ...]] = ()
     """Columns of the table beside these, of which others are derived."""
     joined_by: ClassVar[tuple[str, ...]] = ()
@@ -169,6 +171,10 @@ class Result:
         return f"{self.title}: no rows. {self.meaning()}"
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The table with its `derived` columns."""
+        for name, formula in self.derived.items():
+            value = figures(table, formula)
+            table = table.assign(**{name: 100.0 * value if self.columns[name].unit is Unit.PCT else value})
         return table
 
     @classmethod
@@ -202,22 +208,32 @@ def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
     return 100.0 * ratio(part, whole)
 
 
+OF_A_MEAN_RANK: Mapping[str, str] = {
+    "calls": "all_calls / ranks",
+    "total_ns": "all_ns / ranks",
+    "mean_ns": "all_ns / all_calls",
+    "share_pct": "all_ns / all",
+}
+"""What a mean rank does of each thing, from `all_calls` and `all_ns` (ns) of all `ranks` together."""
+
 STORED_OF_A_MEAN_RANK = ("all_calls", "all_ns", "ranks")
-"""What `of_a_mean_rank` takes."""
 
 
-def of_a_mean_rank(table: pd.DataFrame) -> dict[str, pd.Series]:
-    """What a mean rank does of each thing, from `all_calls` and `all_ns` (ns) of all `ranks` together.
+def figures(table: pd.DataFrame, formula: str) -> pd.Series:
+    """What a formula gives row by row: `a - b`, `a / b`, `a - b / c` (the difference over c).
 
-    Returns `calls` and `total_ns` on a mean rank, `mean_ns` of a call, and `share_pct` of all things' time.
+    `a / rank` is over the sum of the rank's rows, `a / all` over that of all rows.
     """
-    calls, total, ranks = table["all_calls"], table["all_ns"], table["ranks"]
-    return {
-        "calls": ratio(calls, ranks),
-        "total_ns": ratio(total, ranks),
-        "mean_ns": ratio(total, calls),
-        "share_pct": percent(total, pd.Series(total.sum(), total.index)),
-    }
+    above, _, below = formula.partition(" / ")
+    first, *others = above.split(" ")
+    value = table[first]
+    for sign, name in zip(others[::2], others[1::2], strict=True):
+        value = value + table[name] if sign == "+" else value - table[name]
+    if not below:
+        return value
+    if below == "rank":
+        return ratio(value, value.groupby(table["rank"]).transform("sum"))
+    return ratio(value, pd.Series(value.sum(), value.index) if below == "all" else table[below])
 
 
 def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:

@@ -233,6 +233,7 @@ class DispatchLoads(Result):
     is_detail = True
     keys = ("group", "group_ranks", "place", "step")
     is_of_one_run = True
+    derived = {"load_max_over_mean": "max_load_bytes / mean_load_bytes"}
     columns = declared(
         group_label=GROUP_LABEL,
         group=GROUP_NAME,
@@ -245,9 +246,6 @@ class DispatchLoads(Result):
         hot_rank="That rank (the first of several).",
         load_max_over_mean=Column.number("Largest load / mean load.", label="load max / mean"),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(load_max_over_mean=ratio(table["max_load_bytes"], table["mean_load_bytes"]))
 
 
 def dispatch_loads_across(exchanges: Exchanges, groups: Groups) -> DispatchLoads:
@@ -317,6 +315,7 @@ class ExchangeReceivers(Result):
     title = "All-to-alls: who receives how much"
     keys = ("group", "group_ranks", "direction", "rank")
     is_of_one_run = True
+    derived = {"of_mean": "size_bytes / mean_bytes"}
     columns = declared(
         group_label=GROUP_LABEL,
         group=GROUP_NAME,
@@ -327,9 +326,6 @@ class ExchangeReceivers(Result):
         mean_bytes="The same, of the mean rank.",
         of_mean=Column.number("Received / mean.", label="received / mean"),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(of_mean=ratio(table["size_bytes"], table["mean_bytes"]))
 
 
 def exchange_receivers_across(exchange_sends: ExchangeSends, groups: Groups) -> ExchangeReceivers:
@@ -349,6 +345,10 @@ class ExpertLayers(Result):
 
     title = "All-to-alls of a step, one by one"
     keys = ("group", "group_ranks", "place")
+    derived = {
+        "load_max_over_mean": "max_load_bytes / mean_load_bytes",
+        "sent_max_over_mean": "max_sent_bytes / mean_sent_bytes",
+    }
     columns = declared(
         place=Column.ident("Position among the step's all-to-alls of the group."),
         direction="dispatch, the combine that takes back what a dispatch brought, or exchange.",
@@ -373,12 +373,6 @@ class ExpertLayers(Result):
         wait_at_least_ns=Column.time("Of the rank that waits most: it certainly waits so long.", adds=Adds.DERIVED),
         wait_at_most_ns=Column.time("Of the same rank: duration − its bytes at the best rate.", adds=Adds.DERIVED),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(
-            load_max_over_mean=ratio(table["max_load_bytes"], table["mean_load_bytes"]),
-            sent_max_over_mean=ratio(table["max_sent_bytes"], table["mean_sent_bytes"]),
-        )
 
 
 def expert_layers_across(exchanges: Exchanges, steps: Steps, groups: Groups) -> ExpertLayers:

@@ -7,13 +7,12 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import (
+    OF_A_MEAN_RANK,
     RANK,
     STORED_OF_A_MEAN_RANK,
     Result,
     all_known,
     is_true,
-    of_a_mean_rank,
-    percent,
     ratio,
 )
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, host_needs_ns
@@ -26,7 +25,6 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.replay.critical_path import CriticalPath
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.time import breakdown
-from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Adds, Column, Unit, Written, declared
@@ -127,6 +125,7 @@ class OperatorsOverRanks(Result):
     keys = ("operator", "autograd")
     stored = STORED_OF_A_MEAN_RANK
     is_of_one_run = True
+    derived = OF_A_MEAN_RANK
     columns = declared(
         **{name: Operators.columns[name] for name in keys},
         share_pct="100 · own GPU time / that of all operators, all ranks together.",
@@ -134,9 +133,6 @@ class OperatorsOverRanks(Result):
         calls="Calls on one rank: mean over ranks.",
         mean_ns="GPU time of its own of a call, all ranks together.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(**of_a_mean_rank(table))
 
 
 def operators_over_ranks_across(operators: Operators) -> OperatorsOverRanks:
@@ -170,7 +166,7 @@ _DEFINED: Mapping[str, Column] = {
 }
 
 
-class TimeParts(Result):
+class TimeParts(breakdown.OfKnownWork):
     """One row for each rank: a mean step of `headline`, or the capture where it is of that.
 
     The parts of exposed communication, and of idle time, add up to it; they are absent where they do not.
@@ -179,6 +175,12 @@ class TimeParts(Result):
     title = "Parts of a mean step"
     keys = ("rank",)
     is_of_one_run = True
+    hidden = (
+        *(part.column for part in COMM_PARTS),
+        *(part.share for part in _HIDDEN),
+        "gpu_needs_ns",
+        "not_computing_pct",
+    )
     columns = declared(
         rank=RANK,
         basis=Column.text("What the row is of, as in `headline`.", is_secondary=True),
@@ -198,10 +200,6 @@ class TimeParts(Result):
         **{part.share: Column.share(f"100 · {part.column} / window.", is_secondary=True) for part in EVERY},
         not_computing_pct="100 · (idle + exposed communication + exposed copies) / window.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        names = [*(part.column for part in COMM_PARTS), *(part.share for part in _HIDDEN), "gpu_needs_ns"]
-        return breakdown.known_only(table, names=[*names, "not_computing_pct"], dtype="Float64")
 
 
 def time_parts_across(
@@ -246,13 +244,14 @@ def _hosts(needs: StepNeeds, steps: list[int]) -> pd.Series:
     return host_needs_ns(own, least=len(steps)) if len(own) else pd.Series(dtype="float64")
 
 
-class StepTimeParts(Result):
+class StepTimeParts(breakdown.OfKnownWork):
     """One row for each rank and step that has a window, divided as `time_parts` divides a mean step."""
 
     title = "Parts of each step"
     keys = ("rank", "step")
     is_of_one_run = True
     is_detail = True
+    hidden = tuple(part.column for part in COMM_PARTS)
     columns = declared(
         rank=RANK,
         step="Step.",
@@ -260,9 +259,6 @@ class StepTimeParts(Result):
         window_ns=Column.spent("Length of the step's GPU window."),
         **{name: Column.time(column.definition) for name, column in _DEFINED.items()},
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return breakdown.known_only(table, names=[part.column for part in COMM_PARTS])
 
 
 def of_steps(steps: Steps, exposed_comm: ExposedComm, idle: Idle) -> StepTimeParts:
@@ -372,15 +368,12 @@ class PathOverRanks(Result):
     title = "Critical path over ranks"
     keys = ("rank",)
     is_of_one_run = True
+    derived = {"path_pct": "path_ns / all"}
     columns = declared(
         rank="Global rank that it runs on.",
         path_ns="Length of the path's stretches on it.",
         path_pct="100 · path / all of it.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        path = table["path_ns"]
-        return table.assign(path_pct=percent(path, pd.Series(path.sum(), path.index)))
 
 
 def path_over_ranks_across(critical_path: CriticalPath) -> PathOverRanks:
@@ -395,12 +388,13 @@ def path_over_ranks_across(critical_path: CriticalPath) -> PathOverRanks:
 # Each step over all ranks: the mean of its parts, and the shortest and the longest rank's step.
 
 
-class StepsOverRanks(Result):
+class StepsOverRanks(breakdown.OfKnownWork):
     """One row for each step that a rank has a window of."""
 
     title = "Steps over ranks"
     keys = ("step",)
     is_of_one_run = True
+    hidden = tuple(part.column for part in COMM_PARTS)
     columns = declared(
         step="Step.",
         ranks="Ranks that have it.",
@@ -413,9 +407,6 @@ class StepsOverRanks(Result):
             for part in EVERY
         },
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return known_only(table, names=[part.column for part in COMM_PARTS], dtype="Float64")
 
 
 def steps_over_ranks_across(step_time_parts: StepTimeParts) -> StepsOverRanks:

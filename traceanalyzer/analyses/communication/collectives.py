@@ -22,7 +22,7 @@ from traceanalyzer.analyses.communication.jobs import HOST_RANKS
 from traceanalyzer.analyses.communication.waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import at_places, places_of, rows_of_each
-from traceanalyzer.analyses.time.breakdown import OVERLAP, overlap_of
+from traceanalyzer.analyses.time.breakdown import OVERLAP
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import nvlinks
@@ -152,6 +152,7 @@ class Nccl(Result):
     title = "Communication"
     keys = ("rank", *NCCL_KEYS)
     joined_by = ("collective", "dtype")
+    derived = {"mean_ns": "total_ns / calls", "overlap_pct": "comm_ns - exposed_comm_ns / comm_ns"}
     columns = declared(
         rank=RANK,
         group=GROUP_IF_KNOWN,
@@ -174,12 +175,6 @@ class Nccl(Result):
         exposed_comm_ns=Column.time("Part of it in which no compute runs.", better=Better.LESS),
         overlap_pct=OVERLAP,
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(
-            mean_ns=ratio(table["total_ns"], table["calls"]),
-            overlap_pct=overlap_of(table["comm_ns"] - table["exposed_comm_ns"], table["comm_ns"]),
-        )
 
 
 def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:

@@ -18,7 +18,6 @@ from traceanalyzer.analyses.base import (
     STEP_OF_LAUNCH,
     Result,
     is_true,
-    percent,
     stack,
 )
 from traceanalyzer.analyses.communication import calls as communication_calls
@@ -27,7 +26,7 @@ from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import places_of
-from traceanalyzer.analyses.time.breakdown import Breakdown, known_only, side_by_side
+from traceanalyzer.analyses.time.breakdown import Breakdown, OfKnownWork, side_by_side
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
@@ -302,11 +301,13 @@ PARTS = tuple(part.column for part in COMM_PARTS)
 """Columns that add up to `exposed_comm_ns`."""
 
 
-class ExposedComm(Result):
+class ExposedComm(OfKnownWork):
     """One row for each rank's whole window (`step` absent) and for each step; the parts add up, exactly."""
 
     title = "Exposed communication: transfer and wait"
     keys = ("rank", "step")
+    derived = {part.share: f"{part.column} / window_ns" for part in COMM_PARTS}
+    hidden = PARTS
     columns = declared(
         rank=RANK,
         step="Step; absent for the rank's whole window.",
@@ -332,11 +333,6 @@ class ExposedComm(Result):
         exposed_wait_pct="100 · exposed wait / window.",
         exposed_unmatched_pct="100 · exposed unmatched / window.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        table = known_only(table, names=PARTS)
-        shares = {part.share: percent(table[part.column], table["window_ns"]) for part in COMM_PARTS}
-        return table.assign(**shares)  # names of the vocabulary
 
 
 def exposed_comm_per_rank(trace: RankTrace) -> pd.DataFrame:

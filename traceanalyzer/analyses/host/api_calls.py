@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent, ratio
+from traceanalyzer.analyses.base import RANK, Result
 from traceanalyzer.analyses.grouping import Groups, extreme_at
 from traceanalyzer.analyses.host import idle
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
@@ -55,6 +55,7 @@ class CudaApi(Result):
 
     title = "CUDA API calls"
     keys = ("rank", "name")
+    derived = {"mean_ns": "total_ns / calls", "share_pct": "total_ns / rank"}
     columns = declared(
         rank=RANK,
         name="Function, without the CUDA version that nsys adds (`_v7000`).",
@@ -62,12 +63,6 @@ class CudaApi(Result):
         calls="Calls of the function.",
         **spread_columns("the calls' durations on the host"),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        whole = table.groupby("rank")["total_ns"].transform("sum")
-        return table.assign(
-            mean_ns=ratio(table["total_ns"], table["calls"]), share_pct=percent(table["total_ns"], whole)
-        )
 
 
 def cuda_api_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -156,6 +151,7 @@ class NvtxProjection(Result):
 
     title = "Ranges on the GPU"
     keys = ("rank", "domain", "name")
+    derived = {"mean_ns": "total_ns / calls"}
     columns = declared(
         rank=RANK,
         domain="NVTX domain; absent for the default one and for PyTorch's record_function.",
@@ -166,9 +162,6 @@ class NvtxProjection(Result):
         host_ns="Sum of the ranges' durations on the host.",
         **spread_columns("the projections, each from the first start to the last end of its operations"),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(mean_ns=ratio(table["total_ns"], table["calls"]))
 
 
 def nvtx_projection_per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -73,6 +73,7 @@ class HostTimes(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         a_step = ratio(table["host_ns"], table["steps"])
         idle = a_step * ratio(table["idle_ns"], table["seen_ns"])
+        table = super()._derived(table)
         return table.assign(host_per_step_ns=_whole(a_step), idle_per_step_ns=_whole(idle))
 
 
@@ -151,6 +152,7 @@ class HostWork(HostTimes):
 
     title = "Work on the CPU"
     keys = ("rank", "role", "what", "name")
+    derived = {"idle_pct": "idle_ns / seen_ns"}
     columns = declared(
         rank=RANK,
         role="What the thread is for: main (it runs the steps), autograd, data loader, collectives (gloo's), other.",
@@ -168,9 +170,6 @@ class HostWork(HostTimes):
             "100 · GPU idle time in it / the time in it between the first and last GPU operation.", better=Better.LESS
         ),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return super()._derived(table).assign(idle_pct=percent(table["idle_ns"], table["seen_ns"]))
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

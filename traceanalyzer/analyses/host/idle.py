@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import INNERMOST_RANGE, RANK, Result, percent
+from traceanalyzer.analyses.base import INNERMOST_RANGE, RANK, Result
 from traceanalyzer.analyses.grouping import largest_before, memoized_by_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import activity_of, longest, names_around_launches, user_ranges
@@ -293,6 +293,7 @@ class Idle(Result):
 
     title = "Why the GPU is idle"
     keys = ("rank", "step")
+    derived = {"idle_pct": "idle_ns / window_ns"}
     columns = declared(
         rank=RANK,
         step="Step; absent for the whole window.",
@@ -303,9 +304,6 @@ class Idle(Result):
         longest_ns="The longest part of a gap inside the window; absent without gaps.",
         idle_pct=Column.share("100 · idle / window.", better=Better.LESS),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(idle_pct=percent(table["idle_ns"], table["window_ns"]))
 
 
 def idle_per_rank(
@@ -350,6 +348,7 @@ class GapTable(Result):
     title = "Gaps"
     is_detail = True
     keys = ("rank", "gap")
+    derived = {"length_ns": "end_ns - start_ns"}
     columns = declared(
         rank=RANK,
         gap=Column.ident("Position among the rank's gaps."),
@@ -368,9 +367,6 @@ class GapTable(Result):
         range=INNERMOST_RANGE,
         ended_by=Column.text("The operation that ends the gap; absent after the last one.", written=Written.KERNEL),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(length_ns=table["end_ns"] - table["start_ns"])
 
 
 def gaps_per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: int = LAUNCH_NS) -> pd.DataFrame:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, percent, ratio
+from traceanalyzer.analyses.base import RANK, Result
 from traceanalyzer.analyses.grouping import memoized_by_trace
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import bins_of
@@ -88,6 +88,11 @@ class Launches(Result):
     title = "Launches"
     keys = ("rank",)
     stored = ("waiting_ns",)
+    derived = {
+        "queue_mean": "waiting_ns / window_ns",
+        "host_bound_pct": "empty_queue_ns / window_ns",
+        "kernels_under_10us_pct": "kernels_under_10us / kernels",
+    }
     columns = declared(
         rank=RANK,
         operations="GPU operations.",
@@ -120,13 +125,6 @@ class Launches(Result):
         kernels_under_10us_pct="100 · kernels under 10 µs / kernels.",
         kernel_median_ns=Column.time("Median duration of a kernel.", adds=Adds.DERIVED),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(
-            queue_mean=ratio(table["waiting_ns"], table["window_ns"]),
-            host_bound_pct=percent(table["empty_queue_ns"], table["window_ns"]),
-            kernels_under_10us_pct=percent(table["kernels_under_10us"], table["kernels"]),
-        )
 
 
 def launches_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -193,13 +191,18 @@ def into_full_queue(trace: RankTrace) -> np.ndarray:
 # How busy each rank's GPU is over time, and how many launched operations wait: the window in equal stretches.
 
 
-class GpuUtilization(Result):
+class GpuUtilization(breakdown.OfKnownWork):
     """One row for each rank and stretch of its window, in order of time; the parts add up to the stretch."""
 
     title = "GPU utilization and launch queue over time"
     is_detail = True
     keys = ("rank", "bin")
     stored = ("waiting_ns",)
+    derived = {
+        "busy_ns": "length_ns - idle_ns",
+        "busy_pct": "busy_ns / length_ns",
+        "mean_depth": "waiting_ns / length_ns",
+    }
     columns = declared(
         rank=RANK,
         bin="Position of the stretch.",
@@ -212,11 +215,6 @@ class GpuUtilization(Result):
             "Launched operations that wait to start: mean over the stretch's time; absent where no launch is known."
         ),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        table = breakdown.known_only(table)
-        busy, length = table["length_ns"] - table["idle_ns"], table["length_ns"]
-        return table.assign(busy_ns=busy, busy_pct=percent(busy, length), mean_depth=ratio(table["waiting_ns"], length))
 
 
 def gpu_utilization_per_rank(trace: RankTrace, bins: int = 200) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import KIND, NAME, RANK, STORED_OF_A_MEAN_RANK, Result, of_a_mean_rank, percent, ratio
+from traceanalyzer.analyses.base import KIND, NAME, OF_A_MEAN_RANK, RANK, STORED_OF_A_MEAN_RANK, Result
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.model import RankTrace
@@ -24,6 +24,7 @@ class Kernels(Result):
     title = "Kernels and copies"
     keys = ("rank", "name", "activity")
     joined_by = ("name", "kind", "activity")
+    derived = {"mean_ns": "total_ns / calls", "share_pct": "total_ns / rank"}
     columns = declared(
         rank=RANK,
         name=NAME,
@@ -38,12 +39,6 @@ class Kernels(Result):
         share_pct="100 · total / sum of the durations of all GPU operations of the rank.",
         streams="Streams that they ran on.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        whole = table.groupby("rank")["total_ns"].transform("sum")
-        return table.assign(
-            mean_ns=ratio(table["total_ns"], table["calls"]), share_pct=percent(table["total_ns"], whole)
-        )
 
 
 def kernels_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -79,6 +74,7 @@ class KernelsOverRanks(Result):
     keys = ("name", "activity")
     stored = STORED_OF_A_MEAN_RANK
     is_of_one_run = True
+    derived = OF_A_MEAN_RANK
     columns = declared(
         **{name: Kernels.columns[name] for name in ("name", "kind", "activity")},
         share_pct="100 · sum of durations / that of all GPU operations, all ranks together.",
@@ -92,9 +88,6 @@ class KernelsOverRanks(Result):
         highest_total_ns="Largest total of a rank; absent with a single rank.",
         highest_rank="Whose that is.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(**of_a_mean_rank(table))
 
 
 def kernels_over_ranks_across(kernels: Kernels) -> KernelsOverRanks:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent, stack
+from traceanalyzer.analyses.base import RANK, Result, stack
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import names_around
 from traceanalyzer.analyses.host.cpu_time import looked_at
@@ -45,6 +45,7 @@ class Memory(Result):
 
     title = "Memory"
     keys = ("rank",)
+    derived = {"headroom_bytes": "device_bytes - peak_reserved_bytes", "headroom_pct": "headroom_bytes / device_bytes"}
     columns = declared(
         rank=RANK,
         source=(
@@ -81,10 +82,6 @@ class Memory(Result):
         ),
         module=Column.text("Innermost nn.Module on the thread, where Python frames were recorded.", is_secondary=True),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        headroom = table["device_bytes"] - table["peak_reserved_bytes"]
-        return table.assign(headroom_bytes=headroom, headroom_pct=percent(headroom, table["device_bytes"]))
 
 
 def memory_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -184,6 +181,7 @@ class MemorySteps(Result):
     title = "Memory by step"
     keys = ("rank", "step")
     is_of_one_run = True
+    derived = {"growth_bytes": "end_bytes - start_bytes"}
     columns = declared(
         rank=RANK,
         step="Number in the step's name, else its position.",
@@ -198,9 +196,6 @@ class MemorySteps(Result):
             "The most that the caching allocator had taken from the GPU in it.", adds=Adds.EXTREME, better=Better.LESS
         ),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(growth_bytes=table["end_bytes"] - table["start_bytes"])
 
 
 def memory_steps_per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, percent
+from traceanalyzer.analyses.base import RANK, Result
 from traceanalyzer.analyses.host.activity import names_around, range_around
 from traceanalyzer.analyses.memory.memory import moments
 from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
@@ -128,6 +128,7 @@ class MemoryCategories(Result):
     title = "Memory at the peak by category"
     keys = ("rank", "category")
     is_of_a_moment = True
+    derived = {"share_pct": "peak_bytes / rank"}
     columns = declared(
         rank=RANK,
         category="What the memory is used for, from events and operators.",
@@ -138,10 +139,6 @@ class MemoryCategories(Result):
         share_pct="100 · bytes / the rank's peak.",
         most_bytes="The most that the category held at any moment.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        whole = table.groupby("rank")["peak_bytes"].transform("sum")
-        return table.assign(share_pct=percent(table["peak_bytes"], whole))
 
 
 def memory_categories_per_rank(_trace: RankTrace, held: Held) -> pd.DataFrame:
@@ -221,6 +218,7 @@ class MemorySources(Result):
 
     title = "Memory by phase and operator"
     keys = ("rank", "phase", "operator")
+    derived = {"stays_bytes": "allocated_bytes - freed_bytes"}
     columns = declared(
         rank=RANK,
         phase="Phase that the host was in; unattributed when neither ranges nor autograd tell.",
@@ -236,9 +234,6 @@ class MemorySources(Result):
             adds=Adds.DERIVED,
         ),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(stays_bytes=table["allocated_bytes"] - table["freed_bytes"])
 
 
 def memory_sources_per_rank(trace: RankTrace) -> pd.DataFrame:

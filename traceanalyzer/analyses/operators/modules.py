@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, joined
+from traceanalyzer.analyses.base import RANK, joined
 from traceanalyzer.analyses.grouping import Groups, rows_of_each, sums_at
 from traceanalyzer.analyses.operators.operator_tree import PASSES, Nesting, OperatorTree
 from traceanalyzer.analyses.time import breakdown
-from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
+from traceanalyzer.analyses.time.breakdown import DEFINITIONS, split
 from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
@@ -118,7 +118,7 @@ OUTSIDE = "(outside any module or range)"
 _NUMBERS = ("gpu_ops", "gpu_own_ns", "gpu_total_ns", *_PARTS, "calls", "host_ns")
 
 
-class Modules(Result):
+class Modules(breakdown.OfKnownWork):
     """One row for each rank, path and pass, in the order of the tree, what launched most GPU time first."""
 
     title = "Modules and ranges"
@@ -146,9 +146,6 @@ class Modules(Result):
         ),
         **{name: DEFINITIONS[name] for name in breakdown.PARTS},
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return known_only(table)
 
 
 def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:

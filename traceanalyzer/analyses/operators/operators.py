@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import KIND, RANK, Result, all_known, percent, taken
+from traceanalyzer.analyses.base import KIND, RANK, Result, all_known, taken
 from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.launches import into_full_queue
@@ -166,6 +166,7 @@ class Operators(Result):
 
     title = "Operators"
     keys = ("rank", "operator", "autograd")
+    derived = {"gpu_share_pct": "gpu_own_ns / rank", "host_share_pct": "host_self_ns / rank"}
     columns = declared(
         rank=RANK,
         operator=OperatorShapes.columns["operator"],
@@ -174,13 +175,6 @@ class Operators(Result):
         gpu_share_pct="100 · own GPU time / that of all rows of the rank.",
         host_share_pct="100 · own host time / that of all rows of the rank.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        by_rank = table.groupby("rank")
-        return table.assign(
-            gpu_share_pct=percent(table["gpu_own_ns"], by_rank["gpu_own_ns"].transform("sum")),
-            host_share_pct=percent(table["host_self_ns"], by_rank["host_self_ns"].transform("sum")),
-        )
 
 
 def operators_per_rank(_trace: object, operator_shapes: pd.DataFrame) -> pd.DataFrame:
@@ -389,6 +383,7 @@ class Categories(Result):
 
     title = "GPU time by category"
     keys = ("rank", "category")
+    derived = {"share_pct": "gpu_ns / rank"}
     columns = declared(
         rank=RANK,
         category=f"By the operator, else by the kernel's name: {', '.join(CATEGORIES)}.",
@@ -398,9 +393,6 @@ class Categories(Result):
         tensor_core_ns="Of matrix categories: duration of the kernels whose names say that they use tensor cores.",
         no_tensor_core_ns="The same of those whose names say that they do not. The rest does not say.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(share_pct=percent(table["gpu_ns"], table.groupby("rank")["gpu_ns"].transform("sum")))
 
 
 def categories_per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:

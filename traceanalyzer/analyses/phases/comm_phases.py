@@ -13,8 +13,6 @@ from traceanalyzer.analyses.base import (
     INNERMOST_RANGE,
     RANK,
     Result,
-    percent,
-    ratio,
 )
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import summed
@@ -143,6 +141,7 @@ class ByCollective(Result):
     title = "Communication by collective"
     keys = ("collective", "group_label")
     is_of_one_run = True
+    derived = {"busbw_gbps": "bus_bytes / bus_ns", "peak_pct": "busbw_gbps / bus_peak_gbps"}
     columns = declared(
         collective=COLLECTIVE,
         group_label=Column.text(
@@ -168,10 +167,6 @@ class ByCollective(Result):
         ),
         peak_pct=Column.share("100 · busbw / what the GPU's links carry in one direction.", better=Better.MORE),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        busbw = ratio(table["bus_bytes"], table["bus_ns"])
-        return table.assign(busbw_gbps=busbw, peak_pct=percent(busbw, table["bus_peak_gbps"]))
 
 
 def by_collective_across(

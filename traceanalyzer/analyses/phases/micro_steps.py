@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio
+from traceanalyzer.analyses.base import RANK, Result, all_known, percent
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import blocked_launching
@@ -284,6 +284,7 @@ class MatrixProducts(Result):
 
     title = "Matrix products"
     keys = ("rank", "phase", "product", "dtype")
+    derived = {"mean_ns": "gpu_ns / calls"}
     columns = declared(
         rank=RANK,
         phase="Phase of training that launched it.",
@@ -297,9 +298,6 @@ class MatrixProducts(Result):
         gpu_beside_comm_ns="Sum of these calls' kernels.",
         mean_ns=Column.spent("GPU time / calls.", adds=Adds.DERIVED),
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(mean_ns=ratio(table["gpu_ns"], table["calls"]))
 
 
 def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, percent, stack
+from traceanalyzer.analyses.base import RANK, Result, stack
 from traceanalyzer.analyses.communication.waits import PARTS as EXPOSED_PARTS
 from traceanalyzer.analyses.communication.waits import CallWaits, transfer_and_wait
 from traceanalyzer.analyses.host import host_names, idle
@@ -278,6 +278,7 @@ class Phases(Result):
 
     title = "Phases"
     keys = ("rank", "step", "phase")
+    derived = {"share_pct": "total_ns / window_ns"}
     columns = declared(
         rank=RANK,
         step="Step; absent for the whole window.",
@@ -301,9 +302,7 @@ class Phases(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         total = table[list(PARTS)].sum(axis=1).astype("int64")
         unknown = table.groupby(["rank", "step"], dropna=False)["opaque_ns"].transform("sum")
-        return known_only(table, unknown, EXPOSED_PARTS).assign(
-            total_ns=total, share_pct=percent(total, table["window_ns"])
-        )
+        return super()._derived(known_only(table, EXPOSED_PARTS, unknown).assign(total_ns=total))
 
 
 def phases_per_rank(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent, ratio
+from traceanalyzer.analyses.base import RANK, Result
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.pipelines import shape
@@ -23,6 +23,7 @@ class Pipeline(Result):
 
     title = "Pipeline stages"
     keys = ("rank",)
+    derived = {"bubble_ns": "idle_ns + p2p_wait_ns", "bubble_pct": "bubble_ns / window_ns"}
     columns = declared(
         rank=RANK,
         pipeline="Ranks that send to each other, directly or not, form one pipeline.",
@@ -63,10 +64,6 @@ class Pipeline(Result):
         ),
         why_unknown="Why the schedule is not known.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        bubble = (table["idle_ns"] + table["p2p_wait_ns"]).astype("Int64")
-        return table.assign(bubble_ns=bubble, bubble_pct=percent(bubble, table["window_ns"]))
 
 
 def pipeline_across(
@@ -161,6 +158,11 @@ class Pipelines(Result):
     title = "Pipelines"
     keys = ("pipeline",)
     stored = ("bubble_ns", "window_ns", "compute_std_ns", "compute_mean_ns", "compute_max_ns")
+    derived = {
+        "bubble_pct": "bubble_ns / window_ns",
+        "compute_cv": "compute_std_ns / compute_mean_ns",
+        "compute_max_over_mean": "compute_max_ns / compute_mean_ns",
+    }
     columns = declared(
         pipeline="Number.",
         ranks=Column.text("Its ranks in order of stage, as far as they have a trace."),
@@ -187,13 +189,6 @@ class Pipelines(Result):
         bottleneck_stage="The stage with the most compute.",
         bottleneck_rank="Its rank.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(
-            bubble_pct=percent(table["bubble_ns"], table["window_ns"]),
-            compute_cv=ratio(table["compute_std_ns"], table["compute_mean_ns"]),
-            compute_max_over_mean=ratio(table["compute_max_ns"], table["compute_mean_ns"]),
-        )
 
 
 def pipelines_across(pipeline: Pipeline) -> Pipelines:

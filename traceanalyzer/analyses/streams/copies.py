@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, ratio
+from traceanalyzer.analyses.base import RANK, Result
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column, Written, declared
@@ -47,6 +47,7 @@ class Copies(Result):
 
     title = "Copies"
     keys = ("rank", *_KEYS)
+    derived = {"rate_gbps": "size_bytes / total_ns", "combined_gbps": "size_bytes / busy_ns"}
     columns = declared(
         rank=RANK,
         direction="HtoD, DtoH, DtoD, PtoP (between GPUs), HtoH; memset; absent when the trace does not say.",
@@ -65,13 +66,6 @@ class Copies(Result):
         with_compute_ns="Time in which one and compute both run.",
         with_other_copies_ns="Time in which one and a copy of another direction (memsets left out) both run.",
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        # Bytes per nanosecond are decimal gigabytes per second.
-        return table.assign(
-            rate_gbps=ratio(table["size_bytes"], table["total_ns"]),
-            combined_gbps=ratio(table["size_bytes"], table["busy_ns"]),
-        )
 
 
 def copies_per_rank(trace: RankTrace) -> pd.DataFrame:

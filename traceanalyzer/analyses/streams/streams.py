@@ -62,6 +62,7 @@ class Streams(Result):
     title = "Streams"
     keys = ("rank", "stream")
     stored = ("window_ns",)
+    derived = {"busy_pct": "busy_ns / window_ns"}
     joined_by = ("role",)
     columns = declared(
         rank=RANK,
@@ -88,8 +89,7 @@ class Streams(Result):
     )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        table = known_only(table, table[_NS[-1]], _NS[:-1])
-        return table.assign(busy_pct=percent(table["busy_ns"], table["window_ns"]))
+        return super()._derived(known_only(table, _NS[:-1], table[_NS[-1]]))
 
 
 def streams_per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFrame:

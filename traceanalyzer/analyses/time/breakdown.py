@@ -1,12 +1,13 @@
 """Each rank's GPU time: compute, exposed communication, exposed copies, idle; overlap."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import RANK, Result, is_true, percent
+from traceanalyzer.analyses.base import RANK, Result, is_true
 from traceanalyzer.analyses.grouping import memoized_by_trace
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, unions
 from traceanalyzer.meaning import vocabulary
@@ -65,16 +66,44 @@ DEFINITIONS: Mapping[str, Column] = declared(
 )
 
 
-class Breakdown(Result):
+def known_only(table: pd.DataFrame, names: Sequence[str] = (), unknown: pd.Series | None = None) -> pd.DataFrame:
+    """The table without figures of windows in which something unknown runs: those of `names` too are absent there.
+
+    `unknown` is how long it runs; the column `opaque_ns` unless given.
+    """
+    hides = is_true((table["opaque_ns"] if unknown is None else unknown) > 0)
+    if not hides.any():
+        return table
+    held = {name: table[name] for name in (*_DOUBTFUL, *names) if name in table}
+    return table.assign(
+        **{name: own.astype("Float64" if own.dtype.kind == "f" else "Int64").mask(hides) for name, own in held.items()}
+    )
+
+
+class OfKnownWork(Result):
+    """A table of times whose `hidden` columns, and those of kinds of work, are absent where something unknown runs."""
+
+    hidden: ClassVar[Sequence[str]] = ()
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return super()._derived(known_only(table, self.hidden))
+
+
+OVERLAPPED: Mapping[str, str] = {
+    "overlapped_comm_ns": "comm_ns - exposed_comm_ns",
+    "overlap_pct": "overlapped_comm_ns / comm_ns",
+}
+"""Formulas of what `comm_ns` and `exposed_comm_ns` give."""
+
+
+class Breakdown(OfKnownWork):
     """One row for each rank; compute, exposed communication, exposed copy, unknown and idle add up to the window."""
 
     title = "GPU time of each rank's window by kind"
     keys = ("rank",)
     is_of_one_run = True
+    derived = OVERLAPPED
     columns = {"rank": RANK, **DEFINITIONS}
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return with_overlap(table)
 
 
 def breakdown_per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -112,20 +141,6 @@ def _times(trace: RankTrace) -> Mapping[str, Intervals]:
     }
 
 
-def known_only(
-    table: pd.DataFrame, unknown: pd.Series | None = None, names: Sequence[str] = (), dtype: str = "Int64"
-) -> pd.DataFrame:
-    """The table without figures of windows in which something unknown runs: those of `names` too are absent there.
-
-    `unknown` is how long it runs; the column `opaque_ns` unless given. `dtype` is theirs where any is absent.
-    """
-    hides = is_true((table["opaque_ns"] if unknown is None else unknown) > 0)
-    if not hides.any():
-        return table
-    held = [name for name in (*_DOUBTFUL, *names) if name in table]
-    return table.assign(**{name: table[name].astype(dtype).mask(hides) for name in held})
-
-
 def fused(ops: pd.DataFrame) -> Intervals:
     """Union of the compute kernels that communicate too."""
     names = ops["name"].array
@@ -133,22 +148,6 @@ def fused(ops: pd.DataFrame) -> Intervals:
     if not any(is_fused):
         return EMPTY
     return of_rows(ops, np.array(is_fused)[names.codes] & rows_named(ops, "kind", "compute"))
-
-
-def with_overlap(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns that follow from `comm_ns` and `exposed_comm_ns`, where those are known."""
-    table = known_only(table)
-    overlapped = table["comm_ns"] - table["exposed_comm_ns"]
-    made: dict[str, pd.Series] = {
-        "overlapped_comm_ns": overlapped,
-        "overlap_pct": overlap_of(overlapped, table["comm_ns"]),
-    }
-    return table.assign(**made)
-
-
-def overlap_of(hidden_ns: pd.Series, comm_ns: pd.Series) -> pd.Series:
-    """What `OVERLAP` defines."""
-    return percent(hidden_ns, comm_ns)
 
 
 # All ranks' times one rank's after the other's on one axis, so that intervals of all are worked out in one go.

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, percent, ratio
+from traceanalyzer.analyses.base import RANK, Result
 from traceanalyzer.analyses.time import breakdown as time_breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
@@ -16,12 +16,17 @@ from traceanalyzer.selection import steps_text
 _SUMMED = ("window_ns", *time_breakdown.PARTS, "comm_ns", "fused_ns")
 
 
-class Headline(Result):
+class Headline(time_breakdown.OfKnownWork):
     """One row for each rank, over the steps that are complete on every rank that has steps."""
 
     title = "Headline figures"
     keys = ("rank",)
     is_of_one_run = True
+    derived = {
+        **time_breakdown.OVERLAPPED,
+        **{part.share: f"{part.column} / window_ns" for part in (*PARTS, FUSED)},
+        "step_mean_ns": "window_ns / steps",
+    }
     columns = declared(
         rank=RANK,
         basis=Column.text(
@@ -43,12 +48,6 @@ class Headline(Result):
         opaque_pct="100 · unknown / window.",
         idle_pct=Column.share("100 · idle / window.", better=Better.LESS),
     ) | declared(window_ns=Column.spent("Sum of the steps' GPU windows, or the capture's window."))
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        table = time_breakdown.known_only(table)
-        shares = {part.share: percent(table[part.column], table["window_ns"]) for part in (*PARTS, FUSED)}
-        mean = ratio(table["window_ns"], table["steps"])
-        return time_breakdown.with_overlap(table).assign(**shares).assign(step_mean_ns=mean)
 
 
 def headline_across(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> Headline:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, all_known, is_true
+from traceanalyzer.analyses.base import RANK, all_known, is_true
 from traceanalyzer.analyses.grouping import memoized_by_tables
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.meaning.columns import Column, declared
@@ -23,12 +23,13 @@ from traceanalyzer.model.tables import (
 )
 
 
-class Steps(Result):
+class Steps(breakdown.OfKnownWork):
     """One row for each rank and step, and one for the operations of no step (`step` absent)."""
 
     title = "Steps"
     keys = ("rank", "step")
     is_of_one_run = True
+    derived = breakdown.OVERLAPPED
     columns = declared(
         rank=RANK,
         step="Number in the step's name, else its position; absent for operations of no step.",
@@ -52,9 +53,6 @@ class Steps(Result):
             "of its range's end and its last operation's end."
         )
     )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return breakdown.with_overlap(table)
 
 
 def step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.ExtensionArray:
