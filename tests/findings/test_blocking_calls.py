@@ -12,9 +12,7 @@ def test_each_collective_is_waited_for():
         one.why
         == "cudaStreamSynchronize drains rank 2's launch queue: its GPU is idle 1.10 ms/step in and after these calls."
     )
-    assert one.fix == (
-        "Take cudaStreamSynchronize out of the step: read values (.item(), .cpu(), print) every N steps."
-    )
+    assert one.fix == ("Avoid cudaStreamSynchronize in the step; read values (.item(), .cpu(), print) every N steps.")
     assert 500_000 < one.saves.low_ns < 1_100_000 < one.saves.high_ns, "half of all waits for the lower end"
 
 

@@ -39,14 +39,14 @@ def test_the_interval_spans_every_corner(engine):
 
 
 def test_all_findings_speak_of_the_same_step(engine):
-    questions = [Question(LATE), Question((Change("comm"),), is_ideal=True), Question((Change("host"),))]
+    questions = [Question(LATE), Question((Change("comm"),), half_of="this"), Question((Change("host"),))]
     every = savings_of(engine, questions)
     assert len({saves.before_ns for saves in every}) == 1
     assert every == [savings_of(engine, [question])[0] for question in questions]
 
 
 def test_half_of_an_ideal_is_supposed(engine):
-    whole, half = savings_of(engine, [Question((Change("compute"),)), Question((Change("compute"),), is_ideal=True)])
+    whole, half = savings_of(engine, [Question((Change("compute"),)), Question((Change("compute"),), half_of="this")])
     assert half.high_ns == whole.high_ns
     assert half.low_ns < whole.low_ns
 

@@ -91,7 +91,7 @@ def blocking_calls(
         steps=steps or None,
         evidence=tuple(own.head(5).astype("object").where(own.notna(), None).to_dict("records")),
         table="sync_calls",
-        is_ideal=True,  # some waits stay: the last of a step, or the value that decides the next one
+        half_of="these waits",  # some waits stay: the last of a step, or the value that decides the next one
     )
 
 
@@ -123,8 +123,7 @@ def _fix(run: Run, own: pd.DataFrame, sync_copies: SyncCopies, rank: int) -> str
     torch = torch or next((fix for pattern, fix in _FIXES if re.match(pattern, str(own["operator"].iloc[0]))), None)
     return run.terms.choose(
         {
-            "torch": torch
-            or f"Take {_where(own)} out of the step: read values (.item(), .cpu(), print) every N steps.",
+            "torch": torch or f"Avoid {_where(own)} in the step; read values (.item(), .cpu(), print) every N steps.",
             "jax": "No block_until_ready(), float() or np.asarray() of device arrays in the step; read every N steps.",
             "vLLM": "--async-scheduling: the next iteration is prepared while this one runs.",
             "engine": "Leave overlap scheduling on: the next iteration is prepared while this one runs.",

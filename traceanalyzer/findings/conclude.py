@@ -80,7 +80,7 @@ def weighed(facts: Sequence[Finding], run: Run) -> list[Finding]:
     asked = [fact for fact in facts if fact.changes and fact.saves is None and run.can_replay(*fact.changes)]
     if run.engine is None:
         return [fact if fact.is_about_capture else replace(fact, severity=INFO) for fact in facts]
-    questions = [Question(fact.changes, is_ideal=fact.is_ideal, is_once=_is_once(fact, run)) for fact in asked]
+    questions = [Question(fact.changes, half_of=fact.half_of, is_once=_is_once(fact, run)) for fact in asked]
     savings = {id(fact): fact.saves for fact in facts if fact.saves is not None}
     savings |= {id(fact): saves for fact, saves in zip(asked, savings_of(run.engine, questions), strict=True)}
     return [
@@ -99,7 +99,7 @@ def _is_once(fact: Finding, run: Run) -> bool:
 
 
 def merged(findings: Sequence[Finding], run: Run) -> list[Finding]:
-    """One finding for each cause: two whose changes shorten mostly the same edges of the graph are one.
+    """One finding for each cause: two whose changes shorten mostly the same parts of the job are one.
 
     So is what saves little once a straggler is fixed. A straggler leads, else the one that saves more for sure, and a
     fix goes before an ideal of which it saves half. The others are its signs.
@@ -109,7 +109,8 @@ def merged(findings: Sequence[Finding], run: Run) -> list[Finding]:
         return list(findings)
     shortened = run.engine.shortened([finding.changes for finding in leading])
     order = sorted(
-        range(len(leading)), key=lambda place: (not leading[place].ranks, _key(leading[place], has_lead=True))
+        range(len(leading)),
+        key=lambda place: (not leading[place].ranks, _key(leading[place], has_lead=True, ideal=SHARE)),
     )
     lead_of: dict[int, int] = {}
     for place in order:
@@ -149,9 +150,8 @@ def _are_alike(one: np.ndarray, other: np.ndarray) -> bool:
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
     """Findings, first to read first.
 
-    By the lower end of what they save, the narrower interval first of the same; a fix goes before an ideal of which
-    it saves half. Then facts without a saving, then what is about the capture, which comes first only where no finding
-    leads, and last what saves nothing.
+    By the lower end of what they save, the narrower interval first of the same. Then facts without a saving, then what
+    is about the capture, which comes first only where no finding leads, and last what saves nothing.
     """
     every = list(findings)
     has_lead = any(finding.leads for finding in every)
@@ -184,11 +184,12 @@ def _saves_the_same(straggler: Finding, other: Finding, run: Run) -> bool:
     return is_large and shared_ns >= SHARE * min(own_ns, other_ns)
 
 
-def _key(finding: Finding, *, has_lead: bool) -> tuple[int, float, float]:
+def _key(finding: Finding, *, has_lead: bool, ideal: float = 1.0) -> tuple[int, float, float]:
+    """How findings are ordered: `ideal` is how much the lower end of an ideal counts beside that of a fix."""
     saves = finding.saves
     if finding.is_about_capture:
         is_first = not has_lead and finding.severity != SEVERITIES[-2]
         return (1 if is_first else 3), SEVERITIES.index(finding.severity), 0
     if finding.leads and saves is not None:
-        return 0, -saves.low_ns * (SHARE if finding.is_ideal else 1), saves.high_ns - saves.low_ns
-    return (4 if finding.is_nothing else 2), -(saves.likely_ns if saves else 0), finding.is_ideal
+        return 0, -saves.low_ns * (ideal if finding.half_of else 1), saves.high_ns - saves.low_ns
+    return (4 if finding.is_nothing else 2), -(saves.likely_ns if saves else 0), bool(finding.half_of)

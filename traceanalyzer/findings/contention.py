@@ -46,6 +46,6 @@ def contention(run: Run) -> Iterator[Finding]:
         if run.terms.vendor == "NVIDIA"
         else f"Give {run.terms.nccl} fewer channels, so that it occupies fewer compute units.",
         changes=(Change("compute", ALONE),),
-        is_ideal=True,
+        half_of="this slowdown",
         table="kernels",
     )

@@ -103,7 +103,7 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
             }
         ),
         changes=() if is_open else (Change("collective", 0.0, name=kind),),
-        is_ideal=True,
+        half_of="the transfer time",
         named=(rank,),
         evidence=tuple(
             {"range": None if pd.isna(row["range"]) else row["range"], "phase": row["phase"], "exposed_ns": row["ns"]}
@@ -111,7 +111,9 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
             .sort_values("ns", ascending=False).head(5).to_dict("records")
         ),
         table="exposed_calls",
-        caveat="Waiting may be part of it: such calls do not wait alike on all ranks." if is_unequal else "",
+        caveat="Part of it may be waiting for other ranks: these calls take unlike times on the ranks."
+        if is_unequal
+        else "",
     )  # fmt: skip
 
 

@@ -29,7 +29,11 @@ _WAYS = {"HtoD": "host-to-device", "DtoH": "device-to-host"}
 
 _FIXES = {
     ("HtoD", True): "DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True).",
-    ("DtoH", True): "Copy into a pinned buffer that is kept (non_blocking=True), read it after an event; checkpoints: "
+    (
+        "DtoH",
+        True,
+    ): "Allocate one pinned buffer (torch.empty(…, pin_memory=True)), and buffer.copy_(tensor, non_blocking=True); "
+    "checkpoints: "
     "torch.distributed.checkpoint.async_save.",
     ("HtoD", False): "Copy the next batch or block on its own CUDA stream while the current one computes.",
     ("DtoH", False): "Copy on its own CUDA stream beside the next compute; checkpoints: "
@@ -73,6 +77,6 @@ def exposed_copies(run: Run, headline: Headline, steps: Steps, copies: Copies, r
         steps=few or None,
         evidence=tuple(own.head()[["rank", "direction", "copies", "exposed_ns"]].to_dict("records")),
         table="copies",
-        is_ideal=not few,
+        half_of="" if few else "these copies",
         caveat="Pinning takes CPU memory: pin once and reuse buffers." if is_pageable else "",
     )

@@ -28,7 +28,7 @@ class Finding:
         evidence: rows behind it.
         table: the Result in which a reader sees more.
         interval_ns: where in the timeline to look.
-        is_ideal: nothing makes all of the changed time go away: the lower end supposes half of it.
+        half_of: nothing makes all of this time go away: the saving supposes half of it; empty where all of it may.
         is_about_capture: what the capture lacks, rather than what the job does.
         caveat: when it may not hold.
         kind: name of the kind's function.
@@ -49,7 +49,7 @@ class Finding:
     evidence: tuple[Mapping[str, Any], ...] = ()
     table: str | None = None
     interval_ns: tuple[int, int] | None = None
-    is_ideal: bool = False
+    half_of: str = ""
     is_about_capture: bool = False
     caveat: str = ""
     kind: str = ""

@@ -90,7 +90,7 @@ def launch_bound(
             {name: None if pd.isna(own[name]) else float(own[name]) for name in _SMALL},
         ),
         table="gaps",
-        is_ideal=True,
+        half_of="the launch time",
     )
 
 

@@ -56,15 +56,16 @@ def pipeline_bubble(
     yield Finding(
         headline=f"Pipeline bubble: s{waits}."
         if expected is None
-        else f"Pipeline bubble: {row['schedule']} leaves each stage waiting {expected:.0f}% of a step.",
+        else f"Pipeline bubble: {row['schedule']} leaves each stage idle {expected:.0f}% of a step.",
         why=f"The schedule is unknown ({row['why_unknown'] or row['schedule']})."
         if expected is None
-        else f"{count} microbatches fill {row['stages']} stages; with CPU-bound idle and uneven stages, s{waits}.",
+        else f"{count} microbatches fill {row['stages']} stages; the schedule, uneven stages and launch gaps leave "
+        f"each idle {row['bubble_pct']:.0f}% of a step.",
         fix="" if expected is None else f"More microbatches per step ({2 * count} about halve it)"
         f"{_OTHERS.get(row['schedule'], '')}.",
         changes=() if change is None else (change,),
         saves=saves,
-        is_ideal=True,
+        half_of="the bubble",
         evidence=tuple(stages[["rank", "stage", "idle_ns", "p2p_wait_ns"]].astype("object").to_dict("records")),
         table="pipeline",
     )  # fmt: skip

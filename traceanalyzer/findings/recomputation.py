@@ -38,7 +38,7 @@ def recomputation(run: Run, operators: Operators, memory: Memory) -> Iterator[Fi
         why=f"The backward pass runs forward operators again{'' if is_all else f' on {run.who(ranks)}'}, "
         f"most of it {by_operator.index[0]}.",
         fix="Checkpoint fewer layers, or use selective activation checkpointing (torchtitan: "
-        f"activation_checkpoint.mode), if memory allows.{room}",
+        f"activation_checkpoint.mode selective), if memory allows.{room}",
         changes=(Change("operator", 0.0, name="@recompute"),),
         named=() if is_all else ranks,
         evidence=tuple({"operator": name, "gpu_ns": int(ns)} for name, ns in by_operator.items()),

@@ -83,7 +83,9 @@ def _every_micro_step(run: Run, calls: pd.DataFrame, steps: pd.DataFrame) -> Ite
         why=f"Each rank exchanges the same gradients {count} times per step, {size_text(moved)} of it redundant.",
         fix="model.no_sync() (DDP) or set_requires_gradient_sync(False) (FSDP2) around all but the last micro-batch.",
         table="micro_steps",
-        caveat="Sharded gradients then stay whole on each rank between micro-steps, which takes memory.",
+        caveat="Sharded gradients then stay whole on each rank between micro-steps, which takes memory."
+        if collective == "reduce_scatter"
+        else "",
     )
 
 

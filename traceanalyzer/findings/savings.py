@@ -37,7 +37,7 @@ class Saves:
         limit: what makes the interval as wide as it is; empty where it is narrow.
         remedy: what recording would narrow it.
         each: `/step`, or nothing of a whole trace.
-        is_half: the change is an ideal, of which half is supposed.
+        half_of: the time of which the change is supposed to take half away; empty where it takes all.
     """
 
     before_ns: int
@@ -48,7 +48,7 @@ class Saves:
     limit: str = ""
     remedy: str = ""
     each: str = "/step"
-    is_half: bool = False
+    half_of: str = ""
 
     @property
     def percent(self) -> float:
@@ -75,13 +75,13 @@ class Saves:
 
     @property
     def words(self) -> str:
-        """`about 27 ms/step without the profiler (93 → 66 ms, 29%)`."""
+        """`about 27 ms/step (93 → 66 ms, 29%)`; without the profiler where its cost is known."""
         of = scale(Unit.NS, [self.before_ns])
         after = of.text(self.before_ns - self.likely_ns)
-        profiled = "without the profiler" if self.is_unprofiled else "as profiled"
         change = f"{of.text(self.before_ns)} → {after} {of.symbol}, {_whole_percent(self.percent)}"
-        half = " if half of it goes" if self.is_half else ""
-        return f"about {_time(self.likely_ns, of)}{self.each} {profiled} ({change}){half}"
+        profiled = "" if self.is_unprofiled else " of the profiled step"
+        half = f" if half of {self.half_of} goes" if self.half_of else ""
+        return f"about {_time(self.likely_ns, of)}{self.each}{profiled} ({change}){half}"
 
     @property
     def confidence(self) -> str:
@@ -114,18 +114,18 @@ class Question:
 
     Attributes:
         changes: what is different, made together.
-        is_ideal: nothing makes all of the changed time go away: the lower end supposes half of it.
+        half_of: nothing makes all of this time go away: the lower end supposes half of it.
         is_once: it was seen in one step alone: whether it recurs is unknown, and the lower end is 0.
     """
 
     changes: tuple[Change, ...]
-    is_ideal: bool = False
+    half_of: str = ""
     is_once: bool = False
 
     @property
     def least(self) -> tuple[Change, ...]:
         """What the lower end supposes: of an ideal half."""
-        return tuple(map(_half_way, self.changes)) if self.is_ideal else self.changes
+        return tuple(map(_half_way, self.changes)) if self.half_of else self.changes
 
 
 def savings_of(engine: Engine, questions: Sequence[Question]) -> list[Saves]:
@@ -177,7 +177,7 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     costs = _without_profiler(engine, question.changes)
     before = engine.steps(costs)
     full, least = (_gains(engine, before, changes, unknown) for changes in (question.changes, question.least))
-    if question.is_ideal and question.least == question.changes:  # a word such as `alone` has no half
+    if question.half_of and question.least == question.changes:  # a word such as `alone` has no half
         least = HALF_WAY * least
     corners, alone = np.split(full.mean(axis=0), [len(costs) * len(unknown)])
     corners = corners.reshape(len(costs), len(unknown))
@@ -204,7 +204,7 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     )
     low_ns = 0 if question.is_once else min(low_ns, likely_ns)
     each = "/step" if engine.windows.steps else ""
-    return Saves(before_ns, likely_ns, low_ns, high_ns, costs != ((),), limit, remedy, each, question.is_ideal)
+    return Saves(before_ns, likely_ns, low_ns, high_ns, costs != ((),), limit, remedy, each, question.half_of)
 
 
 def _gains(

@@ -57,7 +57,7 @@ def small_collectives(run: Run, call_waits: CallWaits, call_phases: CallPhases) 
             }
         ),
         changes=(Change("small", 0.0),),
-        is_ideal=True,
+        half_of="this latency",
         named=(int(rank),),
         table="collectives",
     )  # fmt: skip

@@ -39,7 +39,11 @@ _CAUSES = (
     (r"^torch\.compile$", "Compilation", 'Pad to few lengths or torch._dynamo.mark_dynamic; TORCH_LOGS="recompiles".'),
     ("^XLA$", "Compilation", "Pad to few shapes and keep jax_compilation_cache_dir; jax.log_compiles() says why."),
     ("^graph capture$", "Graph capture", "Record after the graphs are captured; pad inputs to few sizes."),
-    (r"optimizer\w*\.step", "Optimizer on the CPU", "Keep its state on the GPU, or offload to a fused CPU optimizer."),
+    (
+        r"optimizer\w*\.step",
+        "Optimizer on the CPU",
+        "No CPU offload of the optimizer if GPU memory allows; else a fused one (AdamW(fused=True), DeepSpeedCPUAdam).",
+    ),
 )
 """What names stand for, and what to do about it."""
 
@@ -159,7 +163,8 @@ def _in_each_step(run: Run, step_needs: StepNeeds, work: pd.DataFrame, known: se
         noun, fix = _cause(str(name))
         yield Finding(
             headline=f"{noun} stalls the GPUs {time_text(idle.max())}{run.each}.",
-            why=f"{short_name(str(name))} takes a CPU up to {time_text(spent.max())}{run.each} without a launch.",
+            why=f"{short_name(str(name))} runs on the CPU for up to {time_text(spent.max())}{run.each} and launches no "
+            "GPU work.",
             fix=fix,
             changes=(Change("host", max(0.0, 1 - float((spent / needs).min()))),),
             evidence=tuple({"rank": rank, "host_ns": round(ns)} for rank, ns in spent.items()),

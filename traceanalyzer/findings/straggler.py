@@ -45,7 +45,7 @@ def straggler(
     """
     rows = [row for row in plain_rows(episodes.table) if run.is_worth(row["excess_ns"])]
     rows = [row for row in rows if not _is_usual_pace(row, operators)]
-    reasons = partial(_reason, operators, ranks)
+    reasons = partial(_reason, operators, ranks, run.recorded_each)
     hiding = _hiding(rows, run)
     if hiding:
         yield _joint(hiding, run, step_needs)
@@ -261,10 +261,10 @@ def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
 # Why, where other tables tell: another GPU, a slower CPU, more operators.
 
 
-def _reason(operators: Operators, ranks: Ranks, row: Row) -> tuple[str, str]:
+def _reason(operators: Operators, ranks: Ranks, each: int, row: Row) -> tuple[str, str]:
     """A clause for the evidence, and the fix that goes with it; empty where nothing else tells."""
     if row["cause"] == "compute":
-        return _other_gpu(row, ranks)
+        return _other_gpu(row, ranks) if _is_slow_gpu(row) else _more_calls(row, operators, each)
     if row["cause"] == HOST.key and row["name"] is None and row["is_in_every_step"]:
         return _cpu(row, operators)
     if row["cause"] == HOST.key and _is_called_alike(row, operators):
@@ -282,12 +282,31 @@ def _is_usual_pace(row: Row, operators: Operators) -> bool:
 
 def _is_called_alike(row: Row, operators: Operators) -> bool:
     """Whether what takes the CPU longer is an operator that the other ranks call as often, within a fifth."""
+    calls = _calls(row, operators)
+    return calls is not None and calls[0] < RATIO * calls[1]
+
+
+def _calls(row: Row, operators: Operators) -> tuple[float, float] | None:
+    """Calls of the operator that is longer: most of these ranks, and the median of the others."""
+    operator, _, _ = str(row["name"]).partition(" of ")
     table = operators.table
-    calls = table[table["operator"] == row["name"]].groupby("rank")["calls"].sum()
+    calls = table[table["operator"] == operator].groupby("rank")["calls"].sum()
     is_own = calls.index.isin(row["ranks"])
     if not is_own.any() or is_own.all():
-        return False
-    return float(calls[is_own].max()) < RATIO * float(calls[~is_own].median())
+        return None
+    return float(calls[is_own].max()), float(calls[~is_own].median())
+
+
+def _more_calls(row: Row, operators: Operators, each: int) -> tuple[str, str]:
+    calls = _calls(row, operators)
+    if calls is None or calls[0] <= calls[1]:
+        return "", ""
+    own, others = (digits(round(count / each, 1)) for count in calls)
+    operator, _, _ = str(row["name"]).partition(" of ")
+    return (
+        f"called {own} times per step, peers {others}",
+        f"Remove the extra {operator} calls of {_who(row)}, or give the ranks equal work.",
+    )
 
 
 def _other_gpu(row: Row, ranks: Ranks) -> tuple[str, str]:

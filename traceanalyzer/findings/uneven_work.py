@@ -169,7 +169,7 @@ def _within_steps(step_needs: StepNeeds, stragglers: Stragglers, run: Run) -> It
         f"computes about {time_text(needs[COMPUTE.column].mean())}{run.each}.",
         fix="Even out the work between one collective and the next: layers, micro-batches, tokens per expert.",
         changes=(Change("waits"),),
-        is_ideal=True,
+        half_of="these waits",
         table="stragglers",
     )
 

@@ -82,7 +82,7 @@ def unfused(
             changes=changes,
             evidence=tuple({"operator": name, **row} for name, row in by_operator.head().to_dict("index").items()),
             table="operator_shapes",
-            is_ideal=True,
+            half_of="these passes",
         )
     turned = kernels.table[[bool(_LAYOUT.search(str(name))) for name in kernels.table["name"]]]
     if run.is_worth(turned["total_ns"].sum() / run.recorded):

@@ -65,6 +65,10 @@ A100.*40GB            | A100 40 GB          | Ampere    |  19.5 |  19.5 |   156 
 A100                  |                     | Ampere    |       |       |       |        |        |        |        | 31.5 | 12x25 |
 A800.*PCIe            |                     | Ampere    |       |       |       |        |        |        |        | 31.5 |   x25 |
 A800                  |                     | Ampere    |       |       |       |        |        |        |        | 31.5 |  8x25 |
+RTX A6000             | RTX A6000           | Ampere    |       |  38.7 |  77.4 |  154.8 |        |  309.7 |    768 | 31.5 |       | NVIDIA Ampere GA102 GPU architecture
+RTX A5000             | RTX A5000           | Ampere    |       |  27.8 |  55.6 |  111.1 |        |        |    768 | 31.5 |       | NVIDIA RTX A5000 data sheet; ratios of GA102
+RTX A4000             | RTX A4000           | Ampere    |       |  19.2 |  38.3 |   76.7 |        |        |    448 | 31.5 |       | NVIDIA RTX A4000 data sheet; ratios of GA102
+RTX 3090$             | RTX 3090            | Ampere    |       |  35.6 |  35.6 |     71 |        |    284 |    936 | 31.5 |       | NVIDIA Ampere GA102 GPU architecture
 L40S                  | L40S                | Ada       |       |  91.6 |   183 | 362.05 |    733 |    733 |    864 | 31.5 |       | NVIDIA L40S data sheet
 L40                   | L40                 | Ada       |       |  90.5 |  90.5 | 181.05 |    362 |    362 |    864 | 31.5 |       | NVIDIA L40 data sheet
 L4                    | L4                  | Ada       |       |  30.3 |    60 |    121 |  242.5 |  242.5 |    300 | 31.5 |       | NVIDIA L4 Tensor Core GPU data sheet

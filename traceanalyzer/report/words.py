@@ -435,13 +435,15 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
         return None
     bound, what = _bound_by(report, over)
     overhead = next((item.evidence[0] for item in report.findings if item.kind == "profiler_overhead"), None)
+    unprofiled = (
+        f" ({'' if overhead['is_known'] else 'about '}{time_text(overhead['likely_ns'])} without the profiler)"
+        if overhead
+        else ""
+    )
     figures = (
         what,
-        f"{time_text(mean_ns)}{'/step' if split.steps else ' recorded'}",
+        f"{time_text(mean_ns)}{'/step' if split.steps else ' recorded'}{unprofiled}",
         f"GPU compute {compute_pct:.0f}%" if compute_pct is not None else "",
-        f"{'' if overhead['is_known'] else 'about '}{time_text(overhead['likely_ns'])} without the profiler"
-        if overhead
-        else "",
     )
     return Verdict(bound, " · ".join(filter(None, figures)))
 
@@ -511,7 +513,7 @@ def fields(finding: Finding) -> dict[str, str]:
         "Saves": saves and saves.words,
         "Confidence": saves and saves.confidence,
         "Caveat": finding.caveat,
-        "Also": " ".join(other.headline for other in finding.also if other.kind != "uneven_work"),
+        "Same cause": " ".join(other.headline for other in finding.also if other.kind != "uneven_work"),
         "What-if": finding.what_if if saves else None,
     }
     return {name: text for name, text in told.items() if text}

@@ -61,7 +61,8 @@ def path(**shares):
                     evidence=({"likely_ns": 80_000, "is_known": False},),
                 ),
             ),
-            "GPU-bound: compute is 70% of the critical path · 100 µs recorded · GPU compute 20% · about 80 µs without the profiler",
+            ("GPU-bound: compute is 70% of the critical path · 100 µs recorded "
+             "(about 80 µs without the profiler) · GPU compute 20%"),
         ),
     ],
     ids=["CPU", "GPU", "unknown", "straggler", "inconclusive", "without the profiler"],
@@ -82,10 +83,7 @@ def test_the_first_screen_as_text(results):
     report = Report("x", {**results, "bottleneck": path(comm=70.0)}, findings)
     assert sentences(report, split(results)) == [
         "Communication-bound: exposed communication is 70% of the critical path · 100 µs recorded · GPU compute 20%.",
-        (
-            "Rank 0 is a straggler. It computes longer. Balance it. "
-            "Saves about 70 µs/step without the profiler (100 → 30 µs, 70%)."
-        ),
+        ("Rank 0 is a straggler. It computes longer. Balance it. Saves about 70 µs/step (100 → 30 µs, 70%)."),
         "Also seen: A fact.",
         "Checked, nothing to gain: exposed copies.",
         "Rank 2 has no trace. Data quality: communication without arguments, operations without launch.",

@@ -98,7 +98,7 @@ def test_a_card_has_its_fields_in_order():
     fields = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] in "WFSC"]
     assert fields == ["Why", "Fix", "Saves", "Confidence", "What-if"]
     assert "1 Rank 1 is slow." in text
-    assert "about 3 ms/step without the profiler (10 → 7 ms, 30%)" in text
+    assert "about 3 ms/step (10 → 7 ms, 30%)" in text
     assert "high (between 2 and 4 ms)" in text
     assert "analyze-traces what-if --rank 1=peers" in text
 
@@ -107,7 +107,7 @@ def test_three_cards_are_shown_then_a_line_for_each_other_one():
     text = shown(*(Finding(f"Cause {number}.", severity="high", saves=SAVES) for number in range(5)))
     assert "3 Cause 2." in text
     assert "4 Cause 3. Saves about 3 ms/step" in text
-    assert "Savings overlap; don't add them up." in text
+    assert "They overlap; don't add them up." in text
 
 
 def test_facts_and_what_gains_nothing_have_a_line_each_and_the_capture_the_foot():

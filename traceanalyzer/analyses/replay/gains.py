@@ -29,6 +29,7 @@ from traceanalyzer.analyses.replay.lengths import (
     timing_after,
     transfers_after,
 )
+from traceanalyzer.analyses.replay.rank_graph import NEVER
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.errors import UsageError
 from traceanalyzer.execution import FREE, all_aside
@@ -255,10 +256,18 @@ class Engine:
         return np.concatenate(found, axis=1) if found else np.empty((len(self._steps), 0), dtype=np.int64)
 
     def shortened(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
-        """By how much each set of changes (columns) shortens each edge of the graph (rows) in ns; never negative."""
-        # What is cut has a weight of never: it counts by the length that it had.
-        before, *after = np.maximum(self._weights([(), *map(self.of_ranks, scenarios)]), 0).T
-        return np.maximum(before[:, None] - np.stack(after, axis=1), 0)
+        """By how much each set of changes (columns) shortens each part of the job (rows) in ns; never negative.
+
+        Parts are operations, stretches of CPUs, transfers, and ranks' edges that are cut, by the length they had.
+        """
+        every = [(), *map(self.of_ranks, scenarios)]
+        concerned = [concerning_each(self.job.nodes, changes) for changes in every]
+        own = [[self._of_rank(rank, changes) for rank, changes in each.items()] for each in concerned]
+        weights = np.stack([np.concatenate(each) for each in own], axis=1)
+        cut = np.where(weights <= NEVER, np.maximum(weights[:, :1], 0), 0)
+        before, *after = (_parts(changed(self.job, self.peers, changes)) for changes in every)
+        shorter = np.maximum(before[:, None] - np.stack(after, axis=1), 0)
+        return np.concatenate([shorter, cut[:, 1:]])
 
     def _with_contention(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
         """Length of every edge with compute as long as the waits that are left make it."""
@@ -414,6 +423,12 @@ def _capped(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequen
         min(after, before_ns) if all(change.only_shortens for change in changes) else after
         for after, changes in zip(afters_ns, scenarios, strict=True)
     ]
+
+
+def _parts(lengths: Lengths) -> np.ndarray:
+    """Length of every operation, stretch of a CPU, and transfer; none of one that waits for no partner."""
+    own = [part for timing in lengths.timing.values() for part in (timing.duration_ns, timing.host_ns)]
+    return np.concatenate([*own, lengths.transfer_ns * lengths.has_waits]).astype(np.float32)
 
 
 def _unrecorded(changes: tuple[Change, ...]) -> tuple[Change, ...]:

@@ -106,7 +106,7 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
         saves = f" [dim]Saves[/] {escape(finding.saves.words)}" if finding.saves else ""
         say(f"[bold]{number} {escape(finding.headline)}[/]{saves}")
     if len([card for card in cards if card.saves]) > 1:
-        say("Savings overlap; don't add them up.")
+        say("Savings are of the step without the profiler. They overlap; don't add them up.")
     seen = words.also_seen(report.findings)
     for finding in seen[:_MOST_SEEN]:
         fix = f" [dim]→[/] {escape(finding.fix)}" if finding.fix else ""
