@@ -75,7 +75,7 @@ except InputError as error:
 
 
 @pytest.mark.parametrize("make", READ, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("room", [64, 2048])
+@pytest.mark.parametrize("room", [64, pytest.param(2048, marks=pytest.mark.thorough)])
 def test_a_reader_gets_so_much_memory_and_no_more(tmp_path, make, room):
     path = make(tmp_path)
     code = CODE.format(imports=READ[make], room=room)

@@ -133,7 +133,7 @@ def test_a_wrong_checksum_costs_nothing_and_is_said(tmp_path):
     assert any("packed data are damaged" in note for note in trace.meta.notes)
 
 
-@pytest.mark.parametrize("count", [300, 60_000])
+@pytest.mark.parametrize("count", [300, 20_000])
 def test_damaged_gzip_data_are_kept_up_to_the_damage(tmp_path, count):
     data = packed(count)
     path = tmp_path / "a.json.gz"
@@ -161,7 +161,7 @@ def test_an_unrelated_large_file_is_told_quickly(tmp_path):
         with pytest.raises(NotATraceError, match="no traceEvents"):
             kineto.peek(path)
 
-    path, tenth = write(tmp_path / "a.json", unrelated(3_000_000)), unrelated(300_000)
+    path, tenth = write(tmp_path / "a.json", unrelated(1_500_000)), unrelated(150_000)
     assert seconds(told) < 10 * seconds(lambda: json.loads(tenth))
 
 

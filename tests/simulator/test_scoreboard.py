@@ -9,26 +9,18 @@ _EVERY_TIME = {
     "products in 32 bits on a rank of a pair",
     # Persistent, once, now and then; each kind of parallel job.
     "ddp of 3, once, free",
-    "evaluation by one rank in some steps",
-    "decoding by stages, a hot GPU",
     "one step recorded, half late",
     "all wait for data now and then",
     "one of two ranks copies in the last step of four",
     # Several causes, sets of ranks, hosts that meet.
-    "hosts meet in an all-reduce of the CPU, a loader",
     # Links, libraries, files.
     "slow links of two ranks of four",
     "one pipeline edge at half rate",
     "one rank without its host's side",
     # Rare work, and healthy jobs.
-    "parameters gathered again in backward",
-    "pictures, one rank without pinned memory",
     "healthy, two ranks, two steps",
     # What no other case tells of.
     "another process has one of two GPUs",
-    "a GPU of another model",
-    "ranks recorded one after the other",
-    "fsdp, gc pause, clock step",
     "healthy, servers of parameters",
     "weights' gradients aside, a hot GPU",
     "one rank compiles again in the last step",
