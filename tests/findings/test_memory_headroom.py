@@ -14,7 +14,7 @@ def found(*peaks, device=80 * GB):
     """Findings of ranks with such peaks in GB."""
     rows = [
         {"rank": rank, "source": "", "events": 1, "allocated_bytes": 0, "peak_allocated_bytes": peak * GB,
-         "reserved_bytes": 0, "peak_reserved_bytes": peak * GB, "device_bytes": device}
+         "reserved_bytes": 0, "peak_reserved_bytes": peak * GB, "device_bytes": device, "peak_ns": None}
         for rank, peak in enumerate(peaks)
     ]  # fmt: skip
     numbers = {name: "Int64" for name in rows[0] if name.endswith("bytes")}
