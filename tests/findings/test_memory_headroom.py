@@ -8,13 +8,14 @@ from traceanalyzer.analyses.memory.memory_fit import MemoryFit
 from traceanalyzer.findings.memory_headroom import memory_headroom
 
 GB = 10**9
+WHERE = ("peak_ns", "step", "phase", "operator", "module")  # the peak is, unknown here
 
 
 def found(*peaks, device=80 * GB):
     """Findings of ranks with such peaks in GB."""
     rows = [
         {"rank": rank, "source": "", "events": 1, "allocated_bytes": 0, "peak_allocated_bytes": peak * GB,
-         "reserved_bytes": 0, "peak_reserved_bytes": peak * GB, "device_bytes": device, "peak_ns": None}
+         "reserved_bytes": 0, "peak_reserved_bytes": peak * GB, "device_bytes": device, **dict.fromkeys(WHERE)}
         for rank, peak in enumerate(peaks)
     ]  # fmt: skip
     numbers = {name: "Int64" for name in rows[0] if name.endswith("bytes")}
