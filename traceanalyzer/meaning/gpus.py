@@ -136,8 +136,8 @@ def _cells(text: str, columns: int) -> list[list[str]]:
     return [[cell.strip() for cell in row.rsplit("|", columns - 1)] for row in text.strip().splitlines()]
 
 
-def _whole(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![A-Z0-9])(?:{name})(?![A-Z0-9])", re.IGNORECASE)
+def _is_called(device_name: str, pattern: str) -> bool:
+    return bool(re.search(rf"(?i)(?<![A-Z0-9])(?:{pattern})(?![A-Z0-9])", device_name))
 
 
 def _gpu(model: str, architecture: str, *cells: str) -> Gpu:
@@ -154,22 +154,17 @@ def _gpu(model: str, architecture: str, *cells: str) -> Gpu:
 
 _TYPES = {name: frozenset(types.split()) for name, types, *_ in _cells(_ARCHITECTURES, 4)}
 
-_BY_NAME = [(_whole(pattern), _gpu(*cells)) for pattern, *cells in _cells(_GPUS, 13)] + [
-    (_whole(names.replace(", ", "|")), _gpu("", architecture, *[""] * 10))
-    for architecture, _, names, _ in _cells(_ARCHITECTURES, 4)
-]
-
-_BY_KERNEL = [
-    (architecture, re.compile(rf"(?:sm_?|cutlass_|isa|gfx)(?:{targets})(?!\d)|(?<![a-z]){architecture.lower()}_"))
-    for architecture, _, _, targets in _cells(_ARCHITECTURES, 4)
-    if targets
-]
-
 
 @lru_cache
 def gpu_of(device_name: str | None) -> Gpu | None:
     """The GPU of a name as the driver gives it (`NVIDIA H200`); `None` when neither it nor its series is listed."""
-    return next((gpu for pattern, gpu in _BY_NAME if device_name and pattern.search(device_name.strip())), None)
+    if not device_name:
+        return None
+    models = _cells(_GPUS, 13)
+    series = ([names.replace(", ", "|"), "", name, *[""] * 10] for name, _, names, _ in _cells(_ARCHITECTURES, 4))
+    return next(
+        (_gpu(*cells) for pattern, *cells in (*models, *series) if _is_called(device_name.strip(), pattern)), None
+    )
 
 
 def peak_of(device_name: str | None) -> Gpu | None:
@@ -188,8 +183,12 @@ def matrix_types(device_name: str | None, kernels: Iterable[str]) -> frozenset[s
     if gpu and gpu.architecture:
         return _TYPES[gpu.architecture]
     text = "\n".join(kernels).lower()
-    named = [architecture for architecture, pattern in _BY_KERNEL if pattern.search(text)]
-    return _TYPES[named[-1]] if named else None
+    named = [
+        types
+        for name, types, _, targets in _cells(_ARCHITECTURES, 4)
+        if targets and re.search(rf"(?:sm_?|cutlass_|isa|gfx)(?:{targets})(?!\d)|(?<![a-z]){name.lower()}_", text)
+    ]
+    return frozenset(named[-1].split()) if named else None
 
 
 _ELEMENTS = {

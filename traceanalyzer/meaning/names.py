@@ -11,19 +11,18 @@ from traceanalyzer.kinds import collective as collective_of
 # What a person calls the kernels of AMD's libraries: Tensile, MIOpen, Composable Kernel, AITER, rocPRIM, HIP's own.
 
 
-Rule = tuple[re.Pattern[str], Callable[[re.Match[str], str], str]]
+Rule = tuple[str, Callable[[re.Match[str], str], str]]
+"""A pattern, and the short name of what it is found in: compiled when it is first looked for."""
 
 _ROCM_NAMES_ELEMENTS = {"H": "fp16", "B": "bf16", "S": "f32", "D": "f64", "F8": "fp8", "B8": "bf8", "I8": "i8"}
 
-_TENSILE = re.compile(
-    r"^Cijk_A(?P<a>[a-z]{3})_B(?P<b>[a-z]{3})_(?P<types>[A-Z]\d?)[A-Z0-9]*_.*?MT(?P<tile>\d+x\d+)(?:x\d+)?_"
-)
+_TENSILE = r"^Cijk_A(?P<a>[a-z]{3})_B(?P<b>[a-z]{3})_(?P<types>[A-Z]\d?)[A-Z0-9]*_.*?MT(?P<tile>\d+x\d+)(?:x\d+)?_"
 # The summed index first means a transposed A and a plain B: BLAS's letters.
 _LAYOUT = {("lik", "ljk"): "TN", ("lik", "jlk"): "TT", ("ilk", "ljk"): "NN", ("ilk", "jlk"): "NT"}
 
 _PASSES = {"fwd": "conv forward", "bwd": "conv data grad", "wrw": "conv weight grad"}
 
-_CK_PLAIN = re.compile(r"\bck::(?:\w+::)*(?:\(anonymous namespace\)::)?kernel_(?P<what>\w+)")
+_CK_PLAIN = r"\bck::(?:\w+::)*(?:\(anonymous namespace\)::)?kernel_(?P<what>\w+)"
 
 
 def runtime_activity(kernel: str) -> str | None:
@@ -45,29 +44,29 @@ def _igemm(match: re.Match[str], _: str) -> str:
 
 def _of(library: str) -> Callable[[re.Match[str], str], str]:
     """A library's kernels by their own names."""
-    return lambda match, _: f"{library} · {_AFFIXES.sub('', match['what'])}"
+    return lambda match, _: f"{library} · {re.sub(_AFFIXES, '', match['what'])}"
 
 
-_AFFIXES = re.compile(r"^(?:MIOpen|miopen)_*|(?:Kernel|_kernel)$")
+_AFFIXES = r"^(?:MIOpen|miopen)_*|(?:Kernel|_kernel)$"
 
 RULES: tuple[Rule, ...] = (
     (_TENSILE, _tensile),
     (
-        re.compile(r"^igemm_(?P<pass>fwd|bwd|wrw)_\w+?_(?P<dtype>bf16|fp16|fp32|int8)_.*?_bt(?P<tile>\d+x\d+)"),
+        r"^igemm_(?P<pass>fwd|bwd|wrw)_\w+?_(?P<dtype>bf16|fp16|fp32|int8)_.*?_bt(?P<tile>\d+x\d+)",
         _igemm,
     ),
     # Mangled: the length of a name stands before it, I before its template arguments, E behind the scope.
-    (re.compile(r"^_ZN2ck.*?\d+kernel_(?P<what>[a-z]\w*?)(?=I[A-Z]|E)"), _of("ck")),
+    (r"^_ZN2ck.*?\d+kernel_(?P<what>[a-z]\w*?)(?=I[A-Z]|E)", _of("ck")),
     (_CK_PLAIN, _of("ck")),
-    (re.compile(r"^_ZN7ck_tile\d+kentry.*?NS_\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)"), _of("ck_tile")),
-    (re.compile(r"\bck_tile::kentry<.*?ck_tile::(?P<what>\w+)"), _of("ck_tile")),
-    (re.compile(r"^_ZN5aiter\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)"), _of("aiter")),
-    (re.compile(r"\baiter::(?:\w+::)*(?P<what>[A-Za-z]\w*)"), _of("aiter")),
-    (re.compile(r"\brocprim::(?:\w+::)*(?P<what>\w+)<"), _of("rocPRIM")),
-    (re.compile(r"^__amd_rocclr_fill"), lambda *_: "HIP fill"),
-    (re.compile(r"^__amd_rocclr_copy"), lambda *_: "HIP copy"),
-    (re.compile(r"^SubTensorOp"), lambda *_: "MIOpen tensor op"),
-    (re.compile(r"^(?P<what>MIOpen\w+|miopen\w+)"), _of("MIOpen")),
+    (r"^_ZN7ck_tile\d+kentry.*?NS_\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)", _of("ck_tile")),
+    (r"\bck_tile::kentry<.*?ck_tile::(?P<what>\w+)", _of("ck_tile")),
+    (r"^_ZN5aiter\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)", _of("aiter")),
+    (r"\baiter::(?:\w+::)*(?P<what>[A-Za-z]\w*)", _of("aiter")),
+    (r"\brocprim::(?:\w+::)*(?P<what>\w+)<", _of("rocPRIM")),
+    (r"^__amd_rocclr_fill", lambda *_: "HIP fill"),
+    (r"^__amd_rocclr_copy", lambda *_: "HIP copy"),
+    (r"^SubTensorOp", lambda *_: "MIOpen tensor op"),
+    (r"^(?P<what>MIOpen\w+|miopen\w+)", _of("MIOpen")),
 )
 """The first rule whose pattern is found in the name gives the short name."""
 
@@ -89,8 +88,7 @@ def short_name(name: str) -> str:
     """
     plain = _printable(name).strip("# ")
     for pattern, shorten in _RULES:
-        match = pattern.search(plain)
-        if match:
+        if match := re.search(pattern, plain):
             return _cut(shorten(match, plain))
     return _cut(_bare(plain))
 
@@ -228,35 +226,35 @@ def _functor(text: str) -> str | None:
 
 
 _RULES: tuple[Rule, ...] = (
-    (re.compile(r"^nccl", re.IGNORECASE), _nccl),
-    (re.compile(r"^enumerate\(DataLoader\)"), lambda match, _: match[0]),  # PyTorch's range, no function's arguments
+    (r"(?i)^nccl", _nccl),
+    (r"^enumerate\(DataLoader\)", lambda match, _: match[0]),  # PyTorch's range, no function's arguments
     *RULES,
-    (re.compile(r"^nvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)"), _nvjet),
-    (re.compile(r"flash::|flash_(?:fwd|bwd|attn)|FlashAttn|_flash_attn"), _attention("flash")),
-    (re.compile(r"^fmha_cutlass|PyTorchMemEffAttention"), _attention("memory-efficient")),
-    (re.compile(r"^(?:void )?cudnn", re.IGNORECASE), _cudnn),
+    (r"^nvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)", _nvjet),
+    (r"flash::|flash_(?:fwd|bwd|attn)|FlashAttn|_flash_attn", _attention("flash")),
+    (r"^fmha_cutlass|PyTorchMemEffAttention", _attention("memory-efficient")),
+    (r"(?i)^(?:void )?cudnn", _cudnn),
     (
-        re.compile(
+        (
             r"cutlass\w*?_\d+_(?:simt|tensorop|wmma_tensorop)_(?P<op>\w*?gemm)(?:_[a-z]\w*?)??_(?P<tile>\d+x\d+)"
             r"(?:_\w+?_(?P<layout>[nt]{2})(?:_align\d+)?\b)?"
         ),
         _cutlass,
     ),
-    (re.compile(r"xmma_(?P<op>gemm|fprop|dgrad|wgrad)"), _xmma),
-    (re.compile(r"^(?:volta|turing|ampere|ada|hopper|sm\d+)_(?P<op>\w*?gemm)\w*?_(?P<tile>\d+x\d+)"), _cublas),
-    (re.compile(r"^triton_(?P<kind>[a-z]{3})_fused_(?P<ops>\w+?)(?:_\d+)?$"), _triton),
-    (re.compile(r"multi_tensor_apply_kernel<"), _foreach),
-    (re.compile(r"\w*elementwise\w*_kernel\w*<"), _elementwise),
-    (re.compile(r"\breduce_kernel<"), _reduce),
-    (re.compile(r"SoftMax(?P<way>Forward|Backward)"), _softmax),
-    (re.compile(r"splitKreduce"), lambda *_: "cublasLt · split-K reduce"),
-    (re.compile(r"CatArrayBatchedCopy"), lambda *_: "cat"),
-    (re.compile(r"GammaBetaBackward"), lambda *_: "layer_norm backward (gamma, beta)"),
-    (re.compile(r"layer_norm_grad_input"), lambda *_: "layer_norm backward (input)"),
-    (re.compile(r"layer_norm_kernel"), lambda *_: "layer_norm"),
-    (re.compile(r"\bDevice(?P<what>[A-Z]\w+?)Kernel\b"), _of("cub")),
-    (re.compile(r"^Memcpy (?P<way>\w+) \((?P<from>\w+) -> (?P<to>\w+)\)"), _copy),
-    (re.compile(r"^Memset"), lambda *_: "memset"),
+    (r"xmma_(?P<op>gemm|fprop|dgrad|wgrad)", _xmma),
+    (r"^(?:volta|turing|ampere|ada|hopper|sm\d+)_(?P<op>\w*?gemm)\w*?_(?P<tile>\d+x\d+)", _cublas),
+    (r"^triton_(?P<kind>[a-z]{3})_fused_(?P<ops>\w+?)(?:_\d+)?$", _triton),
+    (r"multi_tensor_apply_kernel<", _foreach),
+    (r"\w*elementwise\w*_kernel\w*<", _elementwise),
+    (r"\breduce_kernel<", _reduce),
+    (r"SoftMax(?P<way>Forward|Backward)", _softmax),
+    (r"splitKreduce", lambda *_: "cublasLt · split-K reduce"),
+    (r"CatArrayBatchedCopy", lambda *_: "cat"),
+    (r"GammaBetaBackward", lambda *_: "layer_norm backward (gamma, beta)"),
+    (r"layer_norm_grad_input", lambda *_: "layer_norm backward (input)"),
+    (r"layer_norm_kernel", lambda *_: "layer_norm"),
+    (r"\bDevice(?P<what>[A-Z]\w+?)Kernel\b", _of("cub")),
+    (r"^Memcpy (?P<way>\w+) \((?P<from>\w+) -> (?P<to>\w+)\)", _copy),
+    (r"^Memset", lambda *_: "memset"),
 )
 """The first rule whose pattern is found in the name gives the short name."""
 
