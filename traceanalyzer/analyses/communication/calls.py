@@ -58,45 +58,40 @@ def owners(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     of_op = nowhere(len(trace.gpu_ops) + 1)
     of_op[rows] = np.arange(len(rows))
-    gpu_op = array_of(trace.comm_args, "gpu_op")
+    gpu_op, starts, ends, threads = arrays_of(trace.comm_args, "gpu_op", "start_ns", "end_ns", "thread")
     call_of_kernel = of_op[gpu_op]
-    of_kernel = np.flatnonzero(call_of_kernel != NONE)
-    host = trace.comm_args[["start_ns", "end_ns", "thread"]][gpu_op == NONE]
-    launch = trace.launch[rows]
-    launched = np.flatnonzero(launch != NONE)
+    of_kernel, host = np.flatnonzero(call_of_kernel != NONE), np.flatnonzero(gpu_op == NONE)
     # One launch of a graph may carry many kernels: they share its operators on the CPU.
-    launches = _moments(trace, launch[launched]).assign(call=launched).drop_duplicates(_MOMENT, keep=False)
-    host = _with_next(host, launches, "call").dropna(subset="call").astype({"call": "int64"})
-    is_around = host["begun_ns"] < host["end_ns"]
-    has_around = host["call"].isin(host["call"][is_around])
+    launch = trace.launch[rows]
+    single, row, times = np.unique(launch, return_index=True, return_counts=True)
+    single, row = single[(times == 1) & (single != NONE)], row[(times == 1) & (single != NONE)]
+    following, since_ns = _next_calls(trace, single, starts[host], threads[host])
+    host, following, since_ns = (own[following != NONE] for own in (host, following, since_ns))
+    call = row[following]
+    is_around = since_ns < ends[host]
     # Others are those before the launch but for those that launched a kernel of their own, which the capture lost.
-    lost = _moments(trace, np.flatnonzero(is_lost_launch(trace.api_calls)))
-    launched_itself = _with_next(host.drop(columns="begun_ns"), lost)["begun_ns"] < host["end_ns"]
-    fits = ~has_around & ~launched_itself & _carries(trace, rows[host["call"]], host.index.to_numpy())
-    host = host[(is_around | fits) & ~host["call"].isin(call_of_kernel[of_kernel])]
-    host = host.iloc[outer_first(array_of(host, "start_ns"), array_of(host, "end_ns"))]
-    call = array_of(host, "call")
-    is_outer = array_of(host, "end_ns") > largest_before(array_of(host, "end_ns"), call)
-    own = host.index.to_numpy()[is_outer]
-    return np.concatenate([of_kernel, own]), np.concatenate([call_of_kernel[of_kernel], call[is_outer]])
+    lost, lost_ns = _next_calls(trace, np.flatnonzero(is_lost_launch(trace.api_calls)), starts[host], threads[host])
+    launched_itself = (lost != NONE) & (lost_ns < ends[host])
+    fits = ~np.isin(call, call[is_around]) & ~launched_itself & _carries(trace, rows[call], host)
+    held = (is_around | fits) & ~np.isin(call, call_of_kernel[of_kernel])
+    host, call = host[held], call[held]
+    order = outer_first(starts[host], ends[host])
+    host, call = host[order], call[order]
+    is_outer = ends[host] > largest_before(ends[host], call)
+    return np.concatenate([of_kernel, host[is_outer]]), np.concatenate([call_of_kernel[of_kernel], call[is_outer]])
 
 
-_MOMENT = ["begun_ns", "thread"]
-
-
-def _moments(trace: RankTrace, api_calls: np.ndarray) -> pd.DataFrame:
-    """When these API calls began, in order, and on which thread."""
-    begun, thread = arrays_of(trace.api_calls, "start_ns", "thread", rows=api_calls)
-    return pd.DataFrame({"begun_ns": begun, "thread": thread})
-
-
-def _with_next(host: pd.DataFrame, launches: pd.DataFrame, *names: str) -> pd.DataFrame:
-    """Host operations with the first launch on their thread since they began: `begun_ns`, and columns of it."""
-    ordered, launches = (
-        each.sort_values(by, kind="stable") for each, by in ((host, "start_ns"), (launches, "begun_ns"))
-    )
-    found = pd.merge_asof(ordered, launches, left_on="start_ns", right_on="begun_ns", by="thread", direction="forward")
-    return found[["begun_ns", *names]].set_index(ordered.index).join(host, how="right")
+def _next_calls(
+    trace: RankTrace, rows: np.ndarray, times: np.ndarray, threads: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each time the first of these API calls that begins on its thread from then on: its position and start; -1."""
+    begins, own_threads = arrays_of(trace.api_calls, "start_ns", "thread", rows=rows)
+    found = nowhere(len(times))
+    for thread in np.intersect1d(threads, own_threads).tolist():
+        own, asked = np.flatnonzero(own_threads == thread), np.flatnonzero(threads == thread)
+        own = own[np.argsort(begins[own], kind="stable")]
+        found[asked] = np.append(own, NONE)[np.searchsorted(begins[own], times[asked])]
+    return found, np.append(begins, NONE)[found]
 
 
 def _carries(trace: RankTrace, ops: np.ndarray, host: np.ndarray) -> np.ndarray:
