@@ -20,7 +20,6 @@ from traceanalyzer.analyses.communication.waits import ExposedComm as _ExposedCo
 from traceanalyzer.analyses.communication.waits import Members as _Members
 from traceanalyzer.analyses.communication.waits import Waits as _Waits
 from traceanalyzer.analyses.experts import DispatchLoads as _DispatchLoads
-from traceanalyzer.analyses.experts import ExchangeReceivers as _ExchangeReceivers
 from traceanalyzer.analyses.experts import Exchanges as _Exchanges
 from traceanalyzer.analyses.experts import ExchangeSends as _ExchangeSends
 from traceanalyzer.analyses.experts import ExpertLayers as _ExpertLayers
@@ -180,7 +179,6 @@ _ResultName: TypeAlias = Literal[
     "exposed_calls",
     "gaps",
     "expert_layers",
-    "exchange_receivers",
     "dispatch_loads",
     "exchange_sends",
     "exchanges",
@@ -487,13 +485,6 @@ def expert_layers(
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
 ) -> _ExpertLayers: ...
-def exchange_receivers(
-    traces: TraceSet,
-    *,
-    wiring: _Wiring | None = None,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-) -> _ExchangeReceivers: ...
 def dispatch_loads(
     traces: TraceSet,
     *,
@@ -502,7 +493,11 @@ def dispatch_loads(
     run_hosts: _Mapping[int, str] | None = None,
 ) -> _DispatchLoads: ...
 def exchange_sends(
-    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _ExchangeSends: ...
 def exchanges(
     traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None

@@ -15,7 +15,7 @@ import pandas as pd
 from traceanalyzer.files.archives import is_json
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, TABLES, conform
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, rows_named_so
 
 # Operators and ranges of replayed CUDA graphs: a replay alone is one call without any.
 
@@ -193,7 +193,7 @@ def captures_beside(path: Path) -> list[Path]:
 
 def has_replays(trace: RankTrace) -> bool:
     """Whether a graph was launched."""
-    return bool(_matches(trace.api_calls["name"], GRAPH_LAUNCH).any())
+    return bool(rows_named_so(trace.api_calls, GRAPH_LAUNCH.search).any())
 
 
 def with_captured_operators(trace: RankTrace, captured: RankTrace) -> RankTrace:
@@ -297,7 +297,7 @@ def _replays(trace: RankTrace, *, is_by_node: bool) -> pd.DataFrame:
     By node they are named by their activity, in the order in which the graph's nodes were made.
     """
     calls, ops = trace.api_calls, trace.gpu_ops
-    is_graph = np.append(_matches(calls["name"], GRAPH_LAUNCH), False)[array_of(ops, "launch")]
+    is_graph = np.append(rows_named_so(calls, GRAPH_LAUNCH.search), False)[array_of(ops, "launch")]
     if is_by_node:
         held = ops[is_graph & ops["graph_node"].notna().to_numpy()].sort_values(["launch", "graph_node"], kind="stable")
         names = held["activity"]
@@ -319,12 +319,12 @@ def _launches(captured: RankTrace) -> pd.DataFrame:
     calls = captured.api_calls
     is_free = ~array_of(calls, "has_gpu_op")
     starts = array_of(calls, "start_ns")
-    ends = starts[_matches(calls["name"], _END_OF_CAPTURE)]
+    ends = starts[rows_named_so(calls, _END_OF_CAPTURE.search)]
     if _is_by_node(captured):
         name = np.full(len(calls), "", dtype=object)
         for activity, pattern in _NODE_CALLS.items():
-            name[_matches(calls["name"], pattern)] = activity
-        begins = starts[_matches(calls["name"], _BEGIN_OF_CAPTURE)]
+            name[rows_named_so(calls, pattern.search)] = activity
+        begins = starts[rows_named_so(calls, _BEGIN_OF_CAPTURE.search)]
         is_captured = np.searchsorted(begins, starts) > np.searchsorted(ends, starts)
         held = is_free & (name != "") & is_captured
     else:
@@ -393,9 +393,3 @@ def _matched(replays: pd.DataFrame, launches: pd.DataFrame, block_of: pd.Series)
     held = replays[replays["launch"].isin(block.index)]
     held = held.assign(block=held["launch"].map(block))
     return held.merge(launches[["block", "name", "ordinal", "source"]], on=["block", "name", "ordinal"])
-
-
-def _matches(names: pd.Series, pattern: re.Pattern[str]) -> np.ndarray:
-    is_of = np.array([bool(pattern.search(str(name))) for name in names.cat.categories], dtype=bool)
-    mask: np.ndarray = np.append(is_of, False)[names.cat.codes.to_numpy()]
-    return mask

@@ -270,6 +270,7 @@ class ExchangeSends(Result):
     title = "All-to-alls: who sends to whom"
     keys = (*GROUP, "direction", "rank", "peer")
     columns = declared(
+        group_label=GROUP_LABEL,
         group=GROUP_NAME,
         group_ranks=GROUP_RANKS,
         direction="dispatch, the combine that takes back what a dispatch brought, or exchange.",
@@ -298,46 +299,15 @@ def exchange_sends_per_rank(_trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.
     return under_each_other(tables)
 
 
-def exchange_sends_across(parts: Mapping[int, pd.DataFrame], members: Members) -> ExchangeSends:
+def exchange_sends_across(parts: Mapping[int, pd.DataFrame], members: Members, groups: Groups) -> ExchangeSends:
     """The senders' rows under each other; peers of groups whose ranks no trace names are the ranks that call them."""
     table = stack(parts, (*ExchangeSends.keys, "calls", "size_bytes"))
     count = table.groupby(list(GROUP), observed=True)["peer"].transform("max") + 1
     ranks = _ranks_of(table, members.table)
     rows = zip(ranks, count, table["peer"], strict=True)
     peers = [of[peer] if len(of) == number else NONE for of, number, peer in rows]
-    table = table.assign(peer=np.array(peers, dtype=np.int64))
+    table = table.assign(peer=np.array(peers, dtype=np.int64), group_label=labels(groups, table))
     return ExchangeSends(table[table["peer"] != NONE].reset_index(drop=True))
-
-
-class ExchangeReceivers(Result):
-    """One row for each group, direction and receiver: what all of the group whose traces are here send it."""
-
-    title = "All-to-alls: who receives how much"
-    keys = ("group", "group_ranks", "direction", "rank")
-    is_of_one_run = True
-    derived = {"of_mean": "size_bytes / mean_bytes"}
-    columns = declared(
-        group_label=GROUP_LABEL,
-        group=GROUP_NAME,
-        group_ranks=GROUP_RANKS,
-        direction=ExchangeSends.columns["direction"],
-        rank="Global rank that receives.",
-        size_bytes=Column.size("What it receives, what it keeps included."),
-        mean_bytes="The same, of the mean rank.",
-        of_mean=Column.number("Received / mean.", label="received / mean"),
-    )
-
-
-def exchange_receivers_across(exchange_sends: ExchangeSends, groups: Groups) -> ExchangeReceivers:
-    """Sum over senders."""
-    sent = exchange_sends.table
-    if sent.empty:
-        return ExchangeReceivers.without_rows()
-    told = sent.assign(group_label=labels(groups, exchange_sends.to_frame()))
-    keys = [*GROUP, "direction"]
-    sums = told.groupby(["group_label", *keys, "peer"])["size_bytes"].sum().astype("int64").reset_index()
-    mean = sums.groupby(keys)["size_bytes"].transform("mean")
-    return ExchangeReceivers(sums.rename(columns={"peer": "rank"}).assign(mean_bytes=mean))
 
 
 class ExpertLayers(Result):

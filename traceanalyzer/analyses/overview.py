@@ -414,7 +414,7 @@ def steps_over_ranks_across(step_time_parts: StepTimeParts) -> StepsOverRanks:
     if not len(step_time_parts):
         return StepsOverRanks.without_rows()
     columns = columns_of(step_time_parts.table)
-    groups = Groups.of({"step": columns["step"].to_numpy(dtype=np.int64)}, ["step"])
+    groups = Groups.of({"step": columns["step"].to_numpy(dtype=np.int64)})
     windows = columns["window_ns"].to_numpy(dtype=np.int64)
     means = {  # absent where one is
         name: np.bincount(groups.of_row, floats(columns[name])) / groups.counts() for name in ("window_ns", *_EVERY)

@@ -145,7 +145,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank),
         "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank, sees_all=_ON_THE_GPU),
         "expert_layers": Analysis(experts.expert_layers_across),
-        "exchange_receivers": Analysis(experts.exchange_receivers_across),
         "dispatch_loads": Analysis(experts.dispatch_loads_across),
         "exchange_sends": Analysis(experts.exchange_sends_across, experts.exchange_sends_per_rank),
         "exchanges": Analysis(experts.exchanges_across, experts.exchanges_per_rank),

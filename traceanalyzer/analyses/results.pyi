@@ -15,7 +15,7 @@ from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.collectives import Collectives, Nccl
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.waits import CallWaits, ExposedComm, Members, Waits
-from traceanalyzer.analyses.experts import DispatchLoads, ExchangeReceivers, Exchanges, ExchangeSends, ExpertLayers
+from traceanalyzer.analyses.experts import DispatchLoads, Exchanges, ExchangeSends, ExpertLayers
 from traceanalyzer.analyses.host.api_calls import CudaApi, FirstCalls, NvtxProjection, SyncCalls
 from traceanalyzer.analyses.host.cpu_time import CpuStepParts, CpuSteps, HostWork
 from traceanalyzer.analyses.host.host_silences import Compilations, HostSilences
@@ -193,8 +193,6 @@ class Results(dict[str, Result]):
     def __getitem__(self, name: Literal["gaps"]) -> GapTable: ...
     @overload
     def __getitem__(self, name: Literal["expert_layers"]) -> ExpertLayers: ...
-    @overload
-    def __getitem__(self, name: Literal["exchange_receivers"]) -> ExchangeReceivers: ...
     @overload
     def __getitem__(self, name: Literal["dispatch_loads"]) -> DispatchLoads: ...
     @overload
@@ -378,8 +376,6 @@ class Results(dict[str, Result]):
     def get(self, name: Literal["gaps"]) -> GapTable | None: ...
     @overload
     def get(self, name: Literal["expert_layers"]) -> ExpertLayers | None: ...
-    @overload
-    def get(self, name: Literal["exchange_receivers"]) -> ExchangeReceivers | None: ...
     @overload
     def get(self, name: Literal["dispatch_loads"]) -> DispatchLoads | None: ...
     @overload

@@ -29,6 +29,7 @@ from traceanalyzer.kinds.kernels import (
     speaks_of_communication,
 )
 from traceanalyzer.kinds.operators import (
+    MOST_NAMES,
     OperatorBytes,
     dtype_bytes,
     element_types,
@@ -40,7 +41,7 @@ from traceanalyzer.kinds.operators import (
 
 __all__ = [
     "ACTIVITIES", "CALL", "COLLECTIVES", "CPU_BACKENDS", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS", "MESSAGES",
-    "NEVER", "PEERS",
+    "MOST_NAMES", "NEVER", "PEERS",
     "POINT_TO_POINT", "ROOTED", "UNKNOWN", "WAIT_ONLY",
     "CommKernel", "CopyKind", "KindRules", "OperatorBytes", "collective", "comm_kernel", "copy_kind", "dtype_bytes",
     "element_types", "inputs_bytes", "is_comm_operator", "is_fused", "kernel_collective", "libraries",

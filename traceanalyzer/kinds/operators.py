@@ -48,7 +48,7 @@ def element_types(text: str) -> str:
 
 Shape = tuple[int, ...]
 
-MOST_CALLS = 16_384
+MOST_NAMES = 16_384
 """Of distinct ones are remembered: the ranks of a job make the same."""
 
 
@@ -66,7 +66,7 @@ class Call(Struct, frozen=True):
     arguments: tuple[str, ...] = ()
 
     @classmethod
-    @lru_cache(MOST_CALLS)
+    @lru_cache(MOST_NAMES)
     def parse(cls, shapes: str | None, dtypes: str | None = None, arguments: str | None = None) -> "Call":
         """From JSON texts as a trace has them."""
         try:

@@ -119,7 +119,7 @@ def is_informative(description: object) -> bool:
 
 
 LARGE_BYTES = 64 << 10
-"""Collectives that are smaller on average (losses, norms, flags) do not tell what a group is for."""
+"""Collectives that are smaller on average, or after one backward pass together, are losses, norms and flags."""
 
 _EXCHANGES = ("all_to_all", "ep_dispatch", "ep_combine")
 

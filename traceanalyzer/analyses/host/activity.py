@@ -223,7 +223,7 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[n
     shared = np.minimum(activity.ends[stretch], ends[query]) - np.maximum(activity.starts[stretch], starts[query])
     code = activity.code[stretch]
     held = code != NONE
-    groups = Groups.of({"query": query[held], "code": code[held]}, ["query", "code"], by_appearance=True)
+    groups = Groups.of({"query": query[held], "code": code[held]}, by_appearance=True)
     of_query, code, lengths = groups.keys["query"], groups.keys["code"], groups.sums(shared[held])
     longest_ns = ends - starts - sums_at(of_query, lengths, len(starts))  # of nothing
     order = np.lexsort((-lengths, of_query))  # the first of several that are as long

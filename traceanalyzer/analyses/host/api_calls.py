@@ -37,7 +37,7 @@ def spread_columns(what: str) -> Mapping[str, Column]:
 
 def spread(times_ns: np.ndarray, keys: Mapping[str, Any]) -> dict[str, Any]:
     """For each distinct row of keys: these, `calls`, and total, median, min, max and sample standard deviation."""
-    groups = Groups.of(keys, [*keys], with_absent=True)
+    groups = Groups.of(keys, with_absent=True)
     std = pd.Series(times_ns).groupby(groups.of_row).std().to_numpy()
     is_single = np.isnan(std)
     std_ns = pd.arrays.FloatingArray(np.where(is_single, 1.0, std), is_single)

@@ -182,7 +182,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     roles = thread_roles(trace)
     role = np.array([roles.get(thread, OTHER) for thread in threads.tolist()], dtype=object)[of_thread]
     keys = {"role": role, "what": array_of(events, "what"), "name": events["name"].array}
-    groups = Groups.of(keys, [*keys], by_appearance=True)
+    groups = Groups.of(keys, by_appearance=True)
     total = groups.table(
         threads=groups.distinct(of_thread),
         calls=groups.counts(),
@@ -244,7 +244,7 @@ def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     holds = np.zeros(len(rows), dtype=bool)
     holds[order[:-1]] = (starts[order[1:]] < ends[order[:-1]]) & (threads[order[1:]] == threads[order[:-1]])
     names = trace.ranges["name"].array
-    groups = Groups.of({"name": names[rows].codes, "thread": threads}, ["name", "thread"])
+    groups = Groups.of({"name": names[rows].codes, "thread": threads})
     is_inside, lengths = row != NONE, np.append(until - begins, 0)[row]
     own_ns, steps_ns = (groups.sums(np.where(is_inside, ns, 0)) for ns in (ends - starts, lengths))
     is_long = (own_ns >= SHARE * steps_ns) & (steps_ns > 0)

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.kinds import CPU_BACKENDS
+from traceanalyzer.kinds import CPU_BACKENDS, MOST_NAMES
 from traceanalyzer.model.tables import mask_of
 
 PHASES = ("forward", "backward", "optimizer", "data", "communication")
@@ -59,9 +59,6 @@ _DATA = re.compile(
 
 _LOADER_OF_WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
 
-_MOST_NAMES = 16_384
-"""Of distinct ones are remembered what they say: the ranks of a job, and the analyses, ask the same."""
-
 _BOTH = re.compile(r"(?:forward|fwd)_?(?:and_?)?(?:backward|bwd)|run_?training_?batch")
 """Ranges around a forward and a backward pass: `forward-backward` of Megatron's timers."""
 
@@ -79,13 +76,13 @@ _PHASE_PATTERNS = (
 )  # fmt: skip
 
 
-@lru_cache(_MOST_NAMES)
+@lru_cache(MOST_NAMES)
 def is_sync(name: str) -> bool:
     """A call that returns when the GPU has done earlier work: `cuda…Synchronize`, `zeEventHostSynchronize`."""
     return waits_for(name) is not None
 
 
-@lru_cache(_MOST_NAMES)
+@lru_cache(MOST_NAMES)
 def waits_for(name: str) -> str | None:
     """What a synchronising call of this name waits for; `None` of other calls."""
     return next((what for what, pattern in _SYNCS if pattern.search(name)), None)
@@ -96,7 +93,7 @@ def is_plain_copy(name: str) -> bool:
     return bool(_COPY_CALL.search(name)) and "Async" not in name
 
 
-@lru_cache(_MOST_NAMES)
+@lru_cache(MOST_NAMES)
 def is_launch(name: str) -> bool:
     """A call that starts a kernel, copy or memset without waiting for it."""
     return bool(_LAUNCH.search(name))
@@ -117,19 +114,19 @@ def is_graph_capture(name: str) -> bool:
     return bool(_GRAPH_CAPTURE.search(name))
 
 
-@lru_cache(_MOST_NAMES)
+@lru_cache(MOST_NAMES)
 def is_memory_call(name: str) -> bool:
     """A call that takes memory from the GPU or gives it back: `cudaMalloc`, `hipFree`, `urUSMDeviceAlloc`."""
     return bool(_MEMORY_CALL.match(name))
 
 
-@lru_cache(_MOST_NAMES)
+@lru_cache(MOST_NAMES)
 def is_data(name: str) -> bool:
     """A range in which the host waits for, or prepares, the next batch."""
     return bool(_DATA.search(_plain(name)))
 
 
-@lru_cache(_MOST_NAMES)
+@lru_cache(MOST_NAMES)
 def is_loader_of_workers(name: str) -> bool:
     """A range in which the host takes a batch that other processes make meanwhile."""
     return bool(_LOADER_OF_WORKERS.search(name))
@@ -169,7 +166,7 @@ def holds_whole_pass(name: str) -> bool:
     return own in ("forward", "backward") or (own != "optimizer" and is_framework_range(name))
 
 
-@lru_cache(_MOST_NAMES)
+@lru_cache(MOST_NAMES)
 def phase(name: str) -> str | None:
     """Phase that a range's name stands for; `None` when it names none.
 

@@ -87,7 +87,7 @@ def host_silences_per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.Da
     order = np.lexsort((starts - ends, pd.isna(since)))
     starts, ends = starts[order], ends[order]
     names = {"range": _ranges_around(trace, threads, starts, ends), "until": until[order]}
-    groups = Groups.of(names, [*names], by_appearance=True, with_absent=True)
+    groups = Groups.of(names, by_appearance=True, with_absent=True)
     times = times_of(trace, groups, starts, ends, steps)
     return sorted_by(groups.table(since=since[order][groups.first], stretches=groups.counts(), **times), "host_ns")
 
@@ -203,7 +203,7 @@ def compilations_per_rank(trace: RankTrace) -> pd.DataFrame:
     if not len(starts):
         return pd.DataFrame()
     compilers = np.repeat(np.array([*found], dtype=object), [*map(len, found.values())])
-    groups = Groups.of({"compiler": compilers}, ["compiler"], by_appearance=True)
+    groups = Groups.of({"compiler": compilers}, by_appearance=True)
     return sorted_by(groups.table(stretches=groups.counts(), **times_of(trace, groups, starts, ends, steps)), "host_ns")
 
 

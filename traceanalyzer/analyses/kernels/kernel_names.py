@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from traceanalyzer.kinds import speaks_of_communication
+from traceanalyzer.kinds import MOST_NAMES, speaks_of_communication
 
 CATEGORIES = (
     "gemm", "attention", "convolution", "norm", "softmax", "embedding", "element-wise", "reduction", "optimizer",
@@ -12,9 +12,6 @@ CATEGORIES = (
 
 MATRIX_CATEGORIES = ("gemm", "attention", "convolution")
 """Categories that can use tensor cores, and whose FLOPs are a model's."""
-
-MOST_NAMES = 16_384
-"""Of distinct ones are remembered: the ranks of a job run the same kernels."""
 
 
 def _words(pattern: str) -> re.Pattern[str]:

@@ -47,7 +47,7 @@ def kernels_per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     rows = np.flatnonzero(trace.counted)
     keys = {name: trace.gpu_ops[name].array[rows] for name in ("name", "kind", "activity")}
-    groups = Groups.of(keys, [*keys])
+    groups = Groups.of(keys)
     durations = lengths_of(trace.gpu_ops)[rows]
     held = groups.of_row >= 0
     numbers, number = np.unique(array_of(trace.gpu_ops, "stream")[rows][held], return_inverse=True)

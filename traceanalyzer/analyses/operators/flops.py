@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from traceanalyzer.analyses.grouping import Groups, by_category, sums_at
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES, list_types, uses_tensor_cores
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.kinds.operators import MOST_CALLS, Call, Shape, dtype_bytes, is_list, tensor_bytes
+from traceanalyzer.kinds.operators import MOST_NAMES, Call, Shape, dtype_bytes, is_list, tensor_bytes
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -307,7 +307,7 @@ def _category(texts: Any) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
 
 
-@lru_cache(MOST_CALLS)
+@lru_cache(MOST_NAMES)
 def _work_row(name: str, *texts: str | None) -> tuple[Any, ...]:
     found = work(name, Call.parse(*texts))
     if found is None:
@@ -364,7 +364,7 @@ def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -
     return calls.assign(bytes=moved, dtype=dtype)
 
 
-@lru_cache(MOST_CALLS)
+@lru_cache(MOST_NAMES)
 def _list_type(kernel: str) -> tuple[str, float] | None:
     """Type that it writes, and bytes of an element: a copy between two types moves as many of each."""
     types = list_types(kernel)

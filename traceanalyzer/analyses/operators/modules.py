@@ -216,7 +216,7 @@ def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndar
     calls = np.flatnonzero(gpu_ops)
     paths = scopes.calls["path"].array[calls]
     first, last = (nesting.gathered_up(*each)[calls] for each in ((first, np.minimum), (last, np.maximum)))
-    groups = Groups.of({"path": paths}, ["path"])
+    groups = Groups.of({"path": paths})
     host_ns = groups.sums(np.where(runs_here, lengths_of(scopes.calls), 0)[calls])
     is_module = array_of(scopes.calls, "is_module")[calls[groups.first]]
     numbers = {"gpu_ops": gpu_ops[calls], "gpu_own_ns": own_ns[calls], "gpu_total_ns": total_ns[calls]}

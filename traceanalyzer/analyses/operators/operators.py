@@ -259,7 +259,7 @@ def operator_kernels_per_rank(
         "source": taken(source_lines(trace, tree), tree.owner),
     }
     every = {name: values.take(rows) for name, values in every.items()}
-    by_source = Groups.of(every, [*every], by_appearance=True, with_absent=True)
+    by_source = Groups.of(every, by_appearance=True, with_absent=True)
     sums = {"gpu_ops": by_source.counts(), "gpu_ns": by_source.sums(lengths_of(ops)[rows])}
     order = np.argsort(-sums["gpu_ns"], kind="stable")  # the longest part of a row tells its category and source
     parts = {name: values.take(order) for name, values in (by_source.keys | sums).items()}
@@ -398,7 +398,7 @@ class Categories(Result):
 def categories_per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:
     """Add up the rank's counted GPU operations by category."""
     rows = np.flatnonzero(trace.counted)
-    groups, gpu_ns = Groups.of({"category": category_of_op[rows]}, ["category"]), lengths_of(trace.gpu_ops)[rows]
+    groups, gpu_ns = Groups.of({"category": category_of_op[rows]}), lengths_of(trace.gpu_ops)[rows]
     uses = by_category(trace.gpu_ops["name"].array, uses_tensor_cores)[rows]
     is_other = ~is_name(groups.keys["category"], *MATRIX_CATEGORIES)
     times = {
@@ -415,7 +415,7 @@ def op_categories(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     """Category of each GPU operation."""
     keyed = {name: trace.gpu_ops[name].array for name in ("name", "kind")}
     keyed["operator"] = taken(trace.host_ops["name"].array, tree.owner)
-    groups = Groups.of(keyed, list(keyed), with_absent=True)
+    groups = Groups.of(keyed, with_absent=True)
     names = map(category, *(texts_of(own).tolist() for own in groups.keys.values()))
     codes = np.array([CATEGORIES.index(name) for name in names], dtype=np.int8)
     return pd.Categorical.from_codes(codes[groups.of_row], dtype=_NAMES)

@@ -48,7 +48,7 @@ def _places(trace: RankTrace, launched: np.ndarray) -> tuple[np.ndarray, np.ndar
     """
     ops, step = trace.gpu_ops, trace.op_step
     order = np.lexsort((array_of(ops, "start_ns"), array_of(ops, "launch")))
-    groups = Groups.of({"step": step, "launched": launched.view(np.int64)}, ["step", "launched"])
+    groups = Groups.of({"step": step, "launched": launched.view(np.int64)})
     number = np.empty(len(ops), dtype=np.int64)
     number[order] = number_in_group(groups.of_row[order])
     place = _mixed([groups.counts()[groups.of_row].astype(np.uint64), number.astype(np.uint64)])
@@ -57,7 +57,7 @@ def _places(trace: RankTrace, launched: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def _tell_sizes(shapes: Any, dtypes: Any) -> np.ndarray:
     """Of each call whether its tensors' shapes and element types are recorded."""
-    groups = Groups.of({"shapes": shapes, "dtypes": dtypes}, ["shapes", "dtypes"])
+    groups = Groups.of({"shapes": shapes, "dtypes": dtypes})
     calls = map(Call.parse, *(texts_of(own).tolist() for own in groups.keys.values()))
     told = [
         len(call.shapes) == len(call.dtypes)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, all_known, percent
+from traceanalyzer.analyses.communication.groups import LARGE_BYTES
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import blocked_launching
@@ -323,10 +324,6 @@ def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: 
 # Gradient reductions that follow the backward pass, and belong to it.
 
 
-LEAST_BYTES = 64 << 10
-"""Reductions after one backward pass that carry less together (a loss, a norm, a flag) are no gradients."""
-
-
 def phases_with_reductions(trace: RankTrace, calls: pd.DataFrame) -> np.ndarray:
     """For each GPU operation the position of its phase in `NAMES`: as `op_phases`, and gradients' reductions.
 
@@ -347,11 +344,11 @@ def phases_with_reductions(trace: RankTrace, calls: pd.DataFrame) -> np.ndarray:
     before = np.searchsorted(launch[known], launch[rows]) - 1
     is_after = before >= 0
     is_after[is_after] = phase[known][before[is_after]] == BACKWARD
-    sizes = whole_of(calls, "size_bytes", LEAST_BYTES)[own[is_after]]
+    sizes = whole_of(calls, "size_bytes", LARGE_BYTES)[own[is_after]]
     of_pass = _passes(phase[known], before[is_after])
     carried = sums_at(of_pass, sizes, int(of_pass.max(initial=NONE)) + 1)[of_pass]
     found = phase.copy()
-    found[rows[is_after][carried >= LEAST_BYTES]] = BACKWARD
+    found[rows[is_after][carried >= LARGE_BYTES]] = BACKWARD
     return found
 
 

@@ -221,16 +221,14 @@ def _blocks(own: pd.DataFrame, first_ns: int, length_ns: int) -> tuple[Box, ...]
 
 def sends(results: Results) -> Picture | None:
     """The group that sends most, dispatches where there are any; `None` without split sizes or of too many ranks."""
-    frame, receivers = (results[name].to_frame() for name in ("exchange_sends", "exchange_receivers"))
+    frame = results["exchange_sends"].to_frame()
     frame = frame[frame["direction"] == DISPATCH] if (frame["direction"] == DISPATCH).any() else frame
-    told = receivers[receivers["direction"].isin(frame["direction"].unique())]
-    totals = told.groupby(["group_label", "direction"])["size_bytes"].sum()
+    totals = frame.groupby(["group_label", "direction"])["size_bytes"].sum()
     if totals.empty:
         return None
     label, direction = totals.idxmax()
-    to = told[(told["group_label"] == label) & (told["direction"] == direction)].sort_values("rank")
-    own = frame.merge(to[["group", "group_ranks", "direction"]].drop_duplicates())
-    ranks = to["rank"].tolist()
+    own = frame[(frame["group_label"] == label) & (frame["direction"] == direction)]
+    ranks = sorted(own["peer"].unique().tolist())
     if len(ranks) > LAYOUT.square_cells:
         return None
     most = max(int(own["size_bytes"].max()), 1)
