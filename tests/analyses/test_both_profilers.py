@@ -38,11 +38,11 @@ WITHOUT_PAYLOADS = ALWAYS | {
     "integrity": "it says what a capture lacks: matches that cannot be made",
     **dict.fromkeys(("micro_steps", "nccl", "by_collective", "groups", "comm_phases", "collectives", "pipelines", "pipeline"), _ARGUMENTS),
     **dict.fromkeys(("over_ranks", "steps_over_ranks", "time_parts"), _WAITS),
-    **dict.fromkeys(("phases", "exposed_comm", "stragglers", "clocks"), _WAITS),
+    **dict.fromkeys(("exposed_comm", "stragglers", "clocks"), _WAITS),
     **dict.fromkeys(("episodes", "replay", "critical_path", "path_over_ranks"), _ON_WAITS),
 }  # fmt: skip
 
-OF_TWO_RANKS = ("phases", "pipelines", "pipeline", "exposed_comm", "stragglers", "episodes", "replay")
+OF_TWO_RANKS = ("pipelines", "pipeline", "exposed_comm", "stragglers", "episodes", "replay")
 """Tables that two ranks share even without payloads: what the one sends the other receives."""
 
 TABLES = tuple(name for name, analysis in ANALYSES.items() if not analysis.result.is_detail)

@@ -80,7 +80,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "steps_over_ranks": Analysis(overview.steps_over_ranks_across),
         "steps": Analysis(steps.Steps.of_ranks, steps.per_rank, ("gpu_ops", "ranges")),
         "iterations": Analysis(micro_steps.Iterations.of_ranks, micro_steps.iterations_per_rank),
-        "phases": Analysis(phases.phases_across, phases.phases_per_rank),
+        "phases": Analysis(phases.Phases.of_ranks, phases.phases_per_rank),
         "micro_steps": Analysis(micro_steps.MicroSteps.of_ranks, micro_steps.micro_steps_per_rank, _NONE),
         "nccl": Analysis(collectives.nccl_across, collectives.per_rank),
         "by_collective": Analysis(comm_phases.by_collective_across),

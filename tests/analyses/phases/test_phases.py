@@ -22,15 +22,6 @@ def test_phases_add_up_on_samples(name):
     assert comm_phases["exposed_ns"].sum() == breakdown["exposed_comm_ns"].sum()
 
 
-@pytest.mark.parametrize("name", OF_EACH_KIND)
-def test_transfer_and_wait_by_phase_are_those_of_exposed_communication(name):
-    results = once.results(name, ["phases", "exposed_comm"])
-    parts = ["exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns"]
-    by_window = results["phases"].to_frame().groupby(["rank", "step"], dropna=False)[parts].sum()
-    expected = results["exposed_comm"].to_frame().set_index(["rank", "step"])[parts]
-    assert by_window.sort_index().to_numpy().tolist() == expected.sort_index().to_numpy().tolist()
-
-
 def test_ddp_knows_its_phases():
     frame = once.results("ddp", ["phases"])["phases"].to_frame()
     whole = frame[frame["step"].isna() & (frame["rank"] == 0)].set_index("phase")["operations"]

@@ -23,7 +23,7 @@ from traceanalyzer.analyses.kernels.time_slices import taken_of
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
 from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, deviation
-from traceanalyzer.analyses.time.breakdown import side_by_side
+from traceanalyzer.analyses.time.breakdown import by_rank
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, IDLE_CAUSES, SHORT_NS, SYNC
@@ -324,7 +324,7 @@ def step_needs_across(
     steps = typed(picked(every, is_step, ("rank", *STEP_PARTS_COLUMNS)), _TYPES)
     exposed = picked(every, ~is_step, ("rank", "begin_ns", "end_ns"))
     steps, exposed = (own.rename(columns={"begin_ns": "start_ns"}) for own in (steps, exposed))
-    table = side_by_side(_split, steps, exposed, call_waits.table, _excess_at_ends(slower_calls.table))
+    table = by_rank(_split, steps, exposed, call_waits.table, _excess_at_ends(slower_calls.table))
     table = table.rename(columns={"start_ns": "begin_ns"})
     step = table["step"].astype("Int64")
     table = _with_meetings(table).assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))

@@ -26,7 +26,7 @@ from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import places_of
-from traceanalyzer.analyses.time.breakdown import Breakdown, OfKnownWork, side_by_side
+from traceanalyzer.analyses.time.breakdown import Breakdown, OfKnownWork, by_rank
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
@@ -362,7 +362,7 @@ def exposed_comm_across(
     if len(own):
         queries.append(own.assign(end_ns=own["start_ns"] + own["window_ns"]))
     asked = pd.concat([table.reindex(columns=["rank", "step", *STRETCH[1:3]]) for table in queries])
-    split = side_by_side(_parts_of, asked.astype({"step": "Int64"}), exposed, call_waits.table)
+    split = by_rank(_parts_of, asked.astype({"step": "Int64"}), exposed, call_waits.table)
     sums = split.groupby(["rank", "step"], dropna=False)[list(PARTS)].sum().reset_index()
     table = windows.merge(sums, on=["rank", "step"], how="left")
     table = table.astype({"rank": "int64", "window_ns": "int64", "exposed_comm_ns": "int64"})
@@ -434,7 +434,7 @@ def waits_across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Wa
     exposed = stack(parts, STRETCH)
     table = exposed[:0]
     if len(exposed) and len(call_waits):
-        table = side_by_side(_cut, exposed, call_waits.table)
+        table = by_rank(_cut, exposed, call_waits.table)
     return Waits(table if len(table) else without_rows(Waits.columns))
 
 

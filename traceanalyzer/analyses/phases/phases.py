@@ -7,13 +7,12 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import RANK, Result, stack
-from traceanalyzer.analyses.communication.waits import PARTS as EXPOSED_PARTS
 from traceanalyzer.analyses.communication.waits import CallWaits, transfer_and_wait
 from traceanalyzer.analyses.host import host_names, idle
 from traceanalyzer.analyses.host.activity import innermost, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.operators.operator_tree import last_of_each_number
-from traceanalyzer.analyses.time.breakdown import PARTS, known_only, side_by_side
+from traceanalyzer.analyses.time.breakdown import PARTS, by_rank, known_only
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.meaning.columns import Column, declared
@@ -251,7 +250,7 @@ def exposed_calls_per_rank(
 def exposed_calls_across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedCalls:
     """Split each stretch in the order transfer, wait, remainder."""
     table = stack(parts, tuple(ExposedCalls.columns))
-    return ExposedCalls(side_by_side(_split, table, call_waits.table) if len(table) else table)
+    return ExposedCalls(by_rank(_split, table, call_waits.table) if len(table) else table)
 
 
 def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.api.extensions.ExtensionArray:
@@ -278,6 +277,7 @@ class Phases(Result):
 
     title = "Phases"
     keys = ("rank", "step", "phase")
+    stored = ("window_ns",)
     derived = {"share_pct": "total_ns / window_ns"}
     columns = declared(
         rank=RANK,
@@ -288,10 +288,7 @@ class Phases(Result):
         ),
         total_ns="Time of the window that belongs to the phase: the sum of its parts.",
         compute_ns=Column.spent("Compute. Of kernels that run together the first to start counts."),
-        exposed_comm_ns=Column.spent("Communication while no compute runs: the sum of the next three."),
-        exposed_transfer_ns=Column.lost("Part of it in which data moves."),
-        exposed_wait_ns=Column.lost("Part of it in which a call waits for another rank and none moves data."),
-        exposed_unmatched_ns=Column.spent("The remainder, of unknown phase."),
+        exposed_comm_ns=Column.spent("Communication while no compute runs."),
         exposed_copy_ns=Column.spent("Copies while neither runs."),
         opaque_ns="CUDA graphs recorded whole, while nothing else runs. Of their window the parts above are n/a.",
         idle_ns=Column.lost("Idle time before an operation of the phase."),
@@ -302,7 +299,7 @@ class Phases(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         total = table[list(PARTS)].sum(axis=1).astype("int64")
         unknown = table.groupby(["rank", "step"], dropna=False)["opaque_ns"].transform("sum")
-        return super()._derived(known_only(table, EXPOSED_PARTS, unknown).assign(total_ns=total))
+        return super()._derived(known_only(table, (), unknown).assign(total_ns=total))
 
 
 def phases_per_rank(
@@ -336,26 +333,3 @@ def phases_per_rank(
     table = {name: own[rows] for name, own in table.items()}
     table |= {"phase": np.array(NAMES, dtype=object)[phase], "window_ns": window_ns[at]}
     return table_of({"step": nullable(number, number == NONE), **table})
-
-
-def phases_across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
-    """The ranks' rows under each other, with their exposed communication split into transfer and wait."""
-    table = stack(parts, (*Phases.columns, "window_ns"))
-    if table.empty:
-        return Phases(table)
-    names = ["rank", "step", "phase", *EXPOSED_CALLS_PARTS]
-    split = _by_phase(exposed_calls.table if len(exposed_calls) else pd.DataFrame(columns=names))
-    table = table.merge(split, on=list(Phases.keys), how="left")
-    table = table.fillna(dict.fromkeys(EXPOSED_PARTS, 0)).astype(dict.fromkeys(EXPOSED_PARTS, "int64"))
-    assert (table[list(EXPOSED_PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "must add up to exposed comm"
-    return Phases(table)
-
-
-def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
-    """Sums of the stretches for each rank, step and phase, and for whole windows (`step` absent)."""
-    names, texts = [*EXPOSED_CALLS_PARTS], {"rank": "int64", "step": "Int64", "phase": "object"}
-    stretches = stretches.astype(texts | dict.fromkeys(names, "int64"))
-    whole = stretches.assign(step=pd.array([pd.NA] * len(stretches), dtype="Int64"))
-    every = pd.concat([whole, stretches[stretches["step"].notna()]])
-    table = every.groupby(["rank", "step", "phase"], dropna=False)[names].sum().reset_index()
-    return table.rename(columns={name: f"exposed_{name}" for name in names})
