@@ -27,11 +27,11 @@ from traceanalyzer.analyses.host.api_calls import CudaApi as _CudaApi
 from traceanalyzer.analyses.host.api_calls import FirstCalls as _FirstCalls
 from traceanalyzer.analyses.host.api_calls import NvtxProjection as _NvtxProjection
 from traceanalyzer.analyses.host.api_calls import SyncCalls as _SyncCalls
+from traceanalyzer.analyses.host.cpu_time import Compilations as _Compilations
 from traceanalyzer.analyses.host.cpu_time import CpuStepParts as _CpuStepParts
 from traceanalyzer.analyses.host.cpu_time import CpuSteps as _CpuSteps
+from traceanalyzer.analyses.host.cpu_time import HostSilences as _HostSilences
 from traceanalyzer.analyses.host.cpu_time import HostWork as _HostWork
-from traceanalyzer.analyses.host.host_silences import Compilations as _Compilations
-from traceanalyzer.analyses.host.host_silences import HostSilences as _HostSilences
 from traceanalyzer.analyses.host.idle import GapTable as _GapTable
 from traceanalyzer.analyses.host.idle import Idle as _Idle
 from traceanalyzer.analyses.host.launches import GpuUtilization as _GpuUtilization
@@ -41,10 +41,10 @@ from traceanalyzer.analyses.kernels.kernels import Kernels as _Kernels
 from traceanalyzer.analyses.kernels.kernels import KernelsOverRanks as _KernelsOverRanks
 from traceanalyzer.analyses.memory.memory import Memory as _Memory
 from traceanalyzer.analyses.memory.memory import MemoryCalls as _MemoryCalls
+from traceanalyzer.analyses.memory.memory import MemoryCategories as _MemoryCategories
+from traceanalyzer.analyses.memory.memory import MemoryLevels as _MemoryLevels
+from traceanalyzer.analyses.memory.memory import MemorySources as _MemorySources
 from traceanalyzer.analyses.memory.memory import MemorySteps as _MemorySteps
-from traceanalyzer.analyses.memory.memory_categories import MemoryCategories as _MemoryCategories
-from traceanalyzer.analyses.memory.memory_categories import MemoryLevels as _MemoryLevels
-from traceanalyzer.analyses.memory.memory_categories import MemorySources as _MemorySources
 from traceanalyzer.analyses.memory.memory_fit import MemoryFit as _MemoryFit
 from traceanalyzer.analyses.operators.efficiency import Efficiency as _Efficiency
 from traceanalyzer.analyses.operators.efficiency import Mfu as _Mfu
@@ -64,12 +64,12 @@ from traceanalyzer.analyses.overview import StepsOverRanks as _StepsOverRanks
 from traceanalyzer.analyses.overview import StepTimeParts as _StepTimeParts
 from traceanalyzer.analyses.overview import TimeParts as _TimeParts
 from traceanalyzer.analyses.overview import UnlikeRanks as _UnlikeRanks
-from traceanalyzer.analyses.phases.comm_phases import ByCollective as _ByCollective
-from traceanalyzer.analyses.phases.comm_phases import CallPhases as _CallPhases
-from traceanalyzer.analyses.phases.comm_phases import CommPhases as _CommPhases
 from traceanalyzer.analyses.phases.micro_steps import Iterations as _Iterations
 from traceanalyzer.analyses.phases.micro_steps import MatrixProducts as _MatrixProducts
 from traceanalyzer.analyses.phases.micro_steps import MicroSteps as _MicroSteps
+from traceanalyzer.analyses.phases.phases import ByCollective as _ByCollective
+from traceanalyzer.analyses.phases.phases import CallPhases as _CallPhases
+from traceanalyzer.analyses.phases.phases import CommPhases as _CommPhases
 from traceanalyzer.analyses.phases.phases import ExposedCalls as _ExposedCalls
 from traceanalyzer.analyses.phases.phases import Phases as _Phases
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline as _Pipeline
@@ -80,9 +80,9 @@ from traceanalyzer.analyses.replay.critical_path import Bottleneck as _Bottlenec
 from traceanalyzer.analyses.replay.critical_path import CriticalPath as _CriticalPath
 from traceanalyzer.analyses.replay.critical_path import PathStretches as _PathStretches
 from traceanalyzer.analyses.replay.replay import Replay as _Replay
-from traceanalyzer.analyses.streams.blocks import BlockBounds as _BlockBounds
 from traceanalyzer.analyses.streams.copies import Copies as _Copies
 from traceanalyzer.analyses.streams.copies import SyncCopies as _SyncCopies
+from traceanalyzer.analyses.streams.streams import BlockBounds as _BlockBounds
 from traceanalyzer.analyses.streams.streams import StreamPairs as _StreamPairs
 from traceanalyzer.analyses.streams.streams import Streams as _Streams
 from traceanalyzer.analyses.time.breakdown import Breakdown as _Breakdown
@@ -362,9 +362,7 @@ def steps_over_ranks(
 ) -> _StepsOverRanks: ...
 def steps(traces: TraceSet) -> _Steps: ...
 def iterations(traces: TraceSet) -> _Iterations: ...
-def phases(
-    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
-) -> _Phases: ...
+def phases(traces: TraceSet) -> _Phases: ...
 def micro_steps(traces: TraceSet) -> _MicroSteps: ...
 def nccl(
     traces: TraceSet,

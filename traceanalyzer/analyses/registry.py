@@ -20,22 +20,22 @@ from traceanalyzer.analyses import experts, overview, timeline, trace
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame import episodes, rank_sets, slow_transfers, step_budget, stragglers
 from traceanalyzer.analyses.communication import calls, clocks, collectives, groups, waits
-from traceanalyzer.analyses.host import api_calls, cpu_time, host_silences, idle, launches
+from traceanalyzer.analyses.host import api_calls, cpu_time, idle, launches
 from traceanalyzer.analyses.integrity import integrity
 from traceanalyzer.analyses.kernels import kernels
-from traceanalyzer.analyses.memory import memory, memory_categories, memory_fit
-from traceanalyzer.analyses.memory.memory_categories import Held
+from traceanalyzer.analyses.memory import memory, memory_fit
+from traceanalyzer.analyses.memory.memory import Held
 from traceanalyzer.analyses.operators import efficiency, launch_loops, modules, operators
 from traceanalyzer.analyses.operators.flops import OperatorWork
 from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.same_work import same_work
-from traceanalyzer.analyses.phases import comm_phases, micro_steps, phases
+from traceanalyzer.analyses.phases import micro_steps, phases
 from traceanalyzer.analyses.phases.micro_steps import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, shape
 from traceanalyzer.analyses.replay import critical_path, replay
-from traceanalyzer.analyses.streams import blocks, copies, streams
+from traceanalyzer.analyses.streams import copies, streams
 from traceanalyzer.analyses.time import breakdown, headline, steps
 from traceanalyzer.meaning.columns import Column
 
@@ -83,15 +83,15 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "phases": Analysis(phases.Phases.of_ranks, phases.phases_per_rank),
         "micro_steps": Analysis(micro_steps.MicroSteps.of_ranks, micro_steps.micro_steps_per_rank, _NONE),
         "nccl": Analysis(collectives.nccl_across, collectives.per_rank),
-        "by_collective": Analysis(comm_phases.by_collective_across),
+        "by_collective": Analysis(phases.by_collective_across),
         "groups": Analysis(groups.across, groups.per_rank),
-        "comm_phases": Analysis(comm_phases.comm_phases_across),
+        "comm_phases": Analysis(phases.comm_phases_across),
         "idle": Analysis(idle.Idle.of_ranks, idle.idle_per_rank, sees_all=_ON_THE_GPU),
         "host_silences": Analysis(
-            host_silences.HostSilences.of_ranks, host_silences.host_silences_per_rank, _HOST, sees_all=_ON_THE_GPU
+            cpu_time.HostSilences.of_ranks, cpu_time.host_silences_per_rank, _HOST, sees_all=_ON_THE_GPU
         ),
         "compilations": Analysis(
-            host_silences.Compilations.of_ranks, host_silences.compilations_per_rank, _HOST, sees_all=_ON_THE_GPU
+            cpu_time.Compilations.of_ranks, cpu_time.compilations_per_rank, _HOST, sees_all=_ON_THE_GPU
         ),
         "host_work": Analysis(cpu_time.HostWork.of_ranks, cpu_time.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "host_work_over_ranks": Analysis(overview.host_work_over_ranks_across),
@@ -107,20 +107,14 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "streams": Analysis(streams.Streams.of_ranks, streams.streams_per_rank, sees_all=_ON_THE_GPU),
         "stream_pairs": Analysis(streams.StreamPairs.of_ranks, streams.stream_pairs_per_rank),
         "copies": Analysis(copies.Copies.of_ranks, copies.copies_per_rank, sees_all=_ON_THE_GPU),
-        "block_bounds": Analysis(blocks.BlockBounds.of_ranks, blocks.per_rank),
+        "block_bounds": Analysis(streams.BlockBounds.of_ranks, streams.block_bounds_per_rank),
         "pipelines": Analysis(pipeline.pipelines_across),
         "pipeline": Analysis(pipeline.pipeline_across),
         "memory": Analysis(memory.memory_across, memory.memory_per_rank, _COUNTERS),
         "memory_steps": Analysis(memory.MemorySteps.of_ranks, memory.memory_steps_per_rank, _COUNTERS),
-        "memory_sources": Analysis(
-            memory_categories.MemorySources.of_ranks, memory_categories.memory_sources_per_rank, _COUNTERS
-        ),
-        "memory_categories": Analysis(
-            memory_categories.MemoryCategories.of_ranks, memory_categories.memory_categories_per_rank, _COUNTERS
-        ),
-        "memory_levels": Analysis(
-            memory_categories.MemoryLevels.of_ranks, memory_categories.memory_levels_per_rank, _COUNTERS
-        ),
+        "memory_sources": Analysis(memory.MemorySources.of_ranks, memory.memory_sources_per_rank, _COUNTERS),
+        "memory_categories": Analysis(memory.MemoryCategories.of_ranks, memory.memory_categories_per_rank, _COUNTERS),
+        "memory_levels": Analysis(memory.MemoryLevels.of_ranks, memory.memory_levels_per_rank, _COUNTERS),
         "memory_calls": Analysis(memory.MemoryCalls.of_ranks, memory.memory_calls_per_rank, _CALLS),
         "memory_fit": Analysis(memory_fit.across),
         "sync_copies": Analysis(copies.SyncCopies.of_ranks, copies.sync_copies_per_rank),
@@ -141,7 +135,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "efficiency": Analysis(efficiency.Efficiency.of_ranks, efficiency.efficiency_per_rank),
         "efficiency_over_ranks": Analysis(overview.efficiency_over_ranks_across),
         "calls": Analysis(calls.across, calls.per_rank),
-        "call_phases": Analysis(comm_phases.CallPhases.of_ranks, comm_phases.per_rank),
+        "call_phases": Analysis(phases.CallPhases.of_ranks, phases.call_phases_per_rank),
         "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank),
         "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank, sees_all=_ON_THE_GPU),
         "expert_layers": Analysis(experts.expert_layers_across),

@@ -17,14 +17,19 @@ from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.waits import CallWaits, ExposedComm, Members, Waits
 from traceanalyzer.analyses.experts import DispatchLoads, Exchanges, ExchangeSends, ExpertLayers
 from traceanalyzer.analyses.host.api_calls import CudaApi, FirstCalls, NvtxProjection, SyncCalls
-from traceanalyzer.analyses.host.cpu_time import CpuStepParts, CpuSteps, HostWork
-from traceanalyzer.analyses.host.host_silences import Compilations, HostSilences
+from traceanalyzer.analyses.host.cpu_time import Compilations, CpuStepParts, CpuSteps, HostSilences, HostWork
 from traceanalyzer.analyses.host.idle import GapTable, Idle
 from traceanalyzer.analyses.host.launches import GpuUtilization, Launches
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.kernels.kernels import Kernels, KernelsOverRanks
-from traceanalyzer.analyses.memory.memory import Memory, MemoryCalls, MemorySteps
-from traceanalyzer.analyses.memory.memory_categories import MemoryCategories, MemoryLevels, MemorySources
+from traceanalyzer.analyses.memory.memory import (
+    Memory,
+    MemoryCalls,
+    MemoryCategories,
+    MemoryLevels,
+    MemorySources,
+    MemorySteps,
+)
 from traceanalyzer.analyses.memory.memory_fit import MemoryFit
 from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
 from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
@@ -47,17 +52,15 @@ from traceanalyzer.analyses.overview import (
     TimeParts,
     UnlikeRanks,
 )
-from traceanalyzer.analyses.phases.comm_phases import ByCollective, CallPhases, CommPhases
 from traceanalyzer.analyses.phases.micro_steps import Iterations, MatrixProducts, MicroSteps
-from traceanalyzer.analyses.phases.phases import ExposedCalls, Phases
+from traceanalyzer.analyses.phases.phases import ByCollective, CallPhases, CommPhases, ExposedCalls, Phases
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
 from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages
 from traceanalyzer.analyses.replay.critical_path import Bottleneck, CriticalPath, PathStretches
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.analyses.streams.blocks import BlockBounds
 from traceanalyzer.analyses.streams.copies import Copies, SyncCopies
-from traceanalyzer.analyses.streams.streams import StreamPairs, Streams
+from traceanalyzer.analyses.streams.streams import BlockBounds, StreamPairs, Streams
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps

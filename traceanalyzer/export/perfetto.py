@@ -20,7 +20,7 @@ from traceanalyzer.analyses.communication.clocks import Clock, common_clock
 from traceanalyzer.analyses.engine import reduce_rank
 from traceanalyzer.analyses.host.activity import thread_roles
 from traceanalyzer.analyses.host.launches import launch_queue
-from traceanalyzer.analyses.memory.memory_categories import CATEGORIES, Held
+from traceanalyzer.analyses.memory.memory import CATEGORIES, Held
 from traceanalyzer.files.whole import whole_file
 from traceanalyzer.functions import analyse
 from traceanalyzer.meaning import vocabulary

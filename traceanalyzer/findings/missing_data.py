@@ -16,9 +16,8 @@ from traceanalyzer.analyses.communication import matching, waits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.integrity import integrity as checks
-from traceanalyzer.analyses.integrity.checks import LOST_AMID, LOST_GRAPHS, SHIFTED, TRUNCATED
+from traceanalyzer.analyses.integrity.checks import LOST_AMID, LOST_GRAPHS, SHIFTED, TRUNCATED, UNKNOWN_KERNELS
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.integrity.unknown_kernels import UNKNOWN_KERNELS
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import Headline

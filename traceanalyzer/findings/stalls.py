@@ -20,9 +20,8 @@ import pandas as pd
 from traceanalyzer.analyses.blame.step_budget import DOING, MEMORY_CALLS, RANGE, StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.host.activity import MAIN, NOTHING
 from traceanalyzer.analyses.host.api_calls import FirstCalls
-from traceanalyzer.analyses.host.cpu_time import OPERATOR, HostWork
+from traceanalyzer.analyses.host.cpu_time import LEAST_NS, OPERATOR, Compilations, HostSilences, HostWork
 from traceanalyzer.analyses.host.host_names import is_data
-from traceanalyzer.analyses.host.host_silences import LEAST_NS, Compilations, HostSilences
 from traceanalyzer.analyses.replay.changes import Change, Changeable
 from traceanalyzer.analyses.statistics import SHARE, few_longer
 from traceanalyzer.findings.cpu_activity import doing, other_work

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.grouping import row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import API_CALL, FRAME, OPERATOR, RANGE
 from traceanalyzer.analyses.host.idle import GapTable
-from traceanalyzer.analyses.memory.memory_categories import COLUMN
+from traceanalyzer.analyses.memory.memory import COLUMN
 from traceanalyzer.analyses.timeline import LEVELS, MOST_OPERATIONS, MOST_RANKS, fitting, most_unlike_first
 from traceanalyzer.files.spill import give_back_grown
 from traceanalyzer.findings import Finding, named_ranks

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at
 from traceanalyzer.analyses.host import cpu_time, host_names, idle
 from traceanalyzer.analyses.host.activity import NOTHING, Activity, Around, activity_of, range_around
 from traceanalyzer.analyses.host.cpu_collectives import waiting
-from traceanalyzer.analyses.host.host_silences import compiler_of
+from traceanalyzer.analyses.host.cpu_time import compiler_of
 from traceanalyzer.analyses.host.idle import Gaps
 from traceanalyzer.analyses.host.launches import into_full_queue
 from traceanalyzer.analyses.kernels.time_slices import taken_of

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.communication.matching import NOT_ON_ALL
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.host.host_names import is_mps_operator
-from traceanalyzer.analyses.integrity import checks, unknown_kernels
+from traceanalyzer.analyses.integrity import checks
 from traceanalyzer.analyses.integrity.checks import (
     BACKWARDS,
     FAR_APART,
@@ -75,8 +75,8 @@ _OF_A_RANK: tuple[Callable[[RankTrace], Iterator[Defect]], ...] = (
     checks.file_damage, checks.impossible_times, checks.lost_launches, checks.operations_without_launch,
     checks.shared_launches, checks.overlaps_on_a_stream, checks.operations_without_duration,
     checks.operations_before_their_launch, checks.partial_steps, checks.cuda_graphs,
-    unknown_kernels.unknown_communication, unknown_kernels.no_communication, unknown_kernels.kernels_without_name,
-    unknown_kernels.fused_kernels, unknown_kernels.kinds_without_match, checks.impossible_memory_levels,
+    checks.unknown_communication, checks.no_communication, checks.kernels_without_name,
+    checks.fused_kernels, checks.kinds_without_match, checks.impossible_memory_levels,
 )  # fmt: skip
 
 
@@ -132,9 +132,9 @@ def across(
         *_different_step_lengths(comparable, integrity_step_pct),
     ]
     is_alone = (size or run_world_size or (1 if ranks.is_one_process else len(parts))) < 2  # communicates with nobody
-    is_rule = own["check"] == unknown_kernels.WITHOUT_MATCH
+    is_rule = own["check"] == checks.WITHOUT_MATCH
     is_off = is_rule & (own.groupby("sentence")["check"].transform("size") < len(parts))  # it fits on other ranks
-    is_off |= is_alone & own["check"].isin(unknown_kernels.OF_SEVERAL_RANKS)
+    is_off |= is_alone & own["check"].isin(checks.OF_SEVERAL_RANKS)
     table = under_each_other([_table(of_set).assign(rank=pd.NA).astype({"rank": "Int64"}), own[~is_off]])
     order = table["severity"].map({name: place for place, name in enumerate(_SEVERITIES)})
     table = table.assign(order=order).sort_values(["order", "check", "rank"], kind="stable", ignore_index=True)
