@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from traceanalyzer.runners.data import Batch
 from traceanalyzer.runners.model import Block
 from traceanalyzer.runners.options import parse
 from traceanalyzer.runners.profiling import profiled
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 GPU_BOUND = ("--layers", "12", "--d-model", "1024", "--heads", "16", "--seq", "1024", "--batch", "16")
 HOST_BOUND = ("--layers", "12", "--d-model", "512", "--heads", "8", "--seq", "256", "--batch", "4")
+LONGER = ("--layers", "12", "--d-model", "1024", "--heads", "16", "--seq", "1792", "--batch", "12")
+ACCUMULATED = (*GPU_BOUND[:-1], "8", "--accumulate", "4")
+SMALL = ("--device", "cpu", "--model", "tiny", "--d-model", "64", "--heads", "4", "--seq", "32", "--batch", "8")
 PIPELINE = ("--layers", "12", "--d-model", "1024", "--heads", "16", "--seq", "1024", "--batch", "32")
 
 
@@ -57,6 +61,11 @@ class Side:
         is_synchronised: the host waits for the GPU after every block.
         is_alone: gradients are not exchanged.
         is_compressed: gradients are exchanged in bfloat16.
+        gathers_late: ZeRO-3 gathers a block when it is used, none ahead.
+        recomputes_every: of so many blocks one recomputes its activations.
+        lengths: tokens of each rank's sequences; the model's are the longest.
+        exchanges_always: gradients are exchanged in every micro-step.
+        saves_model: rank 0 saves the model in one step of each turn, and in one that is recorded.
     """
 
     strategy: str = "pytorch_ddp"
@@ -69,9 +78,16 @@ class Side:
     is_synchronised: bool = False
     is_alone: bool = False
     is_compressed: bool = False
+    gathers_late: bool = False
+    recomputes_every: int = 0
+    lengths: tuple[int, ...] = ()
+    exchanges_always: bool = False
+    saves_model: bool = False
 
 
 PLAIN = Side()
+SAVING = 1
+"""The step of a turn, and of those that are recorded, that saves the model, counted from 0."""
 
 PAIRS: dict[str, tuple[Side, Side]] = {
     "slow_gpu": (Side(products=(0, 12)), PLAIN),
@@ -102,12 +118,31 @@ PAIRS: dict[str, tuple[Side, Side]] = {
     ),
 }
 
+FOUR_RANKS: dict[str, tuple[Side, Side]] = {
+    "4_slow_gpu": (Side(products=(0, 0, 12)), PLAIN),
+    "4_loader_one_rank": (Side(loader_ms=(0, 60)), PLAIN),
+    "4_even_stages": (
+        Side("pp_1f1b", (*PIPELINE, "--split", "6,2,2,2", "--microbatches", "8")),
+        Side("pp_1f1b", (*PIPELINE, "--split", "3,3,3,3", "--microbatches", "8")),
+    ),
+    "4_prefetch": (Side("zero3", gathers_late=True), Side("zero3")),
+    "4_recomputed": (Side(recomputes_every=2), PLAIN),
+    "4_longer_sequences": (
+        Side(options=LONGER, lengths=(1024, 1024, 1024, 1792)),
+        Side(options=LONGER, lengths=(1216, 1216, 1216, 1216)),
+    ),
+    "4_checkpoint": (Side(saves_model=True), PLAIN),
+    "4_every_micro_step": (Side(options=ACCUMULATED, exchanges_always=True), Side(options=ACCUMULATED)),
+    "4_compiled": (PLAIN, Side(options=(*GPU_BOUND, "--compile"))),
+}
+"""Jobs of four ranks, of which only these are recorded with `--ranks 4`."""
+
 
 def main() -> None:
     """Record every pair, or those named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", choices=PAIRS, default=list(PAIRS))
+    parser.add_argument("--only", nargs="+", choices=[*PAIRS, *FOUR_RANKS], help="default: all for so many ranks")
     parser.add_argument("--device", choices=("cuda", "cpu"))
     parser.add_argument("--turns", type=int, default=6, help="of each side without a profiler (default 6)")
     parser.add_argument("--steps", type=int, default=6, help="timed in each turn (default 6)")
@@ -115,7 +150,7 @@ def main() -> None:
     given = parser.parse_args()
     started = time.monotonic()
     with joined(choose_device(given.device), timeout_s=120) as world:
-        for name in given.only:
+        for name in given.only or (FOUR_RANKS if world.size == 4 else PAIRS):
             is_late = torch.tensor(
                 [time.monotonic() - started > given.budget_s], device=world.device, dtype=torch.int32
             )
@@ -126,7 +161,7 @@ def main() -> None:
 
 
 def _record(name: str, given: argparse.Namespace, world: World) -> None:
-    sides = zip(("before", "after"), PAIRS[name], strict=True)
+    sides = zip(("before", "after"), (PAIRS | FOUR_RANKS)[name], strict=True)
     jobs = {label: _Running(side, given.out / name / label, world) for label, side in sides}
     times: dict[str, list[list[int]]] = {label: [] for label in jobs}
     for turn in range(given.turns):
@@ -152,17 +187,26 @@ class _Running:
     """One side, warmed up."""
 
     def __init__(self, side: Side, out: Path, world: World) -> None:
-        small = ("--device", "cpu", "--model", "tiny") if not world.is_cuda else side.options
-        self.config = parse(["--strategy", side.strategy, "--out", str(out), *small])
+        small = () if world.is_cuda else SMALL
+        self.config = parse(["--strategy", side.strategy, "--out", str(out), *side.options, *small])
         strategy = strategy_named(side.strategy)(Job(self.config, world))
-        self.out, self.world, self.faults = out, world, Faults(side, strategy, world)
+        self.out, self.world, self.faults = out, world, Faults(side, strategy, world, out)
         self.steps = Steps(self.config, world, strategy)
+        if side.lengths:
+            self._cut_to(side.lengths[world.rank])
         for _ in range(4):
             self.take()
 
-    def take(self) -> None:
+    def _cut_to(self, length: int) -> None:
+        """Train on the first so many tokens of each sequence."""
+        whole = self.steps.tokens.micro_batches
+        self.steps.tokens.micro_batches = lambda *given: [
+            Batch(*(part[:, :length] for part in batch)) for batch in whole(*given)
+        ]
+
+    def take(self, *, saves: bool = False) -> None:
         """A step with what is wrong."""
-        self.faults.before_the_step()
+        self.faults.before_the_step(saves=saves)
         with self.faults.exchange():
             self.steps.take()
 
@@ -172,8 +216,8 @@ class _Running:
         self.take()
         timer = StepTimer(self.world.device)
         timer.mark()
-        for _ in range(steps):
-            self.take()
+        for step in range(steps):
+            self.take(saves=step == SAVING)
             timer.mark()
         self.world.synchronize()
         return timer.step_times_ns()
@@ -181,33 +225,43 @@ class _Running:
     def profile(self) -> None:
         """Record some steps."""
         with profiled(self.config.profile, self.out, self.world) as capture:
-            for _ in range(self.config.profile.steps):
-                self.take()
+            for step in range(self.config.profile.steps):
+                self.take(saves=step == self.config.profile.first_active + SAVING)
                 capture.step()
+        (self.out / "model.pt").unlink(missing_ok=True)
         self.world.synchronize()
 
 
 class Faults:
     """What makes a side slow."""
 
-    def __init__(self, side: Side, strategy: Strategy, world: World) -> None:
-        self.side, self.strategy, self.world = side, strategy, world
+    def __init__(self, side: Side, strategy: Strategy, world: World, out: Path) -> None:
+        self.side, self.strategy, self.world, self.out = side, strategy, world, out
+        out.mkdir(parents=True, exist_ok=True)
         size = 8192 if world.is_cuda else 64
         dtype = torch.bfloat16 if world.is_cuda else torch.float32
         self.factor = torch.randn(size, size, device=world.device, dtype=dtype) if side.products else None
         self.heap = [[] for _ in range(self._mine(side.gc_objects))]
         self.pageable = torch.empty(side.copy_mib * 2**18) if side.copy_mib else None
         model = strategy.model
+        blocks = [block for block in model.modules() if isinstance(block, Block)]
+        for block in blocks[:: side.recomputes_every] if side.recomputes_every else ():
+            block.is_checkpointed = True
+        if side.exchanges_always:
+            strategy.micro_step = nullcontext
+        if side.gathers_late:
+            strategy.gathers_ahead = False
         if side.is_synchronised:
-            for block in model.modules():
-                if isinstance(block, Block):
-                    block.register_forward_hook(self._wait)
+            for block in blocks:
+                block.register_forward_hook(self._wait)
         if side.is_compressed:
             assert isinstance(model, DistributedDataParallel)
             model.register_comm_hook(None, bf16_compress_hook)
 
-    def before_the_step(self) -> None:
-        """Everything that the side adds to a step of this rank."""
+    def before_the_step(self, *, saves: bool) -> None:
+        """Everything that the side adds to a step of this rank; `saves` if it is one that saves the model."""
+        if saves and self.side.saves_model and self.world.rank == 0:
+            torch.save(self.strategy.model.state_dict(), self.out / "model.pt")
         if milliseconds := self._mine(self.side.loader_ms):
             with span("data"):
                 time.sleep(milliseconds / 1e3)

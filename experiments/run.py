@@ -122,7 +122,7 @@ def _outcomes(options: argparse.Namespace, hardware: Hardware, deadline: float) 
                 ahead = _loaded(experiment, folder, hardware, options)
             this, ahead = ahead, None
             this.begin()
-            if left and options.profiler != "nsys":
+            if left and not {"nsys"} & {options.profiler, *left[0][1].arguments}:
                 ahead = _loaded(left[0][1], options.out / left[0][0] / left[0][1].folder, hardware, options)
             outcome, wall_s = this.outcome(min(options.run_timeout_s, max(30.0, deadline + 30 - time.monotonic())))
             yield set_name, experiment, folder, outcome, wall_s

@@ -93,11 +93,12 @@ def set_b(hardware: Hardware) -> list[Experiment]:
     # Under the profiler the host needs longer to launch ZeRO-3's 36 blocks than an H200 for 16 sequences.
     batch = hardware.batch(GPU_BOUND_MICRO_BATCH, for_140_gib=2 * GPU_BOUND_MICRO_BATCH)
     sized = (*model, "--batch", str(batch))
-    runs = [Experiment("single", "single", sized, ranks=1)]
     strategies = ("pytorch_ddp", "pytorch_ddp_bf16", "pytorch_zero2", "pytorch_zero3")
-    runs = [replace(run, repeats=3) for run in (*runs, *(Experiment(name, name, sized) for name in strategies))]
     cut = (*model, "--batch", str(max(1, batch // 4)), "--accumulate", "4")
+    runs = [Experiment("single", "single", (*sized, "--profile-memory"), ranks=1)]
+    runs += [Experiment(name, name, (*sized, "--profile-memory")) for name in strategies]
     runs += [Experiment(f"{name}_ga", name, cut) for name in strategies if name != "pytorch_ddp_bf16"]
+    runs = [replace(run, repeats=3) for run in runs]
     if hardware.gpus > 2:
         timed = (*sized, "--profiler", "none")
         runs += [Experiment(f"{name}_2_gpus", name, timed, ranks=2) for name in strategies]
@@ -119,6 +120,9 @@ def set_c(hardware: Hardware) -> list[Experiment]:
     runs.append(replace(runs[1], label="zo_offload_sliced_p2p_off", environment=P2P_OFF))
     if hardware.gpus > 2:
         runs += [replace(run, label=f"{run.label}_2_gpus", ranks=2) for run in runs]
+    if not hardware.is_cpu:
+        recorded = ("--profiler", "nsys")
+        runs += [replace(run, label=f"{run.label}_nsys", arguments=(*run.arguments, *recorded)) for run in runs[:2]]
     return runs
 
 
@@ -143,8 +147,8 @@ def set_d(hardware: Hardware) -> list[Experiment]:
     ]
     runs += [
         Experiment(f"pp_{chunks}_chunks{name}", "pp_gpipe", (*piped, "--microbatches", str(chunks), *more), ranks=2)
-        for name, more in (("", ()), ("_uneven", ("--split", SPLITS[2]["uneven"])))
-        for chunks in (1, 2, 4, 8, 16)
+        for name, more, sizes in (("", (), (2, 4, 8, 16)), ("_uneven", ("--split", SPLITS[2]["uneven"]), (2, 4, 8)))
+        for chunks in sizes
         if 4 * batch % chunks == 0
     ]
     runs += [

@@ -80,6 +80,16 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "nested_groups": ("rank 1=peers",),
     "one_step": ("host 0=peers",),
     "wait_too_early": ("comm free",),
+    # Of four ranks, chosen before they were recorded:
+    "4_slow_gpu": ("rank 2=peers",),
+    "4_loader_one_rank": ("data 1=ready",),
+    "4_even_stages": ("stage even",),
+    "4_prefetch": ("collective all_gather=free",),
+    "4_recomputed": ("operator @recompute=free",),
+    "4_longer_sequences": ("compute even",),
+    "4_checkpoint": ("host 0=peers",),
+    "4_every_micro_step": ("collective all_reduce@3/4=none",),
+    "4_compiled": ("kernel elementwise=free",),
 }
 """What the second job did differently, as a change to the first; more microbatches are another schedule: no change."""
 

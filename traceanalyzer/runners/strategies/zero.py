@@ -185,6 +185,7 @@ class Zero3(Zero2):
     """
 
     casts_parameters = True
+    gathers_ahead = True
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -193,7 +194,7 @@ class Zero3(Zero2):
             unit.on_reduced = lambda unit=unit: free(unit)
             free(unit)
         for index, block in enumerate(job.model.blocks):
-            block.register_forward_pre_hook(lambda *_, index=index: self.before_forward(index))
+            block.register_forward_pre_hook(lambda *_, index=index: self.use(index, index + 1))
             block.register_forward_hook(lambda _, __, y, index=index: self.after_forward(index, y))
 
     def full_dtype(self, job: Job) -> torch.dtype:
@@ -202,31 +203,27 @@ class Zero3(Zero2):
     def forward_backward(self, batch: Batch, weight: float) -> Tensor:
         allocate(self.root)
         self.root.start_gather()
-        self.prefetch(0)
+        if self.gathers_ahead:
+            self.gather(0)
         self.root.finish_gather()
         loss = super().forward_backward(batch, weight)
         for unit in self.units:
             free(unit)
         return loss
 
-    def before_forward(self, index: int) -> None:
-        """Wait for this block's parameters and ask for the next one's, to arrive during this one."""
-        self.prefetch(index)
+    def use(self, index: int, following: int) -> None:
+        """Wait for this block's parameters and ask for those of the following one, to arrive during this one."""
+        self.gather(index)
         self.blocks[index].finish_gather()
-        self.prefetch(index + 1)
+        if self.gathers_ahead:
+            self.gather(following)
 
     def after_forward(self, index: int, y: Tensor) -> None:
         """Free the block, and gather it again when the gradient of its output arrives."""
         free(self.blocks[index])
-        y.register_hook(lambda _: self.before_backward(index))
+        y.register_hook(lambda _: self.use(index, index - 1))
 
-    def before_backward(self, index: int) -> None:
-        """The same as before the forward pass, in the other direction."""
-        self.prefetch(index)
-        self.blocks[index].finish_gather()
-        self.prefetch(index - 1)
-
-    def prefetch(self, index: int) -> None:
+    def gather(self, index: int) -> None:
         """Start to gather a block, unless there is none or it is there."""
         if 0 <= index < len(self.blocks) and not is_allocated(self.blocks[index]):
             allocate(self.blocks[index])
