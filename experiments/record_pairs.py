@@ -135,7 +135,7 @@ FOUR_RANKS: dict[str, tuple[Side, Side]] = {
     "4_every_micro_step": (Side(options=ACCUMULATED, exchanges_always=True), Side(options=ACCUMULATED)),
     "4_compiled": (PLAIN, Side(options=(*GPU_BOUND, "--compile"))),
 }
-"""Jobs of four ranks, of which only these are recorded with `--ranks 4`."""
+"""Recorded where four ranks are started."""
 
 
 def main() -> None:
