@@ -43,13 +43,13 @@ def test_a_thousand_ranks_within_five_seconds(tmp_path, request):
 def test_mismatches(tmp_path, others, what):
     dumps = {rank: dump([entry(1), entry(2, **(others if rank == 2 else {}))], range(4)) for rank in range(4)}
     (found,) = hang.mismatches(read_flight_recorder(write_dumps(tmp_path / "dumps", dumps)))
-    assert (found.what, found.seq, list(found.others), found.is_even) == (what, 2, [2], False)
+    assert (found.what, found.seq, list(found.others), found.agreeing) == (what, 2, [2], 3)
     assert found.frames[2][1] == "train.py:42 in train_step"
 
 
 def test_uneven_all_to_all_is_no_mismatch(tmp_path):
     dumps = {rank: dump([entry(1, "nccl:all_to_all", sizes=((rank + 1,),))], range(2)) for rank in range(2)}
-    assert hang.mismatches(read_flight_recorder(write_dumps(tmp_path / "dumps", dumps))) == []
+    assert list(hang.mismatches(read_flight_recorder(write_dumps(tmp_path / "dumps", dumps)))) == []
 
 
 def test_groups_of_one_name_are_kept_apart(tmp_path):
@@ -61,7 +61,7 @@ def test_groups_of_one_name_are_kept_apart(tmp_path):
             entry(2, group=("tp", "mesh_tp"), state="started" if rank == 2 else "completed")
         ] * (rank != 3)
         dumps[rank] = dump(entries, group, "tp", "mesh_tp")
-    (found,) = hang.absences(read_flight_recorder(write_dumps(tmp_path / "dumps", dumps)))
+    (found,) = hang.standing(read_flight_recorder(write_dumps(tmp_path / "dumps", dumps))).absences
     assert (found.group.ranks, found.missing, found.came) == ((2, 3), (3,), (2,))
 
 
@@ -84,8 +84,8 @@ def test_older_dumps_and_json(tmp_path, shape):
             path.write_bytes(
                 pickle.dumps(entries if shape == "list of 2.2" else {"version": "1.5", "entries": entries})
             )
-    (found,) = hang.absences(read_flight_recorder(tmp_path))
-    assert (found.seq, found.missing, found.since_ns) == (
+    (found,) = hang.standing(read_flight_recorder(tmp_path)).absences
+    assert (found.call.seq, found.missing, found.since_ns) == (
         2,
         (1,),
         1_700_000_000_002_000_000 if shape == "json" else 1_700_000_000_000_002_000,

@@ -22,12 +22,12 @@ def test_each_is_told_by_what_stands_in_it(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "text", "field"),
-    [("x", '{"header": {}, "coll_perf": {}}', "inspector"), ("y", "XPU_TIMER_COMMON_HANG 0", "xpu_timer"),
+    [("x", '{"header": {}, "coll_perf": {}}', "monitors"), ("y", "XPU_TIMER_COMMON_HANG 0", "monitors"),
      ("z", '[{"profiling_name": "nccl:all_reduce"}]', "flight_recorder"), ("v", '{"pg_status": {}}', "flight_recorder")],
 )  # fmt: skip
 def test_records_of_other_tools(tmp_path, name, text, field):
     (tmp_path / name).write_text(text)
-    assert inputs_of(tmp_path) == Inputs(**{field: tmp_path})
+    assert inputs_of(tmp_path) == Inputs(**{field: (tmp_path / name,) if field == "monitors" else tmp_path})
 
 
 def test_a_file_is_what_it_is():

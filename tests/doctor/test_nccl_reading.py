@@ -19,7 +19,7 @@ def test_two_jobs_are_kept_apart():
     assert (plain.kinds(), without.kinds()) == ({"P2P": 48}, {"SHM": 8})
     assert (plain.coll_channels(), without.coll_channels()) == (24, 4)
     assert (plain.set_to("NCCL_P2P_DISABLE"), without.set_to("NCCL_P2P_DISABLE")) == (None, "1")
-    assert set(plain.versions.values()) == {"2.28.9+cuda13.0"}
+    assert set(plain.facts["nccl"].values()) == {"2.28.9+cuda13.0"}
     assert [(one.rank, one.gpu, one.init_s, one.is_closed) for one in plain.members] == [
         (0, 0, 0.26, "Destroy"),
         (1, 1, 0.26, "Destroy"),
@@ -63,7 +63,7 @@ gpu:11:40 [0] NCCL INFO comm 0x7f00 rank 0 nranks 2 cudaDev 0 busId 1000 - Init 
 """
     (found,) = read_logs([("log", text)])
     (member,) = found.members
-    assert (set(found.versions.values()), member.is_complete, member.has_started) == ({"2.14.3+cuda11.7"}, True, False)
+    assert (set(found.facts["nccl"].values()), member.is_complete, member.has_started) == ({"2.14.3+cuda11.7"}, True, False)
     assert [link.kind for link in found.links] == ["P2P", "SHM"]
     assert {link.communicator for link in found.links} == {member.communicator}
 
@@ -82,7 +82,7 @@ a:1:9 [4] NCCL INFO AllReduce: 4194304 Bytes -> Algo 1 proto 2 time 33.4
         ("NET/Socket", False),
         ("NET/AWS Libfabric", True),
     ]
-    assert found.ib_devices == {("a", 1): "mlx5_0 (IB), mlx5_1 (RoCE)"}
+    assert found.facts["ib_devices"] == {("a", 1): "mlx5_0 (IB), mlx5_1 (RoCE)"}
     assert found.warnings == {"NET/IB : Got async event : port error": [("a", 1)]}
     assert found.algorithms == {("AllReduce", "RING", "SIMPLE"): 1}
 

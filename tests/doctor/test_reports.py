@@ -186,7 +186,7 @@ def test_known_warnings(head, line, severity, told, fix):
 @pytest.mark.parametrize(("line", "told"), [
     ("[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "Rank 3 ran out of GPU memory"),
     ("[rank2]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered", "Rank 2 got a CUDA error: an illegal memory access"),
-    ("kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "Xid 79 on PCI:0000:3b:00"),
+    ("kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "Xid 79 (fell off the bus) on PCI:0000:3b:00"),
     ("[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 1800000 ms", "Rank 1, 2 did not reach"),
     ("DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.", "Only 3/4 ranks joined"),
 ])  # fmt: skip

@@ -119,7 +119,11 @@ Warnings
 """
     one = said(None, text)["ras_troubles"]
     assert one.ranks == (12, 13)
-    assert "30 have launched AllGather operation 640 at most, 2 operation 641" in one.diagnosis
+    assert "30 launched AllGather operation 640 at most, 2 operation 641" in one.diagnosis
+    lone = text.replace("  2 ranks have", "  Rank 12 has").replace("  Rank 12 --", "").replace("  Rank 13 --", "")
+    assert "30 launched AllGather operation 640 at most, 1 operation 641" in said(None, lone)["ras_troubles"].diagnosis
+    none = text.replace("2 ranks have launched up to operation 641", "2 ranks have not launched any operations")
+    assert "2 launched AllGather operation 0 at most, 30 operation 640" in said(None, none)["ras_troubles"].diagnosis
 
 
 @pytest.mark.parametrize("what", ["open_everywhere", "ranks_without_dump", "recorder_in_words"])

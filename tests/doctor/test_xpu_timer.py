@@ -2,8 +2,7 @@
 
 import pytest
 
-from traceanalyzer.doctor import examine, read_xpu_timer
-from traceanalyzer.doctor.monitors import series
+from traceanalyzer.doctor import examine, read_monitors
 from traceanalyzer.errors import InputError
 
 
@@ -34,16 +33,16 @@ def written(folder, *texts):
 
 
 def rules(folder):
-    return {(one.rule, one.ranks) for one in examine(xpu_timer=folder).diagnoses if one.severity != "info"}
+    return {(one.rule, one.ranks) for one in examine(monitors=[folder]).diagnoses if one.severity != "info"}
 
 
 def test_figures_of_each_rank(tmp_path):
-    found = read_xpu_timer(written(tmp_path, metrics(0, pod="trainer-0"), metrics(1)))
-    assert found.files == 2
-    assert set(found.samples["host"].dropna()) == {"trainer-0"}
-    (row,) = series(found, "collective").query("rank == 1").to_dict("records")
-    assert (row["operation"], row["avg_us"], row["bandwidth_gbps"]) == ("AllReduce", 400.0, 50.0)  # 400 Gbit/s
-    assert series(found, "product")["tflops"].tolist() == [500.0, 500.0]
+    found = read_monitors([written(tmp_path, metrics(0, pod="trainer-0"), metrics(1))])
+    assert (found.files, found.hanging) == (2, ())
+    calls = found.calls
+    (row,) = calls[(calls["rank"] == 1) & calls["tflops"].isna()].to_dict("records")
+    assert (row["operation"], row["duration_ns"], row["busbw_gb_per_s"]) == ("AllReduce", 400_000, 50.0)  # 400 Gbit/s
+    assert calls["tflops"].dropna().tolist() == [500.0, 500.0]
 
 
 def test_ranks_that_are_alike_are_no_news(tmp_path):
@@ -52,7 +51,7 @@ def test_ranks_that_are_alike_are_no_news(tmp_path):
 
 @pytest.mark.parametrize(
     ("odd", "said"),
-    [({"latency": 90}, "waited_for"), ({"tflops": 400.0}, "slow_products"), ({"hang": 1}, "reported_hang")],
+    [({"latency": 90}, "often_last"), ({"tflops": 400.0}, "slow_products"), ({"hang": 1}, "reported_hang")],
 )
 def test_the_rank_that_is_unlike_the_others(tmp_path, odd, said):
     texts = [metrics(rank, **(odd if rank == 2 else {})) for rank in range(4)]
@@ -65,13 +64,14 @@ def test_of_two_ranks_neither_is_the_odd_one(tmp_path):
 
 def test_a_text_without_its_figures_is_one_line(tmp_path):
     (tmp_path / "a.txt").write_text("process_cpu_seconds_total 12\n")
-    with pytest.raises(InputError, match="no figure of xpu_timer"):
-        read_xpu_timer(tmp_path / "a.txt")
+    with pytest.raises(InputError, match="no record of NCCL Inspector"):
+        read_monitors([tmp_path / "a.txt"])
 
 
 @pytest.mark.parametrize("value", ["e", "1.2.3", "--1", "1e999", "+", "nan"])
 @pytest.mark.parametrize("rank", ["0", "²", "9" * 5000])
 def test_what_is_no_number_is_left_out(tmp_path, value, rank):
-    found = read_xpu_timer(written(tmp_path, metrics(1), metrics(rank, latency=value, tflops=7)))
-    own = found.samples[found.samples["rank"] != 1]
-    assert own["value"].tolist() == ([400.0, 7.0, 0.0] if rank == "0" else [])
+    found = read_monitors([written(tmp_path, metrics(1), metrics(rank, latency=value, tflops=7))]).calls
+    own = found[found["rank"] != 1]
+    assert own["tflops"].dropna().tolist() == ([7.0] if rank == "0" else [])
+    assert own["duration_ns"].dropna().tolist() == []

@@ -405,7 +405,7 @@ def _inspector(rng: random.Random, folder: Path) -> Look:
     records = records if isinstance(records, list) else [records]
     data = "\n".join(json.dumps(one) for one in records).encode(errors="surrogatepass")
     (folder / "rank0.log").write_bytes(bytes_mutated(rng, data) if rng.random() < 0.4 else data)
-    return lambda: _examined(examine(inspector=folder))
+    return lambda: _examined(examine(monitors=[folder]))
 
 
 def _grammars(rng: random.Random, _folder: Path) -> Look:

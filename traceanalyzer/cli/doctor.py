@@ -29,8 +29,11 @@ _INPUTS = options_of(
     option("--topo FILE", "Output of `nvidia-smi topo -m`; - for standard input."),
     option("--nccl-log nccl_logs FILE*", "NCCL_DEBUG=INFO log, a folder of them, or output of `ncclras`; repeatable."),
     option("--flight-recorder FOLDER", "Dumps of PyTorch's flight recorder (pickle or JSON)."),
-    option("--inspector FOLDER", "JSON files of NCCL Inspector."),
-    option("--xpu-timer FILE", "Saved metrics of xpu_timer (its port 18889), or a folder of them."),
+    option(
+        "--monitor --inspector --xpu-timer monitors FILE*",
+        "NCCL Inspector's files (JSON or .prom), events of NCCL's "
+        "profiler plugin, saved metrics of xpu_timer, or a folder of them; repeatable.",
+    ),
     option("--run is_run", "Run `nvidia-smi topo -m` on this machine."),
 )
 
@@ -44,8 +47,7 @@ _INPUTS = options_of(
 @FORCE
 def doctor(
     place: Path | None, topo: Path | None, nccl_logs: tuple[Path, ...], flight_recorder: Path | None,
-    inspector: Path | None, xpu_timer: Path | None, output: Path | None, *,
-    is_run: bool, as_json: bool, force: bool, follow_links: bool,
+    monitors: tuple[Path, ...], output: Path | None, *, is_run: bool, as_json: bool, force: bool, follow_links: bool,
 ) -> None:  # fmt: skip
     """Diagnose hangs, wrong network paths and wrong settings from logs and dumps.
 
@@ -70,15 +72,14 @@ def doctor(
         raise UsageError("--run and --topo both give a topology; name one")
     if [topo, *nccl_logs].count(_STDIN) > 1:
         raise UsageError("standard input (-) can be read only once")
-    given = Inputs(topo, nccl_logs, flight_recorder, inspector, xpu_timer)
+    given = Inputs(topo, nccl_logs, flight_recorder, monitors)
     given = given if place is None else given.or_those_of(place, follows_links=follow_links)
     topology = _nvidia_smi() if is_run else None if given.topo is None else _texts(given.topo, follow_links)[0]
     found = examine_texts(
         topo=topology,
         nccl_logs=[text for one in given.nccl_logs for text in _texts(one, follow_links)],
         flight_recorder=given.flight_recorder,
-        inspector=given.inspector,
-        xpu_timer=given.xpu_timer,
+        monitors=given.monitors,
         follows_links=follow_links,
     )
     console = console_of({"as_json": as_json})
@@ -87,7 +88,7 @@ def doctor(
     else:
         report.show(found, console)
     if output is not None:
-        named = (place, topo, *nccl_logs, flight_recorder, inspector, xpu_timer)
+        named = (place, topo, *nccl_logs, flight_recorder, *monitors)
         source = " and ".join(str(one) for one in named if one not in (None, _STDIN)) or "this machine"
         with whole(output, source, fingerprint(__version__, found.diagnoses), force=force) as draft:
             page = draft.final(report.write(found, draft.path, command_line()))[0]

@@ -1,4 +1,4 @@
-"""Diagnoses before, and without, a trace: topology, NCCL logs, flight recorder, Inspector, RAS, xpu_timer.
+"""Diagnoses before, and without, a trace: topology, NCCL logs, flight recorder, monitors, RAS.
 
 from pathlib import Path
 from traceanalyzer.doctor import examine
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from traceanalyzer.doctor.case import Case, Diagnosis
     from traceanalyzer.doctor.examination import RULES, Examination, diagnose, examine, examine_texts
     from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
-    from traceanalyzer.doctor.monitors import Inspector, XpuTimer, read_inspector, read_xpu_timer
+    from traceanalyzer.doctor.monitors import Monitors, read_monitors
     from traceanalyzer.doctor.nccl_log import NcclLog, read_logs
     from traceanalyzer.doctor.topology import Topology, parse_topology
 
@@ -24,18 +24,16 @@ __all__ = [
     "Diagnosis",
     "Examination",
     "FlightRecorder",
-    "Inspector",
+    "Monitors",
     "NcclLog",
     "Topology",
-    "XpuTimer",
     "diagnose",
     "examine",
     "examine_texts",
     "parse_topology",
     "read_flight_recorder",
-    "read_inspector",
     "read_logs",
-    "read_xpu_timer",
+    "read_monitors",
 ]
 
 _HOMES = ("examination", "flight_recorder", "monitors", "topology")

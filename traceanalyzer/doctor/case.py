@@ -1,5 +1,6 @@
-"""What the doctor was given, read, and what it says: cases and diagnoses."""
+"""What the doctor reads and reports: cases and diagnoses."""
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -7,9 +8,11 @@ from traceanalyzer.meaning.vocabulary import Severity
 from traceanalyzer.model.schema import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from traceanalyzer.doctor.flight_recorder import FlightRecorder
     from traceanalyzer.doctor.hang import Standing
-    from traceanalyzer.doctor.monitors import Inspector, RasReport, XpuTimer
+    from traceanalyzer.doctor.monitors import Monitors, RasReport
     from traceanalyzer.doctor.nccl_log import Link, NcclLog
     from traceanalyzer.doctor.topology import Gpu, Topology
 
@@ -57,20 +60,29 @@ class Case:
         logs: one a job.
         recorder: the flight recorder's dumps.
         standing: where its ranks stand; there when `recorder` is.
-        inspector: NCCL Inspector's records.
+        monitors: records of NCCL Inspector, NCCL's profiler plugin and xpu_timer.
         ras: what `ncclras` printed.
-        xpu_timer: its metrics.
         gpus: what `nvidia-smi` lists.
+        nvlinks: GPU → its active NVLinks, by `nvidia-smi nvlink -s`.
     """
 
     topology: "Topology | None" = None
     logs: "tuple[NcclLog, ...]" = ()
     recorder: "FlightRecorder | None" = None
     standing: "Standing | None" = None
-    inspector: "Inspector | None" = None
+    monitors: "Monitors | None" = None
     ras: "RasReport | None" = None
-    xpu_timer: "XpuTimer | None" = None
     gpus: "tuple[Gpu, ...]" = ()
+    nvlinks: "Mapping[str, int]" = field(default_factory=dict)
+
+
+_OPERATIONS = re.compile(r"(all|reduce)_?(?=gather|reduce|to|scatter)|(?<=to)_?(?=all)")
+
+
+def operation_words(operation: object) -> str:
+    """`ALLREDUCE`, `all_reduce` → `all-reduce`; `_ALLGATHER_BASE` → `all-gather`; `ALLTOALL_BASE` → `all-to-all`."""
+    plain = str(operation).lower().strip("_").removesuffix("_base")
+    return _OPERATIONS.sub(r"\1-", plain).replace("_", "-") or "a collective"
 
 
 def of(log: "NcclLog", case: Case) -> str:
@@ -88,10 +100,3 @@ def gpus_of(link: "Link", log: "NcclLog", topology: "Topology") -> tuple[str, st
         numbers = [link.source, link.target]
     names = [f"GPU{number}" for number in numbers if number is not None]
     return (names[0], names[1]) if len(names) == 2 and set(names) <= set(topology.gpus) else None
-
-
-def is_within_node(link: "Link", log: "NcclLog") -> bool:
-    """Whether a connection's two ranks are on one host, as far as the log tells."""
-    if ends := log.ends(link):
-        return ends[0].process[0] == ends[1].process[0]
-    return log.is_one_node

@@ -1,4 +1,4 @@
-"""An examination: inputs read, put together, what the rules say of them, and tables of them."""
+"""An examination: inputs read, put together, what the rules report, and tables of them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -7,10 +7,26 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from traceanalyzer.doctor import hang, job, known_errors, monitors, topology, transports, watchdog
+import pandas as pd
+
+from traceanalyzer.doctor import hang, job, known_errors, topology, transports, watchdog
 from traceanalyzer.doctor.case import Case, Diagnosis
-from traceanalyzer.doctor.flight_recorder import read_flight_recorder
+from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
 from traceanalyzer.doctor.inputs import left_out, log_files, read_text
+from traceanalyzer.doctor.monitors import (
+    arrivals,
+    bandwidth,
+    bandwidth_drops,
+    is_ras,
+    often_last,
+    parse_ras,
+    products,
+    ras_troubles,
+    read_monitors,
+    reported_hang,
+    slow_pairs,
+    slow_products,
+)
 from traceanalyzer.doctor.nccl_log import NcclLog, holds_log, read_logs
 from traceanalyzer.errors import UsageError
 from traceanalyzer.meaning.vocabulary import SEVERITIES
@@ -19,11 +35,11 @@ from traceanalyzer.model.schema import printable
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was given, and what it tells.
+    """What was given, and what it shows.
 
     Attributes:
         case: the inputs, read.
-        diagnoses: what the rules say, the most severe first.
+        diagnoses: what the rules report, the most severe first.
         notes: what could not be read, and why.
     """
 
@@ -45,29 +61,25 @@ def examine(
     topo: Path | None = None,
     nccl_logs: Sequence[Path] = (),
     flight_recorder: Path | None = None,
-    inspector: Path | None = None,
-    xpu_timer: Path | None = None,
+    monitors: Sequence[Path] = (),
 ) -> Examination:
-    """Read what there is and say what it tells.
+    """Read what there is and report what it shows.
 
     Args:
         topo: a file with what `nvidia-smi topo -m` prints.
-        nccl_logs: files, or folders of them; what `ncclras` printed may be among them.
+        nccl_logs: files, or folders of them; what `ncclras` and `nvidia-smi` printed may be among them.
         flight_recorder: a folder of dumps, or one.
-        inspector: a folder of NCCL Inspector's files, or one.
-        xpu_timer: a saved answer of xpu_timer's metrics port, or a folder of them.
+        monitors: files of NCCL Inspector, NCCL's profiler plugin and xpu_timer, or folders of them.
 
     Raises:
         UsageError: nothing was given.
         InputError: an input holds nothing of its kind.
     """
-    texts = [(path.name, read_text(path)) for place in nccl_logs for path in log_files(place)]
     return examine_texts(
         topo=None if topo is None else (topo.name, read_text(topo)),
-        nccl_logs=texts,
+        nccl_logs=[(path.name, read_text(path)) for place in nccl_logs for path in log_files(place)],
         flight_recorder=flight_recorder,
-        inspector=inspector,
-        xpu_timer=xpu_timer,
+        monitors=monitors,
     )
 
 
@@ -76,41 +88,33 @@ def examine_texts(
     topo: tuple[str, str] | None = None,
     nccl_logs: Sequence[tuple[str, str]] = (),
     flight_recorder: Path | None = None,
-    inspector: Path | None = None,
-    xpu_timer: Path | None = None,
+    monitors: Sequence[Path] = (),
     follows_links: bool = False,
 ) -> Examination:
     """The same of texts in memory, each with its name."""
-    if topo is None and not nccl_logs and all(place is None for place in (flight_recorder, inspector, xpu_timer)):
+    if not (topo or nccl_logs or flight_recorder or monitors):
         raise UsageError(
             "nothing to examine: give a folder of logs and dumps, --run, or one of --topo, --nccl-log, "
-            "--flight-recorder, --inspector and --xpu-timer"
+            "--flight-recorder and --monitor"
         )
-    ras = [monitors.parse_ras(text, name) for name, text in nccl_logs if monitors.is_ras(text)]
-    gpus = tuple(gpu for _, text in (*nccl_logs, *([topo] if topo else ())) for gpu in topology.parse_inventory(text))
-    logs = [one for one in nccl_logs if holds_log(one[1]) or not (monitors.is_ras(one[1]) or gpus)]
+    texts = [text for _, text in (*nccl_logs, *filter(None, [topo]))]
     recorder = None if flight_recorder is None else read_flight_recorder(flight_recorder, follows_links=follows_links)
-    stand = None if recorder is None else hang.standing(recorder)
-    records = None if inspector is None else monitors.read_inspector(inspector, follows_links=follows_links)
-    matrix = None if topo is None else topology.parse_topology(topo[1], topo[0])
-    metrics = None if xpu_timer is None else monitors.read_xpu_timer(xpu_timer, follows_links=follows_links)
-    case = Case(matrix, read_logs(logs) if logs else (), recorder, stand, records, _joined(ras), metrics, gpus)
-    folders = [place for place in (flight_recorder, inspector, xpu_timer) if place is not None]
-    notes = [] if follows_links else [note for place in folders for note in left_out(place)]
-    notes += [note for part in (matrix, recorder, records, metrics) if part is not None for note in part.notes]
-    diagnoses = tuple(one.legible for one in diagnose(case))
-    return Examination(case, diagnoses, tuple(map(printable, notes)))
-
-
-def _joined(reports: Sequence[monitors.RasReport]) -> monitors.RasReport | None:
-    if not reports:
-        return None
-    return monitors.RasReport(
-        tuple(trouble for one in reports for trouble in one.troubles),
-        reports[0].nccl_version,
-        tuple(state for one in reports for state in one.states),
-        max(one.ranks for one in reports),
+    records = read_monitors(monitors, follows_links=follows_links) if monitors else None
+    logs = [one for one in nccl_logs if holds_log(one[1]) or not (is_ras(one[1]) or topology.is_inventory(one[1]))]
+    case = Case(
+        topology=None if topo is None else topology.parse_topology(topo[1], topo[0]),
+        logs=read_logs(logs) if logs else (),
+        recorder=recorder,
+        standing=None if recorder is None else hang.standing(recorder),
+        monitors=records,
+        ras=parse_ras(texts),
+        gpus=tuple(gpu for text in texts for gpu in topology.parse_inventory(text)),
+        nvlinks={gpu: active for text in texts for gpu, active in topology.parse_nvlinks(text).items()},
     )
+    folders = (*filter(None, [flight_recorder]), *monitors)
+    notes = [] if follows_links else [note for place in folders for note in left_out(place)]
+    notes += [note for part in (case.topology, recorder, records) if part is not None for note in part.notes]
+    return Examination(case, tuple(one.legible for one in diagnose(case)), tuple(map(printable, notes)))
 
 
 RULES: tuple[Callable[..., Iterable[Diagnosis]], ...] = (
@@ -129,6 +133,7 @@ RULES: tuple[Callable[..., Iterable[Diagnosis]], ...] = (
     job.init_incomplete,
     job.mixed_versions,
     transports.nvlink_unused,
+    transports.mnnvl_unused,
     transports.p2p_off,
     transports.p2p_refused,
     transports.shm_off,
@@ -141,12 +146,12 @@ RULES: tuple[Callable[..., Iterable[Diagnosis]], ...] = (
     topology.far_nic,
     topology.sys_paths,
     transports.few_channels,
-    monitors.ras_troubles,
-    monitors.reported_hang,
-    monitors.often_last,
-    monitors.waited_for,
-    monitors.slow_products,
-    monitors.bandwidth_drops,
+    ras_troubles,
+    reported_hang,
+    often_last,
+    slow_products,
+    slow_pairs,
+    bandwidth_drops,
     job.settings,
     topology.topology_in_words,
     job.log_in_words,
@@ -159,19 +164,19 @@ A rule gets the parts of the case that its parameters name, and speaks where all
 
 
 def diagnose(case: Case) -> tuple[Diagnosis, ...]:
-    """All that the rules say, the most severe first."""
-    said = []
+    """All that the rules report, the most severe first."""
+    found = []
     for rule in RULES:
         names = signature(rule).parameters
         always = known_errors.KNOWLEDGE.rules.get(rule.__name__, {})
         for log in case.logs if "log" in names else (None,):
             parts = {name: {"log": log, "case": case}.get(name) or getattr(case, name) for name in names}
             for one in rule(**parts) if all(parts.values()) else ():
-                told: dict[str, Any] = {
+                texts: dict[str, Any] = {
                     name: text for name, text in always.items() if name == "severity" or not getattr(one, name)
                 }
-                said.append(replace(one, rule=rule.__name__, **told))
-    return tuple(sorted(said, key=lambda one: SEVERITIES.index(one.severity)))
+                found.append(replace(one, rule=rule.__name__, **texts))
+    return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 
 
 Rows = list[dict[str, Any]]
@@ -179,34 +184,25 @@ Rows = list[dict[str, Any]]
 
 TableName = Literal[
     "topology", "communicators", "transports", "rings", "algorithms", "environment", "warnings", "last_calls",
-    "never_came", "mismatches", "late_ranks", "bandwidth", "xpu_timer_collectives", "xpu_timer_products",
+    "never_came", "mismatches", "late_ranks", "bandwidth", "products",
 ]  # fmt: skip
 
 
 def tables(case: Case) -> dict[TableName, Rows]:
     """Name → rows; only tables of what was given."""
-    made: dict[TableName, Rows] = {}
-    if case.topology is not None:
-        made["topology"] = _topology(case)
-    if case.logs:
-        made |= {
-            name: [{"log": log.label, **row} for log in case.logs for row in rows_of(log)]
-            for name, rows_of in _OF_LOGS.items()
-        }
-    if case.recorder is not None:
-        made |= _recorder(case)
-    if case.inspector is not None:
-        made["late_ranks"] = _rows(monitors.last_arrivals(case.inspector))
-        made["bandwidth"] = _rows(monitors.bandwidth(case.inspector))
-    if case.xpu_timer is not None:
-        made["xpu_timer_collectives"] = _rows(monitors.series(case.xpu_timer, "collective"))
-        made["xpu_timer_products"] = _rows(monitors.series(case.xpu_timer, "product"))
+    made: dict[TableName, Rows] = {} if case.topology is None else {"topology": _topology(case.topology)}
+    for name, rows_of in _OF_LOGS.items():
+        made[name] = [{"log": log.label, **row} for log in case.logs for row in rows_of(log)]
+    if case.recorder is not None and case.standing is not None:
+        made |= _recorder(case.recorder, case.standing)
+    if case.monitors is not None:
+        made["late_ranks"] = _rows(arrivals(case.monitors))
+        made["bandwidth"] = _rows(bandwidth(case.monitors))
+        made["products"] = _rows(products(case.monitors))
     return {name: rows for name, rows in made.items() if rows}
 
 
-def _topology(case: Case) -> Rows:
-    assert case.topology is not None
-    given = case.topology
+def _topology(given: topology.Topology) -> Rows:
     nearest = given.nearest_nics()
     return [
         {
@@ -221,9 +217,10 @@ def _topology(case: Case) -> Rows:
 
 
 def _members(log: NcclLog) -> Rows:
-    found: dict[Any, Counter[str]] = defaultdict(Counter)
+    transports: dict[Any, Counter[str]] = defaultdict(Counter)
     for link in log.links:
-        found[link.communicator, link.process][link.transport] += 1
+        transports[link.communicator, link.process][link.transport] += 1
+    facts = {process: {name: values.get(process) for name, values in log.facts.items()} for process in log.last_texts}
     return [
         {
             "communicator": member.communicator,
@@ -232,34 +229,33 @@ def _members(log: NcclLog) -> Rows:
             "host": member.process[0],
             "process": member.process[1],
             "gpu": member.gpu if member.gpu is not None else member.device,
-            "nccl": log.versions.get(member.process),
+            "nccl": own["nccl"],
             "init": "complete" if member.is_complete else "not complete",
             "init_s": member.init_s,
-            "transports": ", ".join(
-                f"{count} × {name}" for name, count in found[member.communicator, member.process].most_common()
-            )
-            or None,
-            "channels": log.channels.get(member.process, {}).get("coll"),
-            "trees": log.trees.get(member.process),
-            "nvls": log.nvls.get(member.process),
-            "nvls_channels": log.channels.get(member.process, {}).get("nvls"),
-            "network": log.networks.get(member.process),
-            "last_operation": log.operations.get(member.process),
+            "transports": _counted(transports[member.communicator, member.process]) or None,
+            "channels": (own["channels"] or {}).get("coll"),
+            "trees": own["trees"],
+            "nvls": own["nvls"],
+            "nvls_channels": (own["channels"] or {}).get("nvls"),
+            "nvl_domain": own["nvl_domain"],
+            "network": own["network"],
+            "last_operation": own["operation"],
             "end": member.is_closed or ("none in the log" if member.is_complete else None),
         }
         for member in sorted(log.members, key=lambda one: (-one.size, one.communicator, one.rank))
+        for own in (facts[member.process],)
     ]
 
 
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} × {name}" for name, count in counts.most_common())
+
+
 def _transports(log: NcclLog) -> Rows:
-    pairs: dict[Any, set[int]] = defaultdict(set)
-    for link in log.links:
-        pairs[link.communicator, link.source, link.target, link.transport].add(link.channel)
-    return [
-        {"communicator": communicator, "source": source, "target": target, "transport": transport,
-         "channels": len(channels)}
-        for (communicator, source, target, transport), channels in sorted(pairs.items(), key=str)
-    ]  # fmt: skip
+    pairs = Counter({(link.communicator, link.source, link.target, link.transport, link.channel) for link in log.links})
+    counts = Counter(pair[:4] for pair in pairs)
+    names = ("communicator", "source", "target", "transport", "channels")
+    return [dict(zip(names, (*pair, channels), strict=True)) for pair, channels in sorted(counts.items(), key=str)]
 
 
 def _rings(log: NcclLog) -> Rows:
@@ -270,66 +266,51 @@ def _rings(log: NcclLog) -> Rows:
     ]
 
 
-def _algorithms(log: NcclLog) -> Rows:
-    return [
+_OF_LOGS: dict[TableName, Callable[[NcclLog], Rows]] = {
+    "communicators": _members,
+    "transports": _transports,
+    "rings": _rings,
+    "algorithms": lambda log: [
         {"collective": collective, "algorithm": algorithm, "protocol": protocol, "times": times}
         for (collective, algorithm, protocol), times in log.algorithms.most_common()
-    ]
-
-
-def _environment(log: NcclLog) -> Rows:
-    return [
+    ],
+    "environment": lambda log: [
         {"variable": name, "value": value, "processes": len(who), "changes": job.SETTINGS.get(name)}
         for (name, value), who in sorted(log.environment.items())
-    ]
-
-
-def _warnings(log: NcclLog) -> Rows:
-    return [
-        {
-            "warning": text[:400],
-            "times": len(who),
-            "ranks": ", ".join(map(str, log.ranks_of(who)[:32])) or None,
-        }
+    ],
+    "warnings": lambda log: [
+        {"warning": text[:400], "times": len(who), "ranks": ", ".join(map(str, log.ranks_of(who)[:32])) or None}
         for text, who in log.warnings.items()
-    ]
+    ],
+}
 
 
-_OF_LOGS: dict[TableName, Callable[[NcclLog], Rows]] = {
-    "communicators": _members, "transports": _transports, "rings": _rings, "algorithms": _algorithms,
-    "environment": _environment, "warnings": _warnings,
-}  # fmt: skip
-
-
-def _recorder(case: Case) -> dict[TableName, Rows]:
-    assert case.recorder is not None
-    assert case.standing is not None
-    recorder, absent, different = case.recorder, case.standing.absences, case.standing.mismatches
-    suspects = {rank for one in absent for rank in one.missing} | {rank for one in different for rank in one.others}
-    last = case.standing.last
-    last = last.assign(
-        group=last["group"].astype(str).map({key: group.label for key, group in recorder.groups.items()}),
-        is_suspect=last["rank"].isin(suspects),
+def _recorder(recorder: FlightRecorder, standing: hang.Standing) -> dict[TableName, Rows]:
+    suspects = {rank for one in standing.absences for rank in one.missing}
+    suspects |= {rank for one in standing.mismatches for rank in one.others}
+    last = standing.last.assign(
+        group=standing.last["group"].astype(str).map({key: group.label for key, group in recorder.groups.items()}),
+        is_suspect=standing.last["rank"].isin(suspects),
     ).sort_values(["is_suspect", "group", "rank"], ascending=[False, True, True])
     columns = ["rank", "group", "seq", "operation", "state", "sizes", "dtypes", "created_ns", "is_suspect"]
     return {
         "never_came": [
-            {"group": one.group.label, "seq": one.seq, "operation": one.operation, "missing": list(one.missing),
-             "without_dump": list(one.undumped), "waiting": len(one.came), "since_ns": one.since_ns,
-             "frames": list(one.frames), "missing_frames": list(one.missing_frames)}
-            for one in absent
+            {"group": one.group.label, "seq": one.call.seq, "operation": one.call.operation,
+             "missing": list(one.missing), "without_dump": list(one.undumped), "waiting": len(one.came),
+             "since_ns": one.since_ns, "frames": list(one.frames), "missing_frames": list(one.missing_frames)}
+            for one in standing.absences
         ],
         "mismatches": [
             {"group": one.group.label, "seq": one.seq, "what": one.what, "usual": one.usual,
              "ranks_usual": one.agreeing, "others": {str(rank): value for rank, value in one.others.items()},
              "frames": {str(rank): list(frames) for rank, frames in one.frames.items()}}
-            for one in different
+            for one in standing.mismatches
         ],
         "last_calls": _rows(last[columns]),
     }  # fmt: skip
 
 
-def _rows(frame: Any) -> Rows:
+def _rows(frame: pd.DataFrame) -> Rows:
     made = frame.astype(object).where(frame.notna(), None)
     return [
         {name: value.item() if hasattr(value, "item") else value for name, value in row.items()}

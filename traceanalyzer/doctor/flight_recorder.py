@@ -54,16 +54,14 @@ class FlightRecorder:
         """Ranks that left a dump."""
         return tuple(sorted(self.dumps))
 
-    def frames_of(self, rank: int, entry: int) -> list[str]:
+    def frames_of(self, rank: int, entry: int) -> tuple[str, ...]:
         """The call's Python frames, `file:line in function`, innermost first."""
-        told = self.frames.get(rank, ())
-        if entry >= len(told):
-            return []
-        return [
+        return tuple(
             f"{frame.get('filename', '?')}:{frame.get('line', '?')} in {frame.get('name', '?')}"
-            for frame in told[entry]
+            for frames in self.frames.get(rank, ())[entry : entry + 1]
+            for frame in frames
             if isinstance(frame, Mapping)
-        ]
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,15 @@
 """Which inputs of the doctor a folder or a file holds, and their texts."""
 
 import errno
-import re
 from pathlib import Path
 
 from msgspec import Struct
 
 from traceanalyzer.discovery import LINK_OUT
 from traceanalyzer.discovery.candidates import all_below, leads_out
-from traceanalyzer.doctor.monitors import is_ras
+from traceanalyzer.doctor.monitors import is_monitors_file, is_ras
 from traceanalyzer.doctor.nccl_log import holds_log
-from traceanalyzer.doctor.topology import is_topology, parse_inventory
+from traceanalyzer.doctor.topology import is_inventory, is_topology
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import whole
 
@@ -19,12 +18,6 @@ _HEAD_BYTES = 1 << 18
 _OF_RECORDER = (b"pg_status", b"profiling_name")
 """Keys of a dump, whose texts pickles and JSON hold alike; traces of the profiler have neither (but `pg_config`)."""
 
-_OF_INSPECTOR = (b"coll_perf",)
-
-_OF_XPU_TIMER = (b"XPU_TIMER_",)
-
-_OF_LOGS = re.compile(rb"NCCL|exitcode *:|exited on signal|srun: error|NVRM: Xid|OutOfMemoryError|oom-kill|NVIDIA-SMI")
-
 
 class Inputs(Struct, frozen=True):
     """As `examine` takes them; what is not there is `None`, or nothing."""
@@ -32,8 +25,7 @@ class Inputs(Struct, frozen=True):
     topo: Path | None = None
     nccl_logs: tuple[Path, ...] = ()
     flight_recorder: Path | None = None
-    inspector: Path | None = None
-    xpu_timer: Path | None = None
+    monitors: tuple[Path, ...] = ()
 
     def or_those_of(self, place: Path, *, follows_links: bool = False) -> "Inputs":
         """These, and for each that is not among them what `inputs_of` finds at the place."""
@@ -49,26 +41,23 @@ def inputs_of(place: Path, *, follows_links: bool = False) -> Inputs:
     """
     if not place.exists():
         raise InputError(f"{place}: no such file or folder")
-    heads = {path: _ends(path) for path in _files(place, follows_links)}
+    paths = all_below(place, follows_links=follows_links) if place.is_dir() else [place]
+    heads = {path: _ends(path) for path in paths}
     topologies = [path for path, head in heads.items() if is_topology(_text(head))]
-    logs = [path for path, head in heads.items() if is_log(head)]
-
-    def holds(marks: tuple[bytes, ...]) -> Path | None:
-        return place if any(mark in head for head in heads.values() for mark in marks) else None
-
+    monitors = [path for path, head in heads.items() if is_monitors_file(head)]
+    has_dumps = any(mark in head for head in heads.values() for mark in _OF_RECORDER)
     found = Inputs(
-        next(iter(topologies), None), tuple(logs), holds(_OF_RECORDER), holds(_OF_INSPECTOR), holds(_OF_XPU_TIMER)
+        next(iter(topologies), None),
+        tuple(path for path, head in heads.items() if path not in monitors and is_log(head)),
+        place if has_dumps else None,
+        tuple(monitors),
     )
     if found == Inputs():
         raise InputError(
-            f"{place}: no topology, log of NCCL, dump of PyTorch's flight recorder, record of NCCL Inspector or "
-            "metrics of xpu_timer in it; docs/hangs.md says how to get them"
+            f"{place}: no topology, log of NCCL, dump of PyTorch's flight recorder or record of a monitor (NCCL "
+            "Inspector, NCCL's profiler plugin, xpu_timer) in it; docs/hangs.md says how to get them"
         )
     return found
-
-
-def _files(place: Path, follows_links: bool) -> list[Path]:
-    return list(all_below(place, follows_links=follows_links)) if place.is_dir() else [place]
 
 
 def _ends(path: Path) -> bytes:
@@ -155,7 +144,8 @@ def log_files(place: Path, *, follows_links: bool = False) -> list[Path]:
 
 
 def is_log(text: bytes) -> bool:
-    """Whether a file is a log of NCCL, PyTorch or a launcher, or an inventory of GPUs, by its ends."""
-    if b"\0" in text or not _OF_LOGS.search(text):
+    """Whether a file is a log of NCCL, PyTorch or a launcher, or of nvidia-smi, by its ends."""
+    if b"\0" in text:
         return False
-    return holds_log(_text(text)) or is_ras(_text(text)) or bool(parse_inventory(_text(text)))
+    words = _text(text)
+    return holds_log(words) or is_ras(words) or is_inventory(words)

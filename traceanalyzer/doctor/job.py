@@ -8,7 +8,7 @@ from traceanalyzer.doctor.case import Case, Diagnosis, of
 from traceanalyzer.doctor.known_errors import KNOWLEDGE
 from traceanalyzer.doctor.nccl_log import Member, NcclLog
 from traceanalyzer.meaning.columns import size_text
-from traceanalyzer.meaning.vocabulary import numbered
+from traceanalyzer.meaning.vocabulary import first_upper, numbered
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ def mixed_versions(case: Case) -> list[Diagnosis]:
     """Ranks of one job with different versions of NCCL, by its log, else by the flight recorder's dumps."""
     made = []
     for log in case.logs:
-        by_version = _by_version(log.versions)
+        by_version = _by_version(log.facts["nccl"])
         if len(by_version) > 1:
             rarest = min(by_version, key=lambda version: len(by_version[version]))
             hosts = sorted({host for host, _ in by_version[rarest]})
@@ -57,41 +57,24 @@ def init_incomplete(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
         by_communicator[member.communicator].append(member)
     for communicator, members in by_communicator.items():
         unfinished = [one for one in members if one.has_started and not (one.is_complete or one.is_closed)]
-        if unfinished:
-            absent = sorted(set(range(members[0].size)) - {member.rank for member in members})
-            yield _incomplete(case, log, communicator, members, unfinished, absent)
-
-
-def _incomplete(
-    case: Case, log: NcclLog, communicator: str, members: list[Member], unfinished: list[Member], absent: list[int]
-) -> Diagnosis:  # fmt: skip
-    size = members[0].size
-    stuck = numbered("rank", [member.rank for member in unfinished])
-    last = Counter(log.last_texts.get(member.process, "") for member in unfinished).most_common(1)[0][0]
-    never = (
-        f" {numbered('rank', absent).capitalize()} of {size} never began: the others wait for "
-        f"{'it' if len(absent) == 1 else 'them'}."
-        if absent
-        else ""
-    )
-    return Diagnosis(
-        diagnosis=f"Init of a communicator of {size} ranks never ends{of(log, case)} on {stuck}.{never}",
-        signal=f"Init START without Init COMPLETE in communicator {communicator} on {stuck}"
-        + (f"; no line of {numbered('rank', absent)}" if absent else "")
-        + f"; last line: {last[:160]}",
-        recommendation=(
-            f"Look at {numbered('rank', absent)}: not started, crashed before, or unable to reach the first rank's "
-            f"address."
+        if not unfinished:
+            continue
+        size = members[0].size
+        absent = sorted(set(range(size)) - {member.rank for member in members})
+        who, lacking = (numbered("rank", ranks) for ranks in ([member.rank for member in unfinished], absent))
+        last = Counter(log.last_texts.get(member.process, "") for member in unfinished).most_common(1)[0][0]
+        never = f" {first_upper(lacking)} of {size} never began: the others wait for {'it' if len(absent) == 1 else 'them'}."
+        yield Diagnosis(
+            diagnosis=f"Init of a communicator of {size} ranks never ends{of(log, case)} on {who}.{never if absent else ''}",
+            signal=f"Init START without Init COMPLETE in communicator {communicator} on {who}"
+            f"{f'; no line of {lacking}' if absent else ''}; last line: {last[:160]}",
+            recommendation=f"Look at {lacking}: not started, crashed before, or unable to reach the first rank's address."
             if absent
-            else "Look whether all ranks can reach each other (NCCL_SOCKET_IFNAME names the interface; firewalls), "
-            "and at "
-            "the warnings."
-        ),
-        caveat="The log may have been cut, or lack the files of some ranks."
-        if absent
-        else "The log may have been cut.",
-        ranks=tuple(absent) or tuple(member.rank for member in unfinished),
-    )
+            else "Look whether all ranks can reach each other (NCCL_SOCKET_IFNAME names the interface; firewalls), and at "
+            "the warnings.",
+            caveat=f"The log may have been cut{', or lack the files of some ranks' if absent else ''}.",
+            ranks=tuple(absent or (member.rank for member in unfinished)),
+        )
 
 
 def wrong_values(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
@@ -101,56 +84,45 @@ def wrong_values(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
 
 
 def settings(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
-    """Variables in the environment that change what NCCL does, and that no other rule speaks of."""
-    spoken_of = {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}
-    told = sorted({(name, value) for name, value in log.environment if name in SETTINGS and name not in spoken_of})
-    uneven = _uneven(log)
-    if not told and not uneven:
-        return
-    yield Diagnosis(
-        severity="medium" if uneven else "info",
-        diagnosis=f"The environment changes what NCCL does{of(log, case)}: "
-        + ", ".join(f"{name}={value} ({SETTINGS[name]})" for name, value in told)
-        + (f". Not the same on all ranks: {', '.join(uneven)}" if uneven else "")
-        + ".",
-        recommendation="Give all ranks the same settings." if uneven else None,
-    )
-
-
-def _uneven(log: NcclLog) -> list[str]:
-    values = defaultdict(set)
-    for name, value in log.environment:
-        values[name].add(value)
+    """Variables in the environment that change what NCCL does, and that no other rule reports."""
+    reported = {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}
+    known = sorted({(name, value) for name, value in log.environment if name in SETTINGS and name not in reported})
+    values = Counter(name for name, _ in log.environment)
     per_node = {"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_TOPO_FILE", "NCCL_DEBUG_FILE"}
-    return sorted(name for name, own in values.items() if len(own) > 1 and name in SETTINGS and name not in per_node)
+    uneven = sorted(name for name, own in values.items() if own > 1 and name in SETTINGS and name not in per_node)
+    if known or uneven:
+        yield Diagnosis(
+            severity="medium" if uneven else "info",
+            diagnosis=f"The environment changes what NCCL does{of(log, case)}: "
+            + ", ".join(f"{name}={value} ({SETTINGS[name]})" for name, value in known)
+            + (f". Not the same on all ranks: {', '.join(uneven)}." if uneven else "."),
+            recommendation="Give all ranks the same settings." if uneven else None,
+        )
 
 
 def log_in_words(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """What a log tells that is in order."""
-    versions = sorted(set(log.versions.values()))
+    versions = sorted(set(log.facts["nccl"].values()))
     if not (versions or log.nccl_lines or log.test_gb_per_s):
         return
     world = [member for member in log.members if member.size == log.world]
     complete = [member for member in world if member.is_complete]
+    size = max(log.test_gb_per_s, key=log.test_gb_per_s.__getitem__, default=0)
+    transports = Counter(link.transport for link in log.links).most_common(4)
     parts = [
         f"NCCL {' and '.join(versions) or 'of unknown version'}",
         f"{log.world} ranks on {len(log.hosts)} {'host' if len(log.hosts) == 1 else 'hosts'}" if log.world else "",
         _init(log, len(complete)),
-        ", ".join(f"{count} connections via {transport}" for transport, count in log.transports().most_common(4)),
+        ", ".join(f"{count} connections via {transport}" for transport, count in transports),
         f"{count} channels for collectives" if (count := log.coll_channels()) is not None else "",
-        ", ".join(
-            sorted(
-                {
-                    f"graph of {count} channels at {rate:g} GB/s over {path}"
-                    for count, rate, path in log.patterns.values()
-                }
-            )
-        ),
-        f"nccl-tests reach {log.test_gb_per_s[size]:g} GB/s of bus bandwidth at {size_text(size)}"
-        if (size := max(log.test_gb_per_s, key=log.test_gb_per_s.__getitem__, default=None)) is not None
+        *sorted({f"rings of {count} channels at {rate:g} GB/s over {path}"
+                 for count, rate, path in log.facts["ring_graph"].values()}),
+        *sorted({f"NVLink domain of {gpus} GPUs (MNNVL)" for gpus in log.facts["nvl_domain"].values()}),
+        f"nccl-tests reach {log.test_gb_per_s[size]:g} GB/s of bus bandwidth at {size_text(size)}" if size else "",
+        "the network is Socket, which is harmless on one node"
+        if log.is_one_node and "Socket" in log.facts["network"].values()
         else "",
-        _socket(log),
-    ]
+    ]  # fmt: skip
     is_fine = bool(complete) and len(complete) == len(world) and not log.warnings and len(versions) == 1
     closed = any(member.is_closed == "Destroy" for member in world)
     yield Diagnosis(
@@ -170,15 +142,5 @@ def _init(log: NcclLog, complete: int) -> str:
     times = [member.init_s for member in log.members if member.init_s is not None and member.size == log.world]
     if not complete:
         return ""
-    told = f" in {_span(times)} s" if times else ""
-    return f"init complete on {complete} of {log.world}{told}"
-
-
-def _span(times: list[float]) -> str:
-    return f"{min(times):.2f} to {max(times):.2f}" if min(times) < max(times) else f"{max(times):.2f}"
-
-
-def _socket(log: NcclLog) -> str:
-    if log.is_one_node and "Socket" in log.networks.values():
-        return "the network is Socket, which is harmless on one node"
-    return ""
+    span = " to ".join(f"{time:.2f}" for time in sorted({*times}) if time in (min(times), max(times)))
+    return f"init complete on {complete} of {log.world}{f' in {span} s' if times else ''}"

@@ -32,6 +32,7 @@ class Knowledge(msgspec.Struct, frozen=True):
     stems: tuple[str, ...]
     messages: tuple[Known, ...]
     ib_status: dict[str, str]
+    xid: dict[str, str]
     settings: dict[str, str]
     rules: dict[str, dict[str, str]]
 
@@ -54,47 +55,47 @@ def warnings(log: "NcclLog", case: Case) -> "Iterator[Diagnosis]":
     by_kind: dict[int, list[tuple[re.Match[str], str, Sequence[Process]]]] = {}
     rest = {}
     for text, who in log.warnings.items():
-        found = known_error(text)
-        if found is None:
-            rest[text] = who
-        else:
+        if found := known_error(text):
             by_kind.setdefault(found[0], []).append((found[1], text, who))
+        else:
+            rest[text] = who
     yield from (_known(KNOWLEDGE.messages[number], own, log, of(log, case)) for number, own in sorted(by_kind.items()))
     if rest:
         first = max(rest, key=lambda text: len(rest[text]))
-        yield (
-            Diagnosis(
-                severity="medium",
-                diagnosis=f"NCCL warns{of(log, case)}: {first[:200]}",
-                signal=f"{sum(map(len, rest.values()))} warnings of {len(rest)} kinds: {_shown(rest.items())}.",
-                ranks=tuple(log.ranks_of(process for who in rest.values() for process in who)),
-            )
+        yield Diagnosis(
+            severity="medium",
+            diagnosis=f"NCCL warns{of(log, case)}: {first[:200]}",
+            signal=f"{sum(map(len, rest.values()))} warnings of {len(rest)} kinds: {_shown(rest.items())}.",
+            ranks=tuple(log.ranks_of(process for who in rest.values() for process in who)),
         )
 
 
 def _known(
     known: Known, found: "Sequence[tuple[re.Match[str], str, Sequence[Process]]]", log: "NcclLog", where: str
 ) -> Diagnosis:
-    facts = {name: list(dict.fromkeys(told.strip() for match, _, _ in found if (told := match[name])))
+    facts = {name: list(dict.fromkeys(value.strip() for match, _, _ in found if (value := match[name])))
              for name in found[0][0].re.groupindex}  # fmt: skip
     codes = facts.get("status", [])
-    facts |= {"status": [f"{KNOWLEDGE.ib_status.get(code, 'status')} ({code})" for code in codes]}
-    told = {name: " and ".join(values[:3]) for name, values in facts.items()}
+    facts |= {
+        "status": [f"{KNOWLEDGE.ib_status.get(code, 'status')} ({code})" for code in codes],
+        "xid": [f"{code} ({KNOWLEDGE.xid.get(code, 'see the catalog')})" for code in facts.get("xid", [])],
+    }
+    texts = {name: " and ".join(values[:3]) for name, values in facts.items()}
     values = [f"{name}={value}" for name in known.settings if (value := log.set_to(name)) is not None]
-    interfaces = sorted(set(log.interfaces.values()))
+    interfaces = sorted(set(log.facts["interface"].values()))
     through = f"through {' or '.join(interfaces)} " if interfaces else ""
-    setting = through + (f"({', '.join(values)})" if values else "")
     who = [process for _, _, own in found for process in own]
     ranks = {number for host, number in who if not host and number >= 0} | set(log.ranks_of(who))
-    named = first_upper(numbered("rank", ranks)) if ranks else "A rank"
-    headline = " ".join(known.headline.format(**told, settings=setting, who=named).split()).replace(" :", ":")
+    texts["who"] = first_upper(numbered("rank", ranks)) if ranks else "A rank"
+    texts["settings"] = through + (f"({', '.join(values)})" if values else "")
+    headline = " ".join(known.headline.format(**texts).split()).replace(" :", ":")
     place = ", ".join(
-        f"{name} {told[name]}" for name in ("peer", "hca", "gid") if told.get(name) and told[name] not in headline
+        f"{name} {texts[name]}" for name in ("peer", "hca", "gid") if texts.get(name) and texts[name] not in headline
     )
     return Diagnosis(
         severity="medium" if codes and set(codes) <= {"5"} else known.severity,
         diagnosis=f"{headline.strip(': ')}{where}.",
-        signal=f"{known.why} {f'At {place}. ' if place else ''}{len(who)} ×: "
+        signal=f"{known.why.format(**texts)} {f'At {place}. ' if place else ''}{len(who)} ×: "
         f"{_shown([(text, own) for _, text, own in found])}.",
         recommendation=known.fix.replace("{settings}", ", ".join(known.settings)),
         ranks=tuple(sorted(ranks)),

@@ -2,10 +2,11 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from traceanalyzer.doctor.known_errors import known_error
 from traceanalyzer.doctor.watchdog import Watchdog, read_watchdog
@@ -154,25 +155,16 @@ class NcclLog:
 
     Attributes:
         names: the files.
-        versions: process → NCCL version.
+        facts: name of a fact (`FACTS`) → process → its value.
         members: ranks of communicators.
         links: connections.
-        channels: process → `coll`, `nvls`, `p2p` channels and the like.
-        networks: process → network in use (`Socket`, `IB`, a plugin's name).
-        ib_devices: process → what `NET/IB` found; empty when it found none.
         rings: (communicator, channel) → ranks in ring order.
-        trees: number of trees of a rank, by process.
-        nvls: process → whether NVLink SHARP is reported in use.
-        connected: processes that reported all rings or trees as connected.
-        environment: (variable, value) → processes that say so.
+        environment: (variable, value) → processes that print it.
         warnings: text → processes that warned.
         algorithms: (collective, algorithm, protocol) → times chosen, where the tuner logs.
-        operations: process → number of the last collective that was logged (`opCount`).
         p2p_disabled_pairs: lines by which NCCL says that P2P is off between two GPUs.
         watchdog: what PyTorch's watchdog and the launcher printed.
-        link_gb_per_s: host → GPU's bus → kind of link (`NVL`, `PCI`) → GB/s of all its links, by NCCL's topology.
-        patterns: process → channels, GB/s of each, and farthest path of its first graph of channels.
-        interfaces: process → the socket interface that init uses.
+        link_gb_per_s: (host, kind of link: `NVL`, `PCI`) → GPU's bus → GB/s of all its links, by NCCL's topology.
         test_gb_per_s: bytes → bus bandwidth that nccl-tests measured.
         wrong_values: values that nccl-tests found wrong.
         has_more: whether other lines follow the last one of NCCL.
@@ -181,25 +173,16 @@ class NcclLog:
     """
 
     names: tuple[str, ...]
-    versions: dict[Process, str] = field(default_factory=dict)
+    facts: dict[str, dict[Process, Any]] = field(default_factory=lambda: {name: {} for name in FACTS})
     members: tuple[Member, ...] = ()
     links: tuple[Link, ...] = ()
-    channels: dict[Process, dict[str, int]] = field(default_factory=dict)
-    networks: dict[Process, str] = field(default_factory=dict)
-    ib_devices: dict[Process, str] = field(default_factory=dict)
     rings: dict[tuple[str | None, int], tuple[int, ...]] = field(default_factory=dict)
-    trees: dict[Process, int] = field(default_factory=dict)
-    nvls: dict[Process, bool] = field(default_factory=dict)
-    connected: set[Process] = field(default_factory=set)
     environment: dict[tuple[str, str], set[Process]] = field(default_factory=lambda: defaultdict(set))
     warnings: dict[str, list[Process]] = field(default_factory=lambda: defaultdict(list))
     algorithms: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    operations: dict[Process, int] = field(default_factory=dict)
     p2p_disabled_pairs: dict[str, None] = field(default_factory=dict)
     watchdog: Watchdog = field(default_factory=Watchdog)
-    link_gb_per_s: dict[str, dict[str, dict[str, float]]] = field(default_factory=lambda: defaultdict(dict))
-    patterns: dict[Process, tuple[int, float, str]] = field(default_factory=dict)
-    interfaces: dict[Process, str] = field(default_factory=dict)
+    link_gb_per_s: dict[tuple[str, str], dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     test_gb_per_s: dict[int, float] = field(default_factory=dict)
     wrong_values: int = 0
     has_more: bool = False
@@ -215,7 +198,7 @@ class NcclLog:
     @cached_property
     def hosts(self) -> tuple[str, ...]:
         """Hosts that wrote it."""
-        return tuple(sorted({member.process[0] for member in self.members} | {host for host, _ in self.versions}))
+        return tuple(sorted({host for host, _ in (*(member.process for member in self.members), *self.facts["nccl"])}))
 
     @cached_property
     def is_one_node(self) -> bool:
@@ -230,8 +213,8 @@ class NcclLog:
 
     def set_to(self, variable: str) -> str | None:
         """The value that the environment gave a variable (the one that most processes report)."""
-        told = {value: len(who) for (name, value), who in self.environment.items() if name == variable}
-        return max(told, key=lambda value: told[value]) if told else None
+        counts = {value: len(who) for (name, value), who in self.environment.items() if name == variable}
+        return max(counts, key=counts.__getitem__, default=None)
 
     def is_on(self, variable: str) -> bool:
         """Whether the environment sets a variable to yes."""
@@ -251,20 +234,23 @@ class NcclLog:
         """The processes' ranks in their largest communicators, each once; those that are not known are left out."""
         return sorted({rank for process in set(processes) if (rank := self.ranks.get(process)) is not None})
 
-    def transports(self) -> Counter[str]:
-        """Transport as written → connections."""
-        return Counter(link.transport for link in self.links)
-
     def kinds(self) -> Counter[str]:
         """Kind of transport → connections."""
         return Counter(link.kind for link in self.links)
 
+    def within_node(self) -> Counter[str]:
+        """The same of connections inside a host, as far as the log shows."""
+        return Counter(link.kind for link in self.links if self.is_within_node(link))
+
+    def is_within_node(self, link: Link) -> bool:
+        """Whether a connection's two ranks are on one host, as far as the log shows."""
+        ends = self.ends(link)
+        return ends[0].process[0] == ends[1].process[0] if ends else self.is_one_node
+
     def coll_channels(self) -> int | None:
         """Channels for collectives, the most of all ranks."""
-        told = [known["coll"] for known in self.channels.values() if "coll" in known]
-        if told:
-            return max(told)
-        return max((channel + 1 for _, channel in self.rings), default=None)
+        counts = [channels["coll"] for channels in self.facts["channels"].values() if "coll" in channels]
+        return max(counts or [channel + 1 for _, channel in self.rings], default=None)
 
     def ends(self, link: Link) -> list[Member]:
         """The two ranks that a connection joins; none where the log does not have both."""
@@ -272,37 +258,68 @@ class NcclLog:
         return [one for one in known if one is not None] if None not in known else []
 
 
-_VERSION = re.compile(r"(?:NCCL|RCCL) version (\d\S*)")
 _MEMBER = re.compile(r"comm (0x[0-9a-fA-F]+) rank (\d{1,6}) n[rR]anks (\d{1,6})(?!\d)(.*)$")
 _STATE = re.compile(r"- (Init|Destroy|Abort|Finalize) (START|COMPLETE)")
-_FACT = re.compile(r"(?:(cudaDev|nvmlDev) (\d{1,9})(?!\w)|(commId) (\w+))")
-_NODES = re.compile(r"comm (0x\w+) rank (\d{1,9}) nRanks (\d{1,9}) nNodes (\d{1,9})")
+_MEMBER_FACT = re.compile(r"(cudaDev|nvmlDev|nNodes) (\d{1,9})(?!\w)|(commId) (\w+)")
 _TIMINGS = re.compile(r"Init timings - \w+: rank (\d{1,9}) nranks (\d{1,9}) total (\d{1,9}(?:\.\d{1,9})?)")
 _LINK = re.compile(
     r"(?:Channel|Ring|Tree) (\d{1,9})(?:/\d+)? : (\d{1,9})\[\w+\] -> (\d{1,9})\[\w+\] "
     r"(?:\[(?:send|receive)\] )?via (\S.*)$"
 )
 _RING = re.compile(r"Channel (\d{1,9})/(\d{1,9}) : +(\d{1,9}(?: +\d{1,9})*) *$")
-_TREES = re.compile(r"Trees ((?:\[\d{1,9}\] \S+ ?)+)")
-_CHANNELS = re.compile(r"(\d{1,9}) (coll|collnet|nvls|p2p) channels(?! per)")
-_IB = re.compile(r"NET/IB : Using +(.*?)(?:;.*)?$")
-_IB_DEVICE = re.compile(r"\[\d{1,9}\](\w+):\d{1,9}/(\w+)")
 _ENVIRONMENT = re.compile(r"(NCCL_\w+) set (?:by environment )?to (.*?)\.?$")
 _CHOICE = re.compile(r"(\w+): (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
-_OPERATION = re.compile(r"\w+: opCount (?:0x)?([0-9a-fA-F]{1,16}) sendbuff")
 _P2P_OFF = re.compile(r"P2P is disabled between .*|Could not enable P2P between .*", re.IGNORECASE)
 _NODE = re.compile(r"^ *(?:\+ (\w+)\[(\d{1,9}(?:\.\d{1,9})?)\] - )?(\w+)/([\w-]+)")
-_PATTERN = re.compile(r"Pattern \d+, crossNic \d+, nChannels (\d{1,9}), bw ([\d.]{1,20})/\S+, type (\w+)/")
 _TEST_ROW = re.compile(r"^ *(\d{1,15}) +\d+ +\w+ +\w+ +-?\d+ +(.*)$")
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values *: *(\d{1,18})")
-_CONNECTED = re.compile(r"Connected (?:all )?(?:rings|trees)|Connected binomial trees")
+_VERSION = re.compile(r"(?:NCCL|RCCL) version (\d\S*)")
 
-_PLAIN = {
-    "versions": _VERSION,
-    "interfaces": re.compile(r"Bootstrap *: Using (?:\[\d\])?(\S+?):"),
-    "networks": re.compile(r"Using network (\S.*)$"),
+FACTS: Mapping[str, tuple[str, re.Pattern[str], Callable[[re.Match[str]], Any]]] = {
+    "nccl": (" version ", _VERSION, lambda found: found[1]),
+    "interface": ("Bootstrap", re.compile(r"Bootstrap *: Using (?:\[\d\])?(\S+?):"), lambda found: found[1]),
+    "network": ("Using network", re.compile(r"Using network (\S.*)$"), lambda found: found[1].strip()),
+    "ib_devices": (
+        "NET/IB",
+        re.compile(r"NET/IB : Using +(.*?)(?:;.*)?$"),
+        lambda found: ", ".join(
+            f"{name} ({kind})" for name, kind in re.findall(r"\[\d{1,9}\](\w+):\d{1,9}/(\w+)", found[1])
+        ),
+    ),
+    "operation": (
+        "opCount",
+        re.compile(r"opCount (?:0x)?([0-9a-fA-F]{1,16}) sendbuff"),
+        lambda found: int(found[1], 16),
+    ),
+    "connected": ("Connected", re.compile("Connected (?:all |binomial )?(?:rings|trees)"), bool),
+    "nvls": (
+        "NVLS",
+        re.compile("NVLS multicast support is.*|Connected NVLS"),
+        lambda found: "not available" not in found[0],
+    ),
+    "trees": ("Trees", re.compile(r"Trees ((?:\[\d{1,9}\] \S+ ?)+)"), lambda found: found[1].count("[")),
+    "channels": (
+        " channels",
+        re.compile(r"\d{1,9} coll channels.*"),
+        lambda found: {kind: int(count) for count, kind in re.findall(r"(\d{1,9}) (\w+) channels(?! per)", found[0])},
+    ),
+    "ring_graph": (
+        "Pattern 4",
+        re.compile(r"nChannels (\d{1,9}), bw ([\d.]{1,20})/\S+, type (\w+)/"),
+        lambda found: (int(found[1]), float(found[2]), found[3]),
+    ),
+    "nvl_domain": ("nvlDomainSize", re.compile(r"MNNVL 1 .*nvlDomainSize (\d{1,9})"), lambda found: int(found[1])),
+    "fabric": (
+        "fabric UUID",
+        re.compile(r"fabric UUID ([\w.]+) cliqueId (\w+) state (\d)"),
+        lambda found: found.groups(),
+    ),
 }
-"""What of the log a line sets for its process."""
+"""What a line tells of its process: name → a part of such lines, the pattern, and what makes a value of the match.
+
+`ring_graph` is channels, GB/s of each, and the farthest path; `fabric` the NVLink domain's UUID, clique and state (3:
+ready), by `src/init.cc` and `src/mnnvl.cc` of NCCL 2.30.
+"""
 
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")
@@ -317,14 +334,12 @@ def read_logs(texts: Sequence[tuple[str, str]]) -> tuple[NcclLog, ...]:
     Raises:
         InputError: a file holds no line of NCCL.
     """
-    parsed = []
     for name, text in texts:
-        own = list(lines(text))
         if not holds_log(text):
             raise InputError(f"{name}: no line of an NCCL log in it; record one with NCCL_DEBUG=INFO")
-        parsed.append(own)
+    parsed = [list(lines(text)) for _, text in texts]
     return tuple(
-        _log([texts[number] for number in job], [line for number in job for line in parsed[number]])
+        _Reading([texts[number] for number in job]).finished(line for number in job for line in parsed[number])
         for job in _jobs(parsed)
     )
 
@@ -343,51 +358,43 @@ def _jobs(parsed: Sequence[list[Line]]) -> list[list[int]]:
     ids = [{found[1] for line in own if (found := re.search(r"commId (0x\w+)", line.text))} for own in parsed]
     jobs: list[tuple[set[str], list[int]]] = []
     for number, own in enumerate(ids):
-        if not own:
-            continue
-        same = [job for job in jobs if job[0] & own]
-        jobs = [job for job in jobs if job not in same]
-        jobs.append((own.union(*(job[0] for job in same)), [at for job in same for at in job[1]] + [number]))
-    told = sorted(sorted(job[1]) for job in jobs)
+        if own:
+            same = [job for job in jobs if job[0] & own]
+            jobs = [job for job in jobs if job not in same]
+            jobs.append((own.union(*(job[0] for job in same)), [at for job in same for at in job[1]] + [number]))
+    with_ids = sorted(sorted(job[1]) for job in jobs) or [[]]
     without = [number for number, own in enumerate(ids) if not own]
-    if not told:
-        return [without]
-    return [sorted(told[0] + without), *told[1:]]
-
-
-def _log(texts: Sequence[tuple[str, str]], said: list[Line]) -> NcclLog:
-    reading = _Reading(NcclLog(tuple(name for name, _ in texts)))
-    for line in said:
-        reading.take(line)
-    reading.finish()
-    reading.log.watchdog = read_watchdog("\n".join(line for _, text in texts for line in _clean(text)))
-    return reading.log
+    return [sorted(with_ids[0] + without), *with_ids[1:]]
 
 
 class _Reading:
     """What has been read of a job so far: the log that is filled, and what is not placed in it yet."""
 
-    def __init__(self, log: NcclLog) -> None:
-        self.log = log
+    def __init__(self, texts: Sequence[tuple[str, str]]) -> None:
+        self.log = NcclLog(tuple(name for name, _ in texts))
+        self.log.watchdog = read_watchdog("\n".join(line for _, text in texts for line in _clean(text)))
         self.members: dict[tuple[Process, str], Member] = {}
         self.of_process: dict[Process, list[tuple[Process, str]]] = defaultdict(list)
         self.bare_version: str | None = None
-        self.nodes: dict[Process, str] = {}
-        self.rates: dict[Process, dict[str, dict[str, float]]] = defaultdict(dict)
+        self.gpus: dict[Process, str] = {}
+        self.rates: dict[Process, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
         self.found: list[Link] = []
 
-    def take(self, line: Line) -> None:
-        """Add one line."""
-        if line.process is None:
-            self._unmarked(line.text)
-            return
-        self.log.nccl_lines += 1
-        self.log.has_more = False
-        self.log.last_texts[line.process] = line.text
-        if line.level == "WARN":
-            self.log.warnings[line.text].append(line.process)
-        for take in (self._member, self._connection, self._process):
-            take(line, line.process)
+    def finished(self, found: Iterable[Line]) -> NcclLog:
+        """The log of these lines."""
+        for line in found:
+            if line.process is None:
+                self._unmarked(line.text)
+            else:
+                self._marked(line, line.process)
+        for (host, _), kinds in self.rates.items():
+            for kind, rates in kinds.items():
+                self.log.link_gb_per_s[host, kind] |= rates
+        if self.bare_version is not None:
+            self.log.facts["nccl"] = dict.fromkeys(self.log.last_texts, self.bare_version) | self.log.facts["nccl"]
+        self.log.members = tuple(self.members.values())
+        self.log.links = tuple(map(self._placed, self.found))
+        return self.log
 
     def _unmarked(self, text: str) -> None:
         self.log.has_more |= bool(text)
@@ -396,107 +403,93 @@ class _Reading:
         elif found := _TEST_ROW.match(text):  # time, algbw, busbw, wrong: out of place, then in place
             cells = found[2].split()
             rates = [float(cell) for cell in cells[2::4] if cell.replace(".", "", 1).isdecimal()]
-            self.log.test_gb_per_s.update({int(found[1]): max(rates)} if rates else {})
+            self.log.test_gb_per_s |= {int(found[1]): max(rates)} if rates else {}
         elif found := _OUT_OF_BOUNDS.search(text):
             self.log.wrong_values += int(found[1])
         elif known_error(text):
             rank = re.match(r"(?:\[?rank(\d{1,9})\]?)", text)
             self.log.warnings[text].append(("", int(rank[1]) if rank else -1))
 
-    def _member(self, line: Line, process: Process) -> None:
-        if found := _NODES.search(line.text):
-            key, size = (process, found[1]), int(found[3])
-            if key not in self.members and size < 1 << 20:
-                name = f"{size} ranks, number {len(self.of_process[process]) + 1}"
-                self.members[key] = Member(name, process, int(found[2]), size)
-                self.of_process[process].append(key)
-            if key in self.members:
-                self.members[key] = replace(self.members[key], nodes=int(found[4]))
-        elif (found := _MEMBER.search(line.text)) and (state := _STATE.search(found[4])):
-            self._state(process, found, state)
-        if found := _TIMINGS.search(line.text):
-            own = [key for key in self.of_process[process] if self.members[key].rank == int(found[1])]
-            if own:
-                self.members[own[-1]] = replace(self.members[own[-1]], init_s=float(found[3]))
+    def _marked(self, line: Line, process: Process) -> None:
+        log, text = self.log, line.text
+        log.nccl_lines += 1
+        log.has_more = False
+        log.last_texts[process] = text
+        if line.level == "WARN":
+            log.warnings[text].append(process)
+        for name, (stem, pattern, value_of) in FACTS.items():
+            if stem in text and (found := pattern.search(text)):
+                log.facts[name][process] = value_of(found)
+        if found := _LINK.search(text):
+            source, target = int(found[2]), int(found[3])
+            communicator = self._communicator(process, {source, target}, max(source, target))
+            self.found.append(Link(communicator, process, int(found[1]), source, target, found[4].strip()))
+        elif found := _RING.search(text):
+            order = tuple(int(rank) for rank in found[3].split())
+            log.rings[self._communicator(process, set(order), max(order)), int(found[1])] = order
+        elif found := _NODE.match(text):
+            self._topology_node(process, *found.groups())
+        else:
+            self._event(process, text)
 
-    def _state(self, process: Process, found: re.Match[str], state: re.Match[str]) -> None:
-        facts = {one[0] or one[2]: one[1] or one[3] for one in _FACT.findall(found[4])}
-        key = (process, found[1])
+    def _event(self, process: Process, text: str) -> None:
+        log = self.log
+        if found := _MEMBER.search(text):
+            self._member(process, found)
+        elif found := _TIMINGS.search(text):
+            own = [key for key in self.of_process[process] if self.members[key].rank == int(found[1])]
+            for key in own[-1:]:
+                self.members[key] = replace(self.members[key], init_s=float(found[3]))
+        elif found := _ENVIRONMENT.match(text):
+            log.environment[found[1], found[2].strip()].add(process)
+        elif found := _CHOICE.search(text):
+            log.algorithms[found[1], _named(found[3], _ALGORITHMS), _named(found[4], _PROTOCOLS)] += 1
+        elif _P2P_OFF.search(text):
+            log.p2p_disabled_pairs[text] = None
+
+    def _member(self, process: Process, found: re.Match[str]) -> None:
+        facts = {one[0] or one[2]: one[1] or one[3] for one in _MEMBER_FACT.findall(found[4])}
+        state = _STATE.search(found[4])
+        event, stage = state.groups() if state else (None, None)
+        key, size = (process, found[1]), int(found[3])
+        if not state and "nNodes" not in facts:
+            return
         before = self.members.get(key)
-        if before is None or (state[1] == "Init" and state[2] == "START" and before.is_closed):
-            size, nth = int(found[3]), len(self.of_process[process])
-            before = Member(facts.get("commId") or f"{size} ranks, number {nth + 1}", process, int(found[2]), size)
-            if key in self.members:  # an address that was used before: keep the closed one under a name of its own
-                closed = (process, f"{found[1]} closed {nth}")
-                self.members[closed] = self.members.pop(key)
+        if before is None or ((event, stage) == ("Init", "START") and before.is_closed):
+            nth = len(self.of_process[process])
+            if before is not None:  # an address that was used before: keep the closed one under a name of its own
+                self.members[process, f"{found[1]} closed {nth}"] = self.members.pop(key)
+            before = Member(f"{size} ranks, number {nth + 1}", process, int(found[2]), size)
             self.of_process[process].append(key)
         self.members[key] = replace(
             before,
             communicator=facts.get("commId") or before.communicator,
             device=int(facts["cudaDev"]) if "cudaDev" in facts else before.device,
             gpu=int(facts["nvmlDev"]) if "nvmlDev" in facts else before.gpu,
-            has_started=before.has_started or (state[1] == "Init" and state[2] == "START"),
-            is_complete=before.is_complete or (state[1] == "Init" and state[2] == "COMPLETE"),
-            is_closed=state[1] if state[1] in {"Destroy", "Abort"} else before.is_closed,
+            nodes=int(facts["nNodes"]) if "nNodes" in facts else before.nodes,
+            has_started=before.has_started or (event, stage) == ("Init", "START"),
+            is_complete=before.is_complete or (event, stage) == ("Init", "COMPLETE"),
+            is_closed=event if event in {"Destroy", "Abort"} else before.is_closed,
         )
-
-    def _connection(self, line: Line, process: Process) -> None:
-        if found := _LINK.search(line.text):
-            source, target = int(found[2]), int(found[3])
-            communicator = self._communicator(process, {source, target}, max(source, target))
-            self.found.append(Link(communicator, process, int(found[1]), source, target, found[4].strip()))
-        elif found := _RING.search(line.text):
-            order = tuple(int(rank) for rank in found[3].split())
-            self.log.rings[self._communicator(process, set(order), max(order)), int(found[1])] = order
-        elif _CONNECTED.search(line.text):
-            self.log.connected.add(process)
 
     def _communicator(self, process: Process, ranks: set[int], highest: int) -> str | None:
         """The process' newest communicator that a line about these ranks can be of."""
-        for key in reversed(self.of_process[process]):
-            member = self.members[key]
-            if member.rank in ranks and member.size > highest:
-                return member.communicator
-        return None
+        own = (self.members[key] for key in reversed(self.of_process[process]))
+        return next((one.communicator for one in own if one.rank in ranks and one.size > highest), None)
 
-    def _process(self, line: Line, process: Process) -> None:
-        text = line.text
-        if found := _ENVIRONMENT.match(text):
-            self.log.environment[found[1], found[2].strip()].add(process)
-        elif plain := next(((name, found[1]) for name, one in _PLAIN.items() if (found := one.search(text))), None):
-            getattr(self.log, plain[0])[process] = plain[1].strip()
-        elif found := _IB.search(text):
-            self.log.ib_devices[process] = ", ".join(f"{name} ({kind})" for name, kind in _IB_DEVICE.findall(found[1]))
-        elif found := _CHOICE.search(text):
-            self.log.algorithms[found[1], _named(found[3], _ALGORITHMS), _named(found[4], _PROTOCOLS)] += 1
-        elif found := _OPERATION.search(text):
-            self.log.operations[process] = int(found[1], 16)
-        elif _P2P_OFF.search(text):
-            self.log.p2p_disabled_pairs[text] = None
-        else:
-            self._counts(text, process)
-
-    def _counts(self, text: str, process: Process) -> None:
-        if "NVLS multicast support is" in text or "Connected NVLS" in text:
-            self.log.nvls[process] = "not available" not in text
-        if found := _NODE.match(text):
-            self._link(process, *found.groups())
-        elif found := _PATTERN.search(text):
-            self.log.patterns.setdefault(process, (int(found[1]), float(found[2]), found[3]))
-        if found := _TREES.search(text):
-            self.log.trees[process] = len(re.findall(r"\[\d{1,9}\]", found[1]))
-        if counts := _CHANNELS.findall(text):
-            self.log.channels[process] = {kind: int(count) for count, kind in counts}
-
-    def _link(self, process: Process, kind: str | None, rate: str | None, node: str, name: str) -> None:
+    def _topology_node(self, process: Process, kind: str | None, rate: str | None, node: str, name: str) -> None:
         """`+ PCI[24.0] - GPU/1B000 (0)` and, below it, `+ NVL[240.0] - NVS/0`."""
+        rates = self.rates[process]
         if node == "GPU" and kind == "PCI":
-            self.nodes[process] = name
-            self.rates[process][name] = defaultdict(float, PCI=float(rate or 0))
-        elif kind in {"NVL", "XGMI", "C2C"} and process in self.nodes:
-            self.rates[process][self.nodes[process]][kind] += float(rate or 0)
+            self.gpus[process] = name
+            for one in rates.values():  # the process prints its topology again
+                one.pop(name, None)
+            rates[kind][name] = float(rate or 0)
+        elif kind in {"NVL", "XGMI", "C2C"} and process in self.gpus:
+            gpu = self.gpus[process]
+            rates[kind][gpu] = rates[kind].get(gpu, 0) + float(rate or 0)
         elif node != "GPU" or kind is None:
-            self.nodes.pop(process, None)
+            self.gpus.pop(process, None)
 
     def _placed(self, link: Link) -> Link:
         """A connection with its communicator; versions before 2.16 name that only when init is complete."""
@@ -505,15 +498,6 @@ class _Reading:
         ends = {link.source, link.target}
         own = [self.members[key] for key in self.of_process[link.process]]
         return replace(link, communicator=next((one.communicator for one in own if one.rank in ends), None))
-
-    def finish(self) -> None:
-        """Put into the log what is known only now."""
-        for (host, _), own in self.rates.items():
-            self.log.link_gb_per_s[host].update(own)
-        if self.bare_version is not None:
-            self.log.versions = dict.fromkeys(self.log.last_texts, self.bare_version) | self.log.versions
-        self.log.members = tuple(self.members.values())
-        self.log.links = tuple(map(self._placed, self.found))
 
 
 def _named(code: str, names: Sequence[str]) -> str:

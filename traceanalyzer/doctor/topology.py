@@ -88,6 +88,14 @@ class Topology:
                 found[gpu] = (best, tuple(nic for nic, path in told.items() if distance(path) == distance(best)))
         return found
 
+    def nvlinks_of_gpus(self) -> dict[str, int]:
+        """GPU → its NVLinks to one other GPU, the most of all its pairs; 0 for none."""
+        links = {gpu: [0] for gpu in self.gpus}
+        for pair, path in self.gpu_pairs().items():
+            for gpu in pair if is_nvlink(path) else ():
+                links[gpu].append(int(path[2:]))
+        return {gpu: max(found) for gpu, found in links.items() if gpu not in self.unread}
+
     def name_of(self, nic: str) -> str:
         """`NIC2 (mlx5_bond_0)` where the legend names it."""
         return f"{nic} ({self.nic_names[nic]})" if nic in self.nic_names else nic
@@ -267,6 +275,25 @@ def parse_inventory(text: str) -> tuple[Gpu, ...]:
         Gpu(int(one), name, int(used), int(total), int(busy) if busy else None) if one else Gpu(int(other), plain)
         for one, name, used, total, busy, other, plain in _GPU_ROWS.findall(text)
     )
+
+
+_NVLINK_ROW = re.compile(r"^(?:GPU (\d{1,4}): .*|\s+Link (\d{1,3}): (?:(<inactive>)|[\d.]+ GB/s))\s*$", re.MULTILINE)
+
+
+def parse_nvlinks(text: str) -> dict[str, int]:
+    """GPU → active links, in the output of `nvidia-smi nvlink -s`; none when it is something else."""
+    found: dict[str, int] = {}
+    gpu = ""
+    for number, link, inactive in _NVLINK_ROW.findall(text):
+        gpu = f"GPU{number}" if number else gpu
+        if link and gpu:
+            found[gpu] = found.get(gpu, 0) + (not inactive)
+    return found
+
+
+def is_inventory(text: str) -> bool:
+    """Whether a text is what `nvidia-smi`, `nvidia-smi -L` or `nvidia-smi nvlink -s` prints."""
+    return bool(parse_inventory(text) or parse_nvlinks(text))
 
 
 def gpu_inventory(gpus: tuple[Gpu, ...]) -> list[Diagnosis]:

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from traceanalyzer.doctor.case import Case, Diagnosis, gpus_of, is_within_node, of
+from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.doctor.case import Case, Diagnosis, gpus_of, of
 from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.topology import Topology, is_nvlink
 from traceanalyzer.job.run_info import Wiring
@@ -17,7 +18,7 @@ _PCIE = "32 GB/s a direction on PCIe 4.0 x16 and 64 GB/s on 5.0"
 
 def suspected_p2p_failure(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """P2P over SYS, or without NVLink as far as is known, and a log that stops."""
-    stall, within = _stall(log, case), _within(log)
+    stall, within = _stall(log, case), log.within_node()
     if stall is None or not within["P2P"]:
         return
     known = {pair: path for link in log.links
@@ -39,8 +40,8 @@ def suspected_p2p_failure(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
         return
     if case.standing is not None and (case.standing.absences or case.standing.mismatches):
         return  # the dumps say why it stops
-    has_nvlink = any(map(is_nvlink, known.values())) or any(log.nvls.values())
-    has_nvlink |= any(path == "NVL" for _, _, path in log.patterns.values())
+    has_nvlink = any(map(is_nvlink, known.values())) or any(log.facts["nvls"].values()) or log.facts["nvl_domain"]
+    has_nvlink = has_nvlink or any(path == "NVL" for _, _, path in log.facts["ring_graph"].values())
     if set(within) == {"P2P"} and not has_nvlink and (log.watchdog or not log.has_more):
         yield Diagnosis(
             severity="medium" if log.watchdog else "low",
@@ -71,8 +72,7 @@ def _stall(log: NcclLog, case: Case) -> str | None:
         return f"init never completes on {numbered('rank', unfinished)}"
     if any(member.is_closed == "Destroy" for member in log.members):
         return None
-    connecting = {link.process for link in log.links}
-    if unconnected := connecting - log.connected:
+    if unconnected := {link.process for link in log.links} - log.facts["connected"].keys():
         ranks = log.ranks_of(unconnected)
         who = f" on {numbered('rank', ranks)}" if ranks else ""
         return f"the log stops after the P2P connections{who}: no 'Connected all rings' follows"
@@ -84,7 +84,7 @@ def p2p_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     setting = _p2p_setting(log)
     if setting is None:
         return
-    within = _within(log)
+    within = log.within_node()
     instead = _instead(within, log)
     yield Diagnosis(
         severity="high" if _links_between_gpus(case.topology) else "medium",
@@ -97,7 +97,7 @@ def p2p_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
 
 def p2p_refused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """P2P that the driver refuses between GPUs of a machine, and what NCCL uses instead."""
-    within = _within(log)
+    within = log.within_node()
     if not log.p2p_disabled_pairs or _p2p_setting(log) is not None:
         return
     pairs = [" ".join(text.split("GPUs ")[-1].split()[:3]).strip(".") for text in log.p2p_disabled_pairs]
@@ -109,25 +109,54 @@ def p2p_refused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     )
 
 
-def slow_links(log: NcclLog) -> Iterator[Diagnosis]:
-    """GPUs whose links NCCL measures as narrower than those of the other GPUs of the host."""
-    for host, gpus in log.link_gb_per_s.items():
-        for kind in sorted({kind for rates in gpus.values() for kind in rates}):
-            rates = {gpu: own[kind] for gpu, own in gpus.items() if kind in own}
-            best = max(rates.values())
-            slow = {gpu: rate for gpu, rate in rates.items() if rate < best}
-            if not slow:
-                continue
-            name = {"NVL": "NVLink", "PCI": "PCIe"}.get(kind, kind)
-            shown = ", ".join(f"GPU {gpu} {rate:g}" for gpu, rate in list(slow.items())[:8])
+def slow_links(case: Case) -> Iterator[Diagnosis]:
+    """GPUs whose links are narrower than those of most other GPUs: by NCCL's topology, nvidia-smi's, and its links."""
+    tables = [(kind, f" on {host}" * bool(host), "GB/s", rates)
+              for log in case.logs for (host, kind), rates in log.link_gb_per_s.items()]  # fmt: skip
+    if case.topology is not None:
+        tables.append(("NVL", "", "links", case.topology.nvlinks_of_gpus()))
+    tables.append(("NVL", "", "active links", case.nvlinks))
+    for kind, host, unit, rates in tables:
+        best = max(rates.values(), default=0)
+        slow = {gpu: rate for gpu, rate in rates.items() if rate < best}
+        if slow and (len(slow) < SHARE * len(rates) or unit == "GB/s"):
+            shown = ", ".join(f"{gpu if gpu.startswith('GPU') else f'GPU {gpu}'} {rate:g}"
+                              for gpu, rate in list(slow.items())[:8])  # fmt: skip
             yield Diagnosis(
                 severity="low" if kind == "PCI" else "high",
-                diagnosis=f"{name} of {len(slow)} of {len(rates)} GPUs is narrower"
-                f"{f' on {host}' if host else ''}: {shown} GB/s, where others have {best:g}.",
+                diagnosis=f"{_KINDS.get(kind, kind)} of {len(slow)} of {len(rates)} GPUs is narrower{host}: {shown} "
+                f"{unit}, where others have {best:g}.",
                 recommendation="Check `nvidia-smi nvlink -s` and `-e` for links that are down."
                 if kind != "PCI"
                 else "Check `nvidia-smi -q | grep -A9 'GPU Link Info'` for width and generation, and the slot.",
             )
+
+
+_KINDS = {"NVL": "NVLink", "PCI": "PCIe"}
+
+
+def mnnvl_unused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
+    """Hosts of one NVLink domain (GB200 NVL72) between which NCCL uses the network."""
+    domains: dict[tuple[str, ...], set[str]] = {}
+    for (host, _), (uuid, *clique, state) in log.facts["fabric"].items():
+        if state == _FABRIC_READY and uuid.strip("0."):
+            domains.setdefault((uuid, *clique), set()).add(host)
+    hosts = max(domains.values(), key=len, default=set())
+    across = Counter(
+        link.kind
+        for link in log.links
+        if link.kind.startswith("NET") and {one.process[0] for one in log.ends(link)} <= hosts
+    )
+    if len(hosts) > 1 and across and not log.facts["nvl_domain"]:
+        yield Diagnosis(
+            diagnosis=f"{len(hosts)} hosts share an NVLink domain, yet NCCL joins them by {_counted(across)}"
+            f"{of(log, case)}: multi-node NVLink (MNNVL) is off.",
+            signal=f"{', '.join(sorted(hosts)[:8])} report one fabric UUID and clique; no communicator has MNNVL 1.",
+        )
+
+
+_FABRIC_READY = "3"
+"""`NVML_GPU_FABRIC_STATE_COMPLETED`."""
 
 
 def _p2p_setting(log: NcclLog) -> str | None:
@@ -171,7 +200,7 @@ def shm_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """Shared memory switched off by the environment, or not everywhere."""
     if not log.is_on("NCCL_SHM_DISABLE"):
         return
-    within = _within(log)
+    within = log.within_node()
     uses_net = any(kind.startswith("NET") for kind in within)
     setting = f"NCCL_SHM_DISABLE={log.set_to('NCCL_SHM_DISABLE')}"
     who = sum(len(who) for (name, _), who in log.environment.items() if name == "NCCL_SHM_DISABLE")
@@ -186,10 +215,6 @@ def shm_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
         if within["SHM"]
         else "Remove NCCL_SHM_DISABLE; in containers give /dev/shm room (--shm-size, --ipc=host).",
     )
-
-
-def _within(log: NcclLog) -> Counter[str]:
-    return Counter(link.kind for link in log.links if is_within_node(link, log))
 
 
 def nvlink_unused(log: NcclLog, topology: Topology, case: Case) -> Iterator[Diagnosis]:
@@ -251,9 +276,9 @@ _RDMA_NAMES = ("mlx5", "mlx4", "bnxt_re", "irdma", "efa", "rdmap", "roce", "ib")
 
 def sockets_across_nodes(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """TCP between nodes; harmless on one node."""
-    across = [link for link in log.links if link.kind == "NET/Socket" and not is_within_node(link, log)]
-    is_socket = bool(across) or (not log.is_one_node and "Socket" in log.networks.values())
-    if not is_socket:
+    across = [link for link in log.links if link.kind == "NET/Socket" and not log.is_within_node(link)]
+    networks = set(log.facts["network"].values())
+    if not across and (log.is_one_node or "Socket" not in networks):
         return
     cards = _cards(case, log)
     off = log.is_on("NCCL_IB_DISABLE")
@@ -263,8 +288,7 @@ def sockets_across_nodes(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
         diagnosis=f"Nodes talk over TCP sockets{of(log, case)}"
         + (f", though the machine has {cards}.{why}" if cards else f".{why} No input mentions InfiniBand or RoCE."),
         signal=f"{len(across)} connections between nodes via NET/Socket; NCCL uses the network "
-        f"{', '.join(sorted(set(log.networks.values()))) or 'Socket'}; NET/IB found "
-        f"{', '.join(sorted(set(log.ib_devices.values()) - {''})) or 'no device'}.",
+        f"{', '.join(sorted(networks)) or 'Socket'}; NET/IB found {_devices(log) or 'no device'}.",
         recommendation=("Remove NCCL_IB_DISABLE. " if off else "")
         + "Look first which cards and ports are up (ibv_devinfo, ibstat) and whether the container has them "
         "(/dev/infiniband, ulimit -l unlimited). Then name them with NCCL_IB_HCA. On RoCE look at the table of "
@@ -273,27 +297,26 @@ def sockets_across_nodes(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
 
 
 def _cards(case: Case, log: NcclLog) -> str:
-    found = ", ".join(sorted(set(log.ib_devices.values()) - {""}))
-    if found or case.topology is None:
-        return found
-    names = [case.topology.name_of(nic) for nic in case.topology.nics]
-    rdma = [name for name in names if any(part in name.lower() for part in _RDMA_NAMES)]
-    return ", ".join(rdma)
+    names = [case.topology.name_of(nic) for nic in case.topology.nics] if case.topology else []
+    return _devices(log) or ", ".join(name for name in names if any(part in name.lower() for part in _RDMA_NAMES))
+
+
+def _devices(log: NcclLog) -> str:
+    return ", ".join(sorted(set(log.facts["ib_devices"].values()) - {""}))
 
 
 def no_gpudirect(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     """InfiniBand or RoCE without GPUDirect RDMA."""
     remote = [link for link in log.links if link.kind.startswith("NET/IB")]
-    staged = [link for link in remote if not link.is_direct]
-    if not staged:
-        return
+    staged = Counter(link.transport for link in remote if not link.is_direct)
     level = log.set_to("NCCL_NET_GDR_LEVEL")
-    yield Diagnosis(
-        diagnosis=f"Traffic between nodes is staged through host memory{of(log, case)}: no GPUDirect RDMA on "
-        f"{len(staged)} of {len(remote)} connections.",
-        signal=f"{_counted(Counter(link.transport for link in staged))}; with GPUDirect they end in /GDRDMA"
-        + (f"; NCCL_NET_GDR_LEVEL={level}." if level else "."),
-    )
+    if staged:
+        yield Diagnosis(
+            diagnosis=f"Traffic between nodes is staged through host memory{of(log, case)}: no GPUDirect RDMA on "
+            f"{staged.total()} of {len(remote)} connections.",
+            signal=f"{_counted(staged)}; with GPUDirect they end in /GDRDMA"
+            f"{f'; NCCL_NET_GDR_LEVEL={level}' if level else ''}.",
+        )
 
 
 def wiring(topology: Topology | None, logs: Sequence[NcclLog]) -> Wiring | None:

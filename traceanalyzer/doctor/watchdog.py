@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from traceanalyzer.doctor.case import Case, Diagnosis, of
+from traceanalyzer.doctor.case import Case, Diagnosis, of, operation_words
 from traceanalyzer.doctor.known_errors import warnings
 from traceanalyzer.meaning.vocabulary import first_upper, numbered
 
@@ -40,19 +40,25 @@ _BEHIND = _flexible(
 )
 _RANKS = re.compile(r"\[rank(\d{1,6})\]"), re.compile(r"Rank (\d{1,6})\]")
 _WORDS = ("enqueued", "SeqNum", "atchdog", "Observed", "Heartbeat", "collective #", "lagging", "COMM:", "exitcode",
-          "exited on signal", "srun: error", "Root Cause")  # fmt: skip
+          "exited on signal", "srun: error", "Root Cause", "terminated with")  # fmt: skip
 _AROUND = 6
 """Lines before and after one with such a word that are read too: what belongs together is printed together."""
 _SUMMARY = re.compile(
-    r"host +: (\S+)[^\n]*\n[^\n]*?rank +: (\d{1,9}) \(local_rank: \d+\)[^\n]*\n[^\n]*?exitcode +: (-?\d{1,9})"
+    r"host +: (?P<host>\S+)[^\n]*\n[^\n]*?rank +: (?P<rank>\d{1,9}) \(local_rank: \d+\)[^\n]*\n[^\n]*?exitcode +: "
+    r"(?P<code>-?\d{1,9})"
 )
 _EXITS = (
     re.compile(r"failed \(exitcode: (?P<code>-?\d{1,9})\) local_rank: (?P<local>\d{1,9}) \(pid: (?P<pid>\d+)\)"),
-    re.compile(r"process rank (?P<rank>\d{1,9}) with PID \d+ on node (?P<host>\S+) exited on signal (?P<signal>\d+)"),
+    re.compile(
+        r"process rank (?P<rank>\d{1,9}) with PID \d+ on node (?P<host>\S+) exited on signal (?P<signal>\d{1,2})"
+    ),
     re.compile(
         r"srun: error: (?P<host>\S+): task (?P<rank>\d{1,9}): (?P<what>Out Of Memory|Killed|Segmentation fault)"
     ),
+    re.compile(r"process (?P<local>\d{1,9}) terminated with signal (?P<name>SIG[A-Z]+)"),
+    re.compile(r"process (?P<local>\d{1,9}) terminated with exit code (?P<code>\d{1,9})"),
 )
+"""Of torchrun, mpirun, srun and torch.multiprocessing."""
 _SRUN = {"Out Of Memory": -9, "Killed": -9, "Segmentation fault": -11}
 
 
@@ -132,8 +138,8 @@ def read_watchdog(text: str) -> Watchdog:
         known = found.get((group, _rank(match)), Progress(_rank(match), group))
         if seq is not None and known.timed_out is not None and seq > known.timed_out:
             return
-        told = {name: value for name, value in {"timed_out": seq, **facts}.items() if value is not None}
-        found[group, known.rank] = replace(known, **told)  # type: ignore[arg-type]
+        printed = {name: value for name, value in {"timed_out": seq, **facts}.items() if value is not None}
+        found[group, known.rank] = replace(known, **printed)  # type: ignore[arg-type]
 
     for match in _STATUS.finditer(text):
         at, by = _AT_WORK.search(match[4]), _ASKED_BY.search(match[4])
@@ -171,9 +177,9 @@ def _rank(match: re.Match[str]) -> int:
     return int(match[1] or match[3])
 
 
-def _group(named: str | None) -> str | None:
+def _group(printed: str | None) -> str | None:
     """`0 (default_pg)` and `ID 0 PG GUID 0(default_pg)` → `default_pg (0)`; `ID 2 PG GUID 3` → `3`."""
-    found = re.search(r"(?:GUID\s+)?([^\s()]+)\s*(?:\((\w+)\))?$", named or "")
+    found = re.search(r"(?:GUID\s+)?([^\s()]+)\s*(?:\((\w+)\))?$", printed or "")
     return None if found is None else f"{found[2]} ({found[1]})" if found[2] not in {None, "undefined"} else found[1]
 
 
@@ -182,21 +188,21 @@ def _number(text: str) -> int | None:
     return number if (number := int(text)) < 1 << 48 else None
 
 
-def _exits(text: str) -> Iterable[Exit]:
+def _exits(text: str) -> list[Exit]:
+    """The first failure first: torchrun's summary names it, else it is the first that is printed."""
     root = text.find("Root Cause (first observed failure)")
-    summary = [
-        Exit(int(match[2]), None, match[1], _code(int(match[3])), 0 <= root < match.start())
-        for match in _SUMMARY.finditer(text)
-    ]
-    if summary:
-        return sorted(summary, key=lambda one: not one.is_first)
-    made: list[Exit] = []
-    for match in (match for pattern in _EXITS for match in pattern.finditer(text)):
-        told = match.groupdict()
-        code = told.get("code") or -int(told.get("signal") or 0) or _SRUN[str(told.get("what"))]
-        rank, local = (int(told[name]) if told.get(name) else None for name in ("rank", "local"))
-        made.append(Exit(rank, local, told.get("host"), _code(int(code)), not made))
-    return made
+    made = [_exit(match, 0 <= root < match.start()) for match in _SUMMARY.finditer(text)]
+    made = made or [_exit(match) for pattern in _EXITS for match in pattern.finditer(text)]
+    return sorted(made, key=lambda one: not one.is_first)
+
+
+def _exit(match: re.Match[str], is_first: bool = False) -> Exit:
+    facts = match.groupdict()
+    rank, local = (int(facts[name]) if facts.get(name) else None for name in ("rank", "local"))
+    code = int(facts.get("code") or -int(facts.get("signal") or 0)) or _SRUN.get(facts.get("what") or "", 0)
+    if name := facts.get("name"):
+        code = -getattr(Signals, name, Signals.SIGKILL)
+    return Exit(rank, local, facts.get("host"), _code(code), is_first)
 
 
 def _code(code: int) -> int:
@@ -258,66 +264,62 @@ def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Pr
     enqueued = {rank: one.enqueued for rank, one in own.items() if one.enqueued is not None}
     waits = [one.waits_for[0] for one in own.values() if one.waits_for]
     seq = seqs.most_common(1)[0][0] if seqs else min(waits) if waits else max(enqueued.values(), default=0)
-    operations = sorted({one.operation for one in own.values() if one.timed_out == seq and one.operation})
+    by_operation: dict[str, list[int]] = {}
+    for rank, one in sorted(own.items()):
+        if one.timed_out == seq and one.operation:
+            by_operation.setdefault(operation_words(one.operation), []).append(rank)
     behind = sorted({rank for rank, last in enqueued.items() if last < seq} | set(log.watchdog.behind))
     if not seqs and not behind and not set(own) & set(log.watchdog.dumps_asked):
         return None
     world = max(log.world, case.ras.ranks if case.ras else 0, log.watchdog.highest_rank + 1)
     silent = sorted(set(range(world)) - set(own))
-    silent = silent if len(silent) < len(own) else []
-    what = f"{_named(operations[0]) if operations else 'collective'} {seq}"
+    suspects = behind or (silent if len(silent) < len(own) else [])
+    who = numbered("rank", suspects)
     where = f" of process group {group}" if group else ""
-    waiting = sorted(set(own) - set(behind))
+    what = f"{next(iter(sorted(by_operation)), 'collective')} {seq}{where}"
+    fix = f"Look first at the log and the Python stack (`py-spy dump`) of {who}."
     if len(seqs) > 1:
+        suspects = sorted(timed_out)
         at = "; ".join(f"{numbered('rank', [r for r in timed_out if timed_out[r] == s])} at {s}" for s in sorted(seqs))
-        headline, suspects = f"Ranks are out of step{where or ', or of different groups'}: {at}", sorted(timed_out)
+        headline = f"Ranks are out of step{where or ', or of different groups'}: {at}"
         fix = ("Look for a branch, batch count or error that only some ranks take; compare the stacks of these ranks "
                "(`py-spy dump`).")  # fmt: skip
-    elif len(operations) > 1:
-        headline, suspects = f"Ranks call different collectives as number {seq}{where}: " + ", ".join(
-            f"{numbered('rank', [r for r, one in own.items() if one.operation == name])} {_named(name)}"
-            for name in operations
-        ), sorted(own)  # fmt: skip
+    elif len(by_operation) > 1:
+        suspects = sorted(own)
+        calls = ", ".join(f"{numbered('rank', ranks)} {name}" for name, ranks in sorted(by_operation.items()))
+        headline = f"Ranks call different collectives as number {seq}{where}: {calls}"
         fix = "Call collectives in the same order on all ranks; look for a branch that only some of them take."
-    elif behind or silent:
-        suspects = behind or silent
-        who = first_upper(numbered("rank", suspects))
-        are = "is" if len(suspects) == 1 else "are"
-        headline = (
-            f"{who} {are} behind: {what}{where} was never launched there"
-            if behind
-            else f"NCCL timeout at {what}{where}: {numbered('rank', silent)} never reported"
-        )
-        fix = f"Look first at the log and the Python stack (`py-spy dump`) of {numbered('rank', suspects)}."
+    elif behind:
+        headline = f"{first_upper(who)} {'is' if len(behind) == 1 else 'are'} behind: {what} was never launched there"
+    elif suspects:
+        headline = f"NCCL timeout at {what}: {who} never reported"
     elif not waits:
-        suspects = []
         headline = f"Dumps were requested while {numbered('rank', own)} had nothing open{where}"
         fix = "Look for the collective that is stuck in another process group, on the rank that requested the dumps."
+    elif all(one.completed is not None and one.completed < 1 for one in own.values()):
+        headline = f"NCCL timeout at {what} on {numbered('rank', own)}: no collective ever completed"
+        fix = ("The ranks connect but no data arrives: check the network interface (NCCL_SOCKET_IFNAME, NCCL_IB_HCA), "
+               "firewalls and P2P; run nccl-tests' all_reduce_perf, and once with NCCL_P2P_DISABLE=1.")  # fmt: skip
     else:
-        suspects = []
-        headline = f"NCCL timeout at {what}{where} on {numbered('rank', own)}"
+        headline = f"NCCL timeout at {what} on {numbered('rank', own)}"
         fix = ("All reporting ranks wait in it: look for a rank that prints nothing, then at the network and the GPUs "
                "(`ibstat`, `dmesg | grep Xid`); `py-spy dump` shows where each rank is.")  # fmt: skip
     if case.ras is not None and set(case.ras.states) == {"RUNNING"}:
         headline += ", while RAS reports RUNNING"
-    limits = {one.timeout_ms for one in own.values() if one.timeout_ms}
+    limit_ms = max((one.timeout_ms or 0 for one in own.values()), default=0)
+    waiting = f"{first_upper(numbered('rank', sorted(set(own) - set(behind))))} waited {limit_ms / 1000:g} s."
+    facts = (waiting if limit_ms else "", _numbers(own), _asked(log.watchdog.dumps_asked, own))
+    unnamed = "The lines name no process group: the ranks may be of different groups."
+    inside = "A rank can also be inside the call that launches it: its number counts finished launches."
     return Diagnosis(
-
-        severity="high", diagnosis=f"{headline}{of(log, case)}.",
-        signal=" ".join(filter(None, (
-            f"{first_upper(numbered('rank', waiting))} waited {max(limits) / 1000:g} s." if limits else "",
-            _numbers(own),
-            _asked(log.watchdog.dumps_asked, own),
-        ))) or "Lines of PyTorch's watchdog.",
+        severity="high",
+        diagnosis=f"{headline}{of(log, case)}.",
+        signal=" ".join(filter(None, facts)) or "Lines of PyTorch's watchdog.",
         recommendation=f"{fix} TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and "
         "TORCH_NCCL_DUMP_ON_TIMEOUT=1 record which rank never called it, for `--flight-recorder`.",
-        caveat="The lines name no process group: the ranks may be of different groups."
-        if group is None and len(seqs) > 1
-        else "A rank can also be inside the call that launches it: its number counts finished launches."
-        if behind
-        else None,
+        caveat=unnamed if group is None and len(seqs) > 1 else inside if behind else None,
         ranks=tuple(suspects),
-    )  # fmt: skip
+    )
 
 
 def _numbers(own: Mapping[int, Progress]) -> str:
@@ -325,35 +327,29 @@ def _numbers(own: Mapping[int, Progress]) -> str:
     alike: dict[tuple[int | None, ...], list[int]] = {}
     for rank, one in sorted(own.items()):
         alike.setdefault((one.timed_out, one.enqueued, one.completed), []).append(rank)
-    told = []
+    parts = []
     for numbers, ranks in alike.items():
         names = ("timed out at", "last enqueued", "last completed")
         facts = [f"{name} {'none' if number == -1 else number}"
                  for name, number in zip(names, numbers, strict=True) if number is not None]  # fmt: skip
-        told += [f"{numbered('rank', ranks)} {', '.join(facts)}"] if facts else []
-    return f"{first_upper('; '.join(told))}." if told else ""
+        parts += [f"{numbered('rank', ranks)} {', '.join(facts)}"] if facts else []
+    return f"{first_upper('; '.join(parts))}." if parts else ""
 
 
 def _asked(asked: Mapping[int, int | None], own: Mapping[int, Progress]) -> str:
-    told = [f"rank {by} requested the dump of {numbered('rank', [r for r in asked if asked[r] == by])}"
-            for by in sorted({by for rank, by in asked.items() if by is not None and rank in own})]  # fmt: skip
-    return f"{first_upper('; '.join(told))}." if told else ""
-
-
-def _named(operation: str) -> str:
-    """`ALLREDUCE` → `all-reduce`, `_ALLGATHER_BASE` → `all-gather-base`."""
-    return re.sub(r"^(all|reduce)(?=gather|reduce|to|scatter)", r"\1-", operation.strip("_").lower().replace("_", "-"))
+    parts = [f"rank {by} requested the dump of {numbered('rank', [r for r in asked if asked[r] == by])}"
+             for by in sorted({by for rank, by in asked.items() if by is not None and rank in own})]  # fmt: skip
+    return f"{first_upper('; '.join(parts))}." if parts else ""
 
 
 def stuck_watchdog(log: "NcclLog", case: Case) -> Iterator[Diagnosis]:
     """Watchdog threads without a heartbeat: a CUDA or NCCL call that does not return, or the GIL."""
-    dog = log.watchdog
-    if dog.stuck_s:
+    if stuck_s := log.watchdog.stuck_s:
+        who, longest = numbered("rank", stuck_s), max(stuck_s.values())
         yield Diagnosis(
-            diagnosis=f"A CUDA or NCCL call blocks {numbered('rank', dog.stuck_s)}"
-            f"{f' for {longest} s' if (longest := max(dog.stuck_s.values())) else ''}{of(log, case)}.",
-            recommendation=f"On {numbered('rank', dog.stuck_s)} collect `py-spy dump --native --pid PID`, "
+            diagnosis=f"A CUDA or NCCL call blocks {who}{f' for {longest} s' if longest else ''}{of(log, case)}.",
+            recommendation=f"On {who} collect `py-spy dump --native --pid PID`, "
             "`dmesg | grep Xid` and `nvidia-smi`; set TORCH_NCCL_DUMP_ON_TIMEOUT=1 and TORCH_FR_BUFFER_SIZE=2000. "
             "A longer TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC helps only when the call is slow, not stuck.",
-            ranks=tuple(sorted(dog.stuck_s)),
+            ranks=tuple(sorted(stuck_s)),
         )

@@ -79,7 +79,7 @@ class Picture:
 
 def pictures(recorder: FlightRecorder, standing: hang.Standing, most_groups: int = 6) -> list[Picture]:
     """Groups with an absence or a mismatch, worst first; without any, groups with something not complete."""
-    at = [(one.group, one.seq) for one in standing.absences]
+    at = [(one.group, one.call.seq) for one in standing.absences]
     at += [(one.group, one.seq) for one in standing.mismatches]
     keys = {id(group): key for key, group in recorder.groups.items()}
     focus: dict[str, int] = {}
@@ -152,8 +152,7 @@ _TITLES: Mapping[TableName, str] = {
     "last_calls": "Last collective of each rank",
     "late_ranks": "Who comes last",
     "bandwidth": "Bus bandwidth by collective and size",
-    "xpu_timer_collectives": "xpu_timer: collectives of each rank",
-    "xpu_timer_products": "xpu_timer: matrix products of each rank",
+    "products": "Speed of each rank's matrix products",
 }
 
 
@@ -195,10 +194,8 @@ def _facts(examination: Examination) -> list[str]:
     facts += [f"NCCL log {log.label}, {log.nccl_lines:,} lines" for log in case.logs[:4]]
     if case.recorder is not None:
         facts.append(f"flight recorder of {len(case.recorder.dumps):,} ranks, {len(case.recorder.entries):,} calls")
-    if case.inspector is not None:
-        facts.append(f"NCCL Inspector, {len(case.inspector.calls):,} calls in {case.inspector.files} files")
-    if case.xpu_timer is not None:
-        facts.append(f"xpu_timer, {len(case.xpu_timer.samples):,} figures in {case.xpu_timer.files} files")
+    if case.monitors is not None:
+        facts.append(f"monitors, {len(case.monitors.calls):,} calls or means in {case.monitors.files} files")
     if case.ras is not None:
         facts.append("RAS report")
     return facts
