@@ -74,3 +74,15 @@ def test_an_exception_leaves_the_trace_and_a_run_json_that_says_how_it_ended(err
     assert run["error"].startswith(type(error).__name__)
     assert "/home/me" not in run["error"]
     assert len(list(tmp_path.glob("rank_0/*.json.gz"))) == 1
+
+
+def test_a_rank_that_its_framework_started_writes_a_folder_of_its_own(tmp_path, monkeypatch):
+    """Lightning gives the processes that it starts a local rank, and no rank."""
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    with traced(tmp_path, profile=PROFILE) as loop:
+        for _ in range(6):
+            torch.ones(2) + 1
+            loop.step()
+    assert [path.name for path in tmp_path.iterdir()] == ["rank_1"]

@@ -85,11 +85,12 @@ def traced(
     if world.rank == 0:
         _say_what_was_recorded(loop.steps_done, profile, out)
     mine = (timer.step_times_ns(), peak_memory(world.rank, world.device))
-    gathered = [mine] * world.size
-    if world.size > 1 and dist.is_initialized():
+    # A framework may have started the other ranks inside the block, from a process that knew of none.
+    gathered = [mine] * (dist.get_world_size() if dist.is_initialized() else world.size)
+    if dist.is_initialized():
         dist.all_gather_object(gathered, mine)
     if world.rank == 0:
-        record = replace(record, memory=[memory for _, memory in gathered], losses=_floats(loop.losses))
+        record = replace(record, world_size=len(gathered), memory=[memory for _, memory in gathered], losses=_floats(loop.losses))
         record.timed(slowest([times_ns for times_ns, _ in gathered]), tokens_per_step).write(out)
 
 
@@ -114,11 +115,14 @@ def _say_what_was_recorded(steps: int, profile: ProfileConfig, out: Path) -> Non
 
 
 def _this_process() -> World:
-    """From the launcher's variables, since many frameworks join their process group later."""
-    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    if not torch.cuda.is_available():
-        return World(rank, size, torch.device("cpu"))
-    return World(rank, size, torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))))
+    """From the launcher's variables, since many frameworks join their process group later.
+
+    Lightning gives the processes that it starts a local rank and the node's only.
+    """
+    size, local = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")))
+    per_node = torch.cuda.device_count() or size
+    rank = int(os.environ.get("RANK", int(os.environ.get("NODE_RANK", "0")) * per_node + local))
+    return World(rank, size, torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu"))
 
 
 def _floats(losses: list[torch.Tensor | float]) -> list[float] | None:
