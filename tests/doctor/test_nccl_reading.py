@@ -63,7 +63,11 @@ gpu:11:40 [0] NCCL INFO comm 0x7f00 rank 0 nranks 2 cudaDev 0 busId 1000 - Init 
 """
     (found,) = read_logs([("log", text)])
     (member,) = found.members
-    assert (set(found.facts["nccl"].values()), member.is_complete, member.has_started) == ({"2.14.3+cuda11.7"}, True, False)
+    assert (set(found.facts["nccl"].values()), member.is_complete, member.has_started) == (
+        {"2.14.3+cuda11.7"},
+        True,
+        False,
+    )
     assert [link.kind for link in found.links] == ["P2P", "SHM"]
     assert {link.communicator for link in found.links} == {member.communicator}
 

@@ -1,5 +1,7 @@
 """Stragglers: who, by what, what to do, and nobody on healthy jobs."""
 
+import gzip
+import json
 import tempfile
 from pathlib import Path
 
@@ -18,11 +20,29 @@ from traceanalyzer.findings import find
 MS = 1_000_000
 
 
-def stragglers(*faults, ranks=4, steps=5, **options):
+def with_clocks(folder, slow_mhz):
+    """Adds counters as Cuspy writes them (`test_copies_and_clocks_of_cuspy`); rank 2's clock falls."""
+    for path in sorted(folder.iterdir()):
+        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = json.loads(text)
+        events = content["traceEvents"]
+        ends = [float(one["ts"]) for one in events if one.get("cat") == "kernel"]
+        is_slow = content["distributedInfo"]["rank"] == 2
+        for place in range(9):
+            mhz = slow_mhz if is_slow and place else 1980
+            events.append({"ph": "C", "cat": "gpu_environment", "name": "SM clock", "pid": 0, "tid": 0,
+                           "ts": min(ends) + place * (max(ends) - min(ends)) / 9, "args": {"sm_clock_mhz": mhz}})  # fmt: skip
+        made = json.dumps(content).encode()
+        path.write_bytes(gzip.compress(made) if path.suffix == ".gz" else made)
+
+
+def stragglers(*faults, ranks=4, steps=5, slow_mhz=None, **options):
     """Findings about stragglers in a data-parallel job, those that save something."""
     job = usual.ddp(ranks=ranks, steps=steps, faults=faults, **options)
     with tempfile.TemporaryDirectory() as folder:
         kineto.write(capture(run(job), Capture()), Path(folder))
+        if slow_mhz is not None:
+            with_clocks(Path(folder), slow_mhz)
         results = analysed(ta.load(folder).ranks, ASKED)
     return [item for item in find(results) if item.kind == "straggler" and not item.is_nothing]
 
@@ -72,6 +92,13 @@ def test_what_a_straggler_does_is_told_with_its_fix(fault, cause, headline, why,
     (found,) = stragglers(fault)
     assert (found.ranks, found.cause, found.steps) == (fault.ranks, cause, None)
     assert (found.headline, found.why, found.fix) == (headline, why, fix)
+
+
+def test_a_slower_gpu_has_its_clock_as_the_reason():
+    (found,) = stragglers(Fault("throttle", 0, (2,), None, 1.5), slow_mhz=1305)
+    assert "SM clock 1,980 → 1,305 MHz, others 1,980 MHz; 3 ranks wait" in found.why
+    (found,) = stragglers(Fault("throttle", 0, (2,), None, 1.5), slow_mhz=1965)
+    assert "SM clock" not in found.why
 
 
 def test_stragglers_that_hide_each_other_are_one_finding():

@@ -26,7 +26,7 @@ from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.cpu_time import BESIDE
 from traceanalyzer.analyses.operators.operators import Operators, same_calls
 from traceanalyzer.analyses.statistics import RATIO, SHARE
-from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.analyses.trace import GpuMetrics, Ranks
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_text
@@ -37,7 +37,7 @@ Row = Mapping[str, Any]
 
 
 def straggler(
-    run: Run, episodes: Episodes, step_needs: StepNeeds, operators: Operators, ranks: Ranks
+    run: Run, episodes: Episodes, step_needs: StepNeeds, operators: Operators, ranks: Ranks, gpu_metrics: GpuMetrics
 ) -> Iterator[Finding]:
     """Ranks take longer than their peers with a part of their step, and the others wait for them.
 
@@ -45,7 +45,7 @@ def straggler(
     """
     rows = [row for row in plain_rows(episodes.table) if run.is_worth(row["excess_ns"])]
     rows = [row for row in rows if not _is_usual_pace(row, operators)]
-    reasons = partial(_reason, operators, ranks, run.recorded_each)
+    reasons = partial(_reason, operators, ranks, gpu_metrics, run.recorded_each)
     hiding = _hiding(rows, run)
     if hiding:
         yield _joint(hiding, run, step_needs)
@@ -261,10 +261,13 @@ def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
 # Why, where other tables tell: another GPU, a slower CPU, more operators.
 
 
-def _reason(operators: Operators, ranks: Ranks, each: int, row: Row) -> tuple[str, str]:
+def _reason(operators: Operators, ranks: Ranks, metrics: GpuMetrics, each: int, row: Row) -> tuple[str, str]:
     """A clause for the evidence, and the fix that goes with it; empty where nothing else tells."""
+    if row["cause"] == "compute" and not _is_slow_gpu(row):
+        return _more_calls(row, operators, each)
     if row["cause"] == "compute":
-        return _other_gpu(row, ranks) if _is_slow_gpu(row) else _more_calls(row, operators, each)
+        clock = _lower_clock(row, metrics)
+        return (clock, "") if clock else _other_gpu(row, ranks)
     if row["cause"] == HOST.key and row["name"] is None and row["is_in_every_step"]:
         return _cpu(row, operators)
     if row["cause"] == HOST.key and _is_called_alike(row, operators):
@@ -321,6 +324,24 @@ def _other_gpu(row: Row, ranks: Ranks) -> tuple[str, str]:
             said = f"the GPU is {words.format(*own, *others)}"
             return said, "Run all ranks on GPUs of one model, or give ranks on slower ones less work."
     return "", ""
+
+
+_SM_CLOCK = r"(?i)sm[_ ]clock|gpc clock"
+"""Counters of Cuspy (`sm_clock_mhz`) and Nsight Systems (`GPC Clock Frequency [MHz]`)."""
+
+
+def _lower_clock(row: Row, metrics: GpuMetrics) -> str:
+    """`SM clock 1,980 → 1,410 MHz, others 1,980`, where it makes up most of the difference in speed."""
+    table = metrics.to_frame()
+    clocks = table[table["counter"].astype("str").str.contains(_SM_CLOCK)]
+    own, others = (clocks[clocks["rank"].isin(row["ranks"]) == is_own] for is_own in (True, False))
+    slower = others["mean"].mean() / own["mean"].mean() - 1
+    if own.empty or others.empty or slower < SHARE * (row["same_work_ratio"] - 1):
+        return ""
+    most, least = own["max"].max(), own["min"].min()
+    return (
+        f"SM clock {f'{most:,.0f} → ' if most > least else ''}{least:,.0f} MHz, others {others['mean'].mean():,.0f} MHz"
+    )
 
 
 def _cpu(row: Row, operators: Operators) -> tuple[str, str]:

@@ -90,7 +90,9 @@ def traced(
     if dist.is_initialized():
         dist.all_gather_object(gathered, mine)
     if world.rank == 0:
-        record = replace(record, world_size=len(gathered), memory=[memory for _, memory in gathered], losses=_floats(loop.losses))
+        record = replace(
+            record, world_size=len(gathered), memory=[memory for _, memory in gathered], losses=_floats(loop.losses)
+        )
         record.timed(slowest([times_ns for times_ns, _ in gathered]), tokens_per_step).write(out)
 
 
