@@ -107,57 +107,15 @@ def test_protocols_and_gzip(tmp_path, protocol):
     assert [len(read_snapshot(path).history) for path in paths] == [25, 25]
 
 
-@pytest.mark.parametrize(
-    ("shares_frames", "gpus"), [pytest.param(True, 2, marks=pytest.mark.thorough), (False, 2), (False, 1)]
-)
-def test_large_files_in_pieces_are_the_same(tmp_path, monkeypatch, shares_frames, gpus):
-    history = leak(steps=6000)
-    if shares_frames:
-        shared = {}
-        for event in history.events:
-            event["frames"] = shared.setdefault(str(event["frames"]), event["frames"])
-    content = history.snapshot()
-    content["device_traces"] = [history.events, *[[]] * (gpus - 1)]
-    path = write(tmp_path / "rank0.pickle", content)
-    whole = read_snapshot(path)
-    monkeypatch.setattr(reading, "PIECE_BYTES", 300_000)
-    monkeypatch.setattr(reading, "LARGE_BYTES", 1)
-    monkeypatch.setattr(reading, "_whole", None)  # it must not fall back
-    cut = read_snapshot(path)
-    assert cut.history.drop(columns="stack").equals(whole.history.drop(columns="stack"))
-    assert [cut.stacks[number] for number in cut.history["stack"]] == [
-        whole.stacks[number] for number in whole.history["stack"]
-    ]
-    assert cut.segments.equals(whole.segments)
-    assert cut.annotations.equals(whole.annotations)
-    assert cut.settings == whole.settings
-
-
-def test_a_piece_that_asks_for_all_memory_is_refused(tmp_path, monkeypatch):
-    """Five bytes name an object under a number for which thirty gigabytes of table would be needed."""
-    content = pickle.dumps(leak(steps=6000).snapshot(), protocol=4)
-    place = content.index(b"\x8a\x07", len(content) // 2)
-    path = tmp_path / "rank0.pickle"
-    path.write_bytes(content[:place] + b"Nr\xff\xff\xff\xf0" + content[place + 6 :])
-    monkeypatch.setattr(reading, "PIECE_BYTES", 300_000)
-    monkeypatch.setattr(reading, "LARGE_BYTES", 1)
-    with pytest.raises(InputError, match="needs more memory"):
-        read_snapshot(path)
-
-
 class Evil:
     def __reduce__(self):
         return (open, ("evil-was-here", "w"))
 
 
-@pytest.mark.parametrize("is_large", [False, True])
-def test_a_malicious_snapshot_is_refused_and_nothing_runs(tmp_path, monkeypatch, is_large):
+def test_a_malicious_snapshot_is_refused_and_nothing_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     history = leak(steps=3000)
     history.events[-7]["frames"] = Evil()
-    if is_large:
-        monkeypatch.setattr(reading, "PIECE_BYTES", 300_000)
-        monkeypatch.setattr(reading, "LARGE_BYTES", 1)
     with pytest.raises(InputError):
         read_snapshot(write(tmp_path / "rank0.pickle", history.snapshot()))
     assert not (tmp_path / "evil-was-here").exists()

@@ -162,7 +162,8 @@ def _check(gate: Gate, results: Results, analysis: str, column: str, run: str) -
     if analysis not in results:
         return [not_available(gate, run, f"{analysis} could not be computed")]
     result = results[analysis]
-    rows = narrowed(of_steps(result.to_frame(), results), gate)
+    rows = result.to_frame()
+    rows = narrowed(of_steps(rows, results) if "step" in result.keys else rows, gate)
     if rows.empty:
         return [not_available(gate, run, f"{analysis} has no row for it")]
     extra = [key for key in result.keys if key not in ("rank", "step")]

@@ -10,6 +10,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit, estimate, largest_batch, placed
+from traceanalyzer.analyses.statistics import LEAST_PCT
 from traceanalyzer.diff import Capture
 from traceanalyzer.discovery.clustering import RUN_INFO
 from traceanalyzer.errors import UsageError
@@ -198,10 +199,6 @@ def capital(text: str) -> str:
 
 PEAK, CATEGORY, SITE = "peak", "category", "site"
 
-_LEAST_SHARE = 0.01
-"""Of the larger peak, from which a change is named in a sentence."""
-
-
 COLUMNS = ("rank", "of", "name", "base_bytes", "other_bytes", "change_bytes")
 
 
@@ -279,7 +276,7 @@ def change_sentences(table: pd.DataFrame) -> list[str]:
 
 def _change(who: str, own: pd.DataFrame) -> str:
     peak = own[own["of"] == PEAK].iloc[0]
-    least = _LEAST_SHARE * max(peak["base_bytes"], peak["other_bytes"])
+    least = LEAST_PCT / 100 * max(peak["base_bytes"], peak["other_bytes"])
     named = [
         _named(own[(own["of"] == of) & (own["change_bytes"].abs() >= max(least, 1))].head(3)) for of in (CATEGORY, SITE)
     ]
@@ -396,7 +393,8 @@ def _memory(examined: Sequence[Examined], device_bytes: int | None) -> Memory:
         for one in examined
     ]
     sizes = dict.fromkeys((name for name in rows[0] if unit_of(name) is Unit.BYTES), "Int64")
-    return Memory(pd.DataFrame(rows).astype(sizes))
+    stored = [name for name in Memory.columns if name not in Memory.derived]  # a snapshot tells no moment or operator
+    return Memory(pd.DataFrame(rows, columns=stored).astype(sizes))
 
 
 def _most_reserved(one: Examined) -> int | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.errors import InputError
 from traceanalyzer.snapshots.reading import Snapshot, Stack, read_snapshot
 
@@ -244,8 +245,8 @@ class Growth:
     is_by_steps: bool
 
 
-_LEAST_SHARE, _LEAST_BYTES = 0.6, 1 << 20
-"""Of the steps in which a site leaves blocks, and of what it leaves in all."""
+_LEAST_BYTES = 1 << 20
+"""Of what a site leaves in all."""
 
 
 def growths(snapshot: Snapshot, lives: pd.DataFrame) -> list[Growth]:
@@ -263,7 +264,7 @@ def growths(snapshot: Snapshot, lives: pd.DataFrame) -> list[Growth]:
     made = []
     for name, own in table.groupby("site"):
         steps, total = own["step"].nunique(), int(own["size_bytes"].sum())
-        if steps >= max(3, _LEAST_SHARE * of_steps) and total >= _LEAST_BYTES:
+        if steps >= max(3, SHARE * of_steps) and total >= _LEAST_BYTES:
             made.append(Growth(str(name), len(own), total, round(total / steps), steps, of_steps, is_by_steps))
     return sorted(made, key=lambda one: -one.size_bytes)
 
