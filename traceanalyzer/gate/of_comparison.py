@@ -229,7 +229,7 @@ def _of_table(gate: Gate, capture: Capture, scale: Scale) -> pd.DataFrame | None
     if frame is None or column not in frame or (not capture.is_exact and "step" not in frame):
         return None  # an empty table too: whether there is nothing, or nothing was recorded, it does not say
     frame = with_rank(frame)
-    frame = capture.of_steps(frame)
+    frame = capture.of_steps(frame) if "step" in known.keys else frame
     ranks = _ranks(capture, frame)
     rows = narrowed(frame, gate)
     if rows.empty:
