@@ -189,6 +189,12 @@ def test_known_warnings(head, line, severity, told, fix):
     ("kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "Xid 79 (fell off the bus) on PCI:0000:3b:00"),
     ("[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 1800000 ms", "Rank 1, 2 did not reach"),
     ("DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.", "Only 3/4 ranks joined"),
+    ("[rank1]: torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout", "Rank 0 never set up the NCCL communicator"),
+    ("torch.distributed.DistNetworkError: The client socket has timed out after 60s while trying to connect to (10.0.0.1, 29500).", "address 10.0.0.1, 29500 cannot be reached"),
+    ("RuntimeError: The server socket has failed to listen. The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).", "[::]:29500 is in use"),
+    ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. ", "DataLoader worker was killed: Bus error"),
+    ("ncclSocketInit: connecting to address  with family 59936 is neither AF_INET(2) nor AF_INET6(10)", "no network interface"),
+    ("kernel: NVRM: Xid (PCI:0000:dc:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 07\nkernel: NVRM: Xid (PCI:0000:ed:00): 45, pid=1, caused by previous Xid 149", "Xid 149 (NVLink error) on PCI:0000:dc:00."),
 ])  # fmt: skip
 def test_errors_without_nccl(line, told):
     one = first(line + "\n" + timeout(0, 5))
@@ -225,6 +231,53 @@ def test_a_log_that_stops_after_p2p_without_a_topology(text, is_suspected):
     if is_suspected:
         assert "nvidia-smi topo -m" in found["suspected_p2p_failure"].recommendation
         assert "NCCL_P2P_DISABLE=1" in found["suspected_p2p_failure"].recommendation
+
+
+def test_no_collective_of_a_job_ever_completed():
+    text = "\n".join(
+        timeout(rank, 1) + "\n" + status(rank, GLOBAL, "Timeout at NCCL work: 1, ", 1, -1) for rank in range(4)
+    )
+    one = first(text)
+    assert "on ranks 0–3: no collective ever completed" in one.diagnosis
+    assert "NCCL_SOCKET_IFNAME" in one.recommendation
+
+
+def test_a_process_that_multiprocessing_lost():
+    one = first("torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with signal SIGKILL")
+    assert one.diagnosis == "The process of local rank 2 was killed by SIGKILL (usually out of host memory)."
+
+
+def test_a_gpu_without_the_links_of_the_others():
+    """As NVIDIA/nccl's and vLLM's users printed it: `nvidia-smi topo -m` of eight GPUs, `nvidia-smi nvlink -s` of four."""
+    names = [f"GPU{number}" for number in range(8)]
+    rows = [" ".join([one, *("X" if one == other else "NODE" if "GPU2" in (one, other) else "NV18" for other in names), "0-55", "0"])
+            for one in names]  # fmt: skip
+    one = first(topo=matrix(*rows, head=" ".join([*names, "CPU Affinity", "NUMA Affinity"])))
+    assert (one.rule, one.severity) == ("slow_links", "high")
+    assert one.diagnosis == "NVLink of 1 of 8 GPUs is narrower: GPU2 0 links, where others have 18."
+    links = "".join(
+        f"GPU {gpu}: Tesla V100-SXM2-32GB (UUID: GPU-1)\n"
+        + "".join(f"\t Link {link}: {'<inactive>' if (gpu, link) == (3, 5) else '25.781 GB/s'}\n" for link in range(6))
+        for gpu in range(4)
+    )
+    assert first(links).diagnosis == "NVLink of 1 of 4 GPUs is narrower: GPU3 5 active links, where others have 6."
+
+
+FABRIC = (
+    "node{host}:{pid}:{pid} [0] NCCL INFO MNNVL busId 0x100 fabric UUID 7f00.1 cliqueId 0x1 state 3 healthMask 0x0\n"
+)
+
+
+@pytest.mark.parametrize("via", ["NET/IB/0/GDRDMA", "P2P/MNNVL"])
+def test_hosts_of_one_nvlink_domain(via):
+    """GB200 NVL72; lines of `src/init.cc`, `src/mnnvl.cc` and `src/transport/p2p.cc` of NCCL 2.30."""
+    text = log(ranks=4, hosts=2, via=via, ends="closed")
+    text += "\n" + "".join(FABRIC.format(host=rank // 2, pid=100 + rank) for rank in range(4))
+    if via == "P2P/MNNVL":
+        text += "node0:100:100 [0] NCCL INFO MNNVL 1 cliqueId 1 cliqueSize 4 cliqueRank 0 nvlDomainSize 72\n"
+    found = {one.rule: one for one in examine_texts(nccl_logs=[("a", text)]).diagnoses}
+    assert ("mnnvl_unused" in found) == (via != "P2P/MNNVL")
+    assert ("NVLink domain of 72 GPUs (MNNVL)" in found["log_in_words"].diagnosis) == (via == "P2P/MNNVL")
 
 
 def test_ras_and_the_watchdog_in_one_file():

@@ -9,7 +9,7 @@ import pytest
 from tests.snapshots.builders import KEEP, STATE, History, write
 from traceanalyzer.cli import run
 from traceanalyzer.errors import InputError
-from traceanalyzer.snapshots import examine_snapshot, find_snapshots, read_snapshot, reading, sentences
+from traceanalyzer.snapshots import examine_snapshot, find_snapshots, read_snapshot, sentences
 from traceanalyzer.snapshots.examination import levels, lifetimes, living
 
 MB = 1 << 20

@@ -183,14 +183,13 @@ def mismatched_calls(standing: Standing) -> Iterator[Diagnosis]:
     for one in standing.mismatches:
         values = {rank: _value_text(one.what, value) for rank, value in one.others.items()}
         shown = "; ".join(f"rank {rank}: {value}" for rank, value in list(values.items())[:6])
-        where = next((f" Rank {rank} calls it at {_user_frame(frames)}." for rank, frames in one.frames.items() if frames),
-                     "")  # fmt: skip
+        calls = (f" Rank {rank} calls it at {_user_frame(frames)}." for rank, frames in one.frames.items() if frames)
         usual = f"{one.agreeing} {'rank has' if one.agreeing == 1 else 'ranks have'} {_value_text(one.what, one.usual)}"
         is_even = one.agreeing == max(list(one.others.values()).count(value) for value in one.others.values())
         what = {"operation": "another operation", "sizes": "other sizes", "dtypes": "other dtypes"}[one.what]
         yield Diagnosis(
             diagnosis=f"{first_upper(numbered('rank', one.others))} called collective number {one.seq} of "
-            f"{one.group.label} with {what} than the others: {shown}, where {usual}.{where}",
+            f"{one.group.label} with {what} than the others: {shown}, where {usual}.{next(calls, '')}",
             signal=f"Under number {one.seq} the dumps have {usual}; {shown}.",
             caveat=("As many ranks have the one as the other: which is right is unknown."
                     if is_even else "The majority is taken to be right.")
@@ -238,9 +237,8 @@ def open_send_recv(recorder: FlightRecorder) -> Iterator[Diagnosis]:
     ]
     halves = {(row.group, is_send, own, peer) for row, is_send, own, peer in calls}
     firsts = {(row.group, row.rank): (row, is_send, own, peer) for row, is_send, own, peer in calls[::-1]}
-    ordered = sorted(firsts.values(), key=lambda one: (
-        (one[0].group, not one[1], one[3], one[2]) in halves, pd.isna(one[0].created_ns), one[0].created_ns, one[0].Index
-    ))  # fmt: skip
+    early = sorted(firsts.values(), key=lambda one: (pd.isna(one[0].created_ns), one[0].created_ns, one[0].Index))
+    ordered = sorted(early, key=lambda one: (one[0].group, not one[1], one[3], one[2]) in halves)
     for row, is_send, own, peer in ordered[:1]:
         kind, other = ("send to", "receive") if is_send else ("receive from", "send")
         if peer not in recorder.dumps:
@@ -286,8 +284,8 @@ def ranks_without_dump(standing: Standing) -> Iterator[Diagnosis]:
         who = numbered("rank", absent)
         yield Diagnosis(
             severity="high" if waited and not any(one.missing for one in waited) else "medium",
-            diagnosis=f"{first_upper(who)} left no dump: {'it' if len(absent) == 1 else 'they'} may have died before the "
-            f"others hung.{first}",
+            diagnosis=f"{first_upper(who)} left no dump: {'it' if len(absent) == 1 else 'they'} may have died before "
+            f"the others hung.{first}",
             signal=f"{len(recorder.dumps)} dumps for {len(expected)} ranks of the process groups.",
             recommendation=f"Look at the output of {who}: a crash, an out-of-memory kill, a lost node.",
             ranks=absent,

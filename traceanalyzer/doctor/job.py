@@ -63,15 +63,16 @@ def init_incomplete(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
         absent = sorted(set(range(size)) - {member.rank for member in members})
         who, lacking = (numbered("rank", ranks) for ranks in ([member.rank for member in unfinished], absent))
         last = Counter(log.last_texts.get(member.process, "") for member in unfinished).most_common(1)[0][0]
-        never = f" {first_upper(lacking)} of {size} never began: the others wait for {'it' if len(absent) == 1 else 'them'}."
+        they = "it" if len(absent) == 1 else "them"
+        never = f" {first_upper(lacking)} of {size} never began: the others wait for {they}." if absent else ""
         yield Diagnosis(
-            diagnosis=f"Init of a communicator of {size} ranks never ends{of(log, case)} on {who}.{never if absent else ''}",
+            diagnosis=f"Init of a communicator of {size} ranks never ends{of(log, case)} on {who}.{never}",
             signal=f"Init START without Init COMPLETE in communicator {communicator} on {who}"
             f"{f'; no line of {lacking}' if absent else ''}; last line: {last[:160]}",
-            recommendation=f"Look at {lacking}: not started, crashed before, or unable to reach the first rank's address."
+            recommendation=f"Look at {lacking}: not started, crashed before, or unable to reach rank 0's address."
             if absent
-            else "Look whether all ranks can reach each other (NCCL_SOCKET_IFNAME names the interface; firewalls), and at "
-            "the warnings.",
+            else "Look whether all ranks can reach each other (NCCL_SOCKET_IFNAME names the interface; firewalls), and "
+            "at the warnings.",
             caveat=f"The log may have been cut{', or lack the files of some ranks' if absent else ''}.",
             ranks=tuple(absent or (member.rank for member in unfinished)),
         )

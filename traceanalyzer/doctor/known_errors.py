@@ -34,6 +34,7 @@ class Knowledge(msgspec.Struct, frozen=True):
     ib_status: dict[str, str]
     xid: dict[str, str]
     settings: dict[str, str]
+    timeouts: dict[str, str]
     rules: dict[str, dict[str, str]]
 
 

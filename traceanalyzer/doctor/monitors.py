@@ -250,7 +250,7 @@ def arrivals(monitors: Monitors) -> pd.DataFrame:
 
 
 def _against_peers(calls: pd.DataFrame, figure: str) -> pd.DataFrame:
-    """One row for each call and rank, with what all ranks of the call have: `recorded`, `least`, `total`, `of_peers`."""
+    """One row for each call and rank, with `recorded`, `least`, `total` of the call's ranks, and `of_peers`."""
     calls = calls.groupby([*_CALL, "who"], dropna=False, as_index=False).agg({"rank": "first", figure: "median"})
     calls[figure] = calls[figure].astype("float64")
     grouped = calls.groupby(_CALL, dropna=False)[figure]
@@ -308,8 +308,8 @@ def slow_products(monitors: Monitors) -> Iterator[Diagnosis]:
     for (who, rank), share in table.groupby(["who", "rank"])["of_peers"].median().items():
         if share * RATIO < 1:
             yield Diagnosis(
-                diagnosis=f"The matrix products of {who} reach {100 * share:.0f}% of the other ranks' speed: its GPU is "
-                "slower.",
+                diagnosis=f"The matrix products of {who} reach {100 * share:.0f}% of the other ranks' speed: its GPU "
+                "is slower.",
                 ranks=_ranks(rank),
             )
 
@@ -321,7 +321,7 @@ def bandwidth_drops(monitors: Monitors) -> Iterator[Diagnosis]:
     for row in big[big["low_gb_per_s"] < SHARE * big["median_gb_per_s"]].head(5).itertuples(index=False):
         yield Diagnosis(
             diagnosis=f"{row.operation} of {size_text(row.size_bytes)} in communicator {row.communicator} reaches "
-            f"{row.median_gb_per_s:.1f} GB/s (median), but at most {row.low_gb_per_s:.1f} GB/s in a tenth of its calls.",
+            f"{row.median_gb_per_s:.1f} GB/s (median), at most {row.low_gb_per_s:.1f} GB/s in a tenth of its calls.",
             signal=f"{row.calls:,} calls; bus bandwidth of the fastest rank of each, so that waiting does not count.",
         )
 

@@ -1,18 +1,19 @@
 """What PyTorch's NCCL watchdog (1.13 to today) and launchers print when a job hangs or dies, and what it means."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from signal import Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from traceanalyzer.doctor.case import Case, Diagnosis, of, operation_words
-from traceanalyzer.doctor.known_errors import warnings
+from traceanalyzer.doctor.known_errors import KNOWLEDGE, warnings
 from traceanalyzer.meaning.vocabulary import first_upper, numbered
 
 if TYPE_CHECKING:
     from traceanalyzer.doctor.nccl_log import NcclLog
+
+T = TypeVar("T")
 
 
 def _flexible(pattern: str) -> re.Pattern[str]:
@@ -260,75 +261,64 @@ def timeouts(case: Case) -> list[Diagnosis]:
 
 def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Progress]) -> Diagnosis | None:
     timed_out = {rank: one.timed_out for rank, one in own.items() if one.timed_out is not None}
-    seqs = Counter(timed_out.values())
     enqueued = {rank: one.enqueued for rank, one in own.items() if one.enqueued is not None}
     waits = [one.waits_for[0] for one in own.values() if one.waits_for]
-    seq = seqs.most_common(1)[0][0] if seqs else min(waits) if waits else max(enqueued.values(), default=0)
-    by_operation: dict[str, list[int]] = {}
-    for rank, one in sorted(own.items()):
-        if one.timed_out == seq and one.operation:
-            by_operation.setdefault(operation_words(one.operation), []).append(rank)
+    seqs = _by(timed_out)
+    seq = max(seqs, key=lambda one: len(seqs[one])) if seqs else min(waits, default=max(enqueued.values(), default=0))
     behind = sorted({rank for rank, last in enqueued.items() if last < seq} | set(log.watchdog.behind))
     if not seqs and not behind and not set(own) & set(log.watchdog.dumps_asked):
         return None
     world = max(log.world, case.ras.ranks if case.ras else 0, log.watchdog.highest_rank + 1)
     silent = sorted(set(range(world)) - set(own))
     suspects = behind or (silent if len(silent) < len(own) else [])
-    who = numbered("rank", suspects)
     where = f" of process group {group}" if group else ""
-    what = f"{next(iter(sorted(by_operation)), 'collective')} {seq}{where}"
-    fix = f"Look first at the log and the Python stack (`py-spy dump`) of {who}."
-    if len(seqs) > 1:
-        suspects = sorted(timed_out)
-        at = "; ".join(f"{numbered('rank', [r for r in timed_out if timed_out[r] == s])} at {s}" for s in sorted(seqs))
-        headline = f"Ranks are out of step{where or ', or of different groups'}: {at}"
-        fix = ("Look for a branch, batch count or error that only some ranks take; compare the stacks of these ranks "
-               "(`py-spy dump`).")  # fmt: skip
-    elif len(by_operation) > 1:
-        suspects = sorted(own)
-        calls = ", ".join(f"{numbered('rank', ranks)} {name}" for name, ranks in sorted(by_operation.items()))
-        headline = f"Ranks call different collectives as number {seq}{where}: {calls}"
-        fix = "Call collectives in the same order on all ranks; look for a branch that only some of them take."
-    elif behind:
-        headline = f"{first_upper(who)} {'is' if len(behind) == 1 else 'are'} behind: {what} was never launched there"
-    elif suspects:
-        headline = f"NCCL timeout at {what}: {who} never reported"
-    elif not waits:
-        headline = f"Dumps were requested while {numbered('rank', own)} had nothing open{where}"
-        fix = "Look for the collective that is stuck in another process group, on the rank that requested the dumps."
-    elif all(one.completed is not None and one.completed < 1 for one in own.values()):
-        headline = f"NCCL timeout at {what} on {numbered('rank', own)}: no collective ever completed"
-        fix = ("The ranks connect but no data arrives: check the network interface (NCCL_SOCKET_IFNAME, NCCL_IB_HCA), "
-               "firewalls and P2P; run nccl-tests' all_reduce_perf, and once with NCCL_P2P_DISABLE=1.")  # fmt: skip
-    else:
-        headline = f"NCCL timeout at {what} on {numbered('rank', own)}"
-        fix = ("All reporting ranks wait in it: look for a rank that prints nothing, then at the network and the GPUs "
-               "(`ibstat`, `dmesg | grep Xid`); `py-spy dump` shows where each rank is.")  # fmt: skip
+    operations = _by({rank: operation_words(one.operation) for rank, one in own.items()
+                      if one.timed_out == seq and one.operation})  # fmt: skip
+    what = f"{min(operations, default='collective')} {seq}{where}"
+    who, are, all_ranks = numbered("rank", suspects), "is" if len(suspects) == 1 else "are", numbered("rank", own)
+    cases = (
+        (len(seqs) > 1, "out_of_step", f"Ranks are out of step{where or ', or of different groups'}: "
+         + "; ".join(f"{numbered('rank', seqs[at])} at {at}" for at in sorted(seqs))),
+        (len(operations) > 1, "different_calls", f"Ranks call different collectives as number {seq}{where}: "
+         + ", ".join(f"{numbered('rank', operations[name])} {name}" for name in sorted(operations))),
+        (bool(behind), "suspects", f"{first_upper(who)} {are} behind: {what} was never launched there"),
+        (bool(suspects), "suspects", f"NCCL timeout at {what}: {who} never reported"),
+        (not waits, "nothing_open", f"Dumps were requested while {all_ranks} had nothing open{where}"),
+        (all(one.completed is not None and one.completed < 1 for one in own.values()), "none_completed",
+         f"NCCL timeout at {what} on {all_ranks}: no collective ever completed"),
+        (True, "all_wait", f"NCCL timeout at {what} on {all_ranks}"),
+    )  # fmt: skip
+    kind, headline = next((kind, text) for is_so, kind, text in cases if is_so)
     if case.ras is not None and set(case.ras.states) == {"RUNNING"}:
         headline += ", while RAS reports RUNNING"
     limit_ms = max((one.timeout_ms or 0 for one in own.values()), default=0)
     waiting = f"{first_upper(numbered('rank', sorted(set(own) - set(behind))))} waited {limit_ms / 1000:g} s."
     facts = (waiting if limit_ms else "", _numbers(own), _asked(log.watchdog.dumps_asked, own))
-    unnamed = "The lines name no process group: the ranks may be of different groups."
-    inside = "A rank can also be inside the call that launches it: its number counts finished launches."
+    texts = KNOWLEDGE.timeouts
     return Diagnosis(
         severity="high",
         diagnosis=f"{headline}{of(log, case)}.",
         signal=" ".join(filter(None, facts)) or "Lines of PyTorch's watchdog.",
-        recommendation=f"{fix} TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and "
-        "TORCH_NCCL_DUMP_ON_TIMEOUT=1 record which rank never called it, for `--flight-recorder`.",
-        caveat=unnamed if group is None and len(seqs) > 1 else inside if behind else None,
-        ranks=tuple(suspects),
+        recommendation=f"{texts[kind].format(who=who)} {texts['recorder']}",
+        caveat=texts["unnamed"] if group is None and len(seqs) > 1 else texts["inside"] if behind else None,
+        ranks=tuple({"out_of_step": sorted(timed_out), "different_calls": sorted(own)}.get(kind, suspects)),
     )
+
+
+def _by(values: Mapping[int, T]) -> dict[T, list[int]]:
+    """Value → ranks that have it."""
+    made: dict[T, list[int]] = {}
+    for rank, value in sorted(values.items()):
+        made.setdefault(value, []).append(rank)
+    return made
 
 
 def _numbers(own: Mapping[int, Progress]) -> str:
     """The last numbers of each rank, ranks of the same numbers together."""
-    alike: dict[tuple[int | None, ...], list[int]] = {}
-    for rank, one in sorted(own.items()):
-        alike.setdefault((one.timed_out, one.enqueued, one.completed), []).append(rank)
     parts = []
-    for numbers, ranks in alike.items():
+    for numbers, ranks in _by(
+        {rank: (one.timed_out, one.enqueued, one.completed) for rank, one in own.items()}
+    ).items():
         names = ("timed out at", "last enqueued", "last completed")
         facts = [f"{name} {'none' if number == -1 else number}"
                  for name, number in zip(names, numbers, strict=True) if number is not None]  # fmt: skip
