@@ -62,9 +62,9 @@ def test_what_the_benchmark_of_stages_times_exists():
 
 
 def is_called_for(node):
-    """By click, for its decorator; by `pickle`, for its name."""
+    """By click, for its decorator; by `pickle` and `io`, for its name."""
     texts = [ast.unparse(one) for one in node.decorator_list]
-    return any(".command" in text for text in texts) or node.name in ("find_class", "persistent_load")
+    return any(".command" in text for text in texts) or node.name in ("find_class", "persistent_load", "readinto")
 
 
 NAMES = {

@@ -59,7 +59,7 @@ _JSON = {
     rb'"CommHash"\s*:|"cat"\s*:\s*"(?:PROXY|GROUP_API)"': (
         f"a trace of NCCL's profiler plugin, of NCCL's own events, without GPU work; {_AGAIN}"
     ),
-    rb'"coll_perf"\s*:': "records of NCCL Inspector, no trace; analyze-traces doctor --inspector FOLDER reads them",
+    rb'"coll_perf"\s*:': "records of NCCL Inspector, no trace; analyze-traces doctor --monitor FOLDER reads them",
     rb'"name"\s*:\s*"(?:Ascend Hardware|CANN)"|"Task Type"\s*:\s*"AI_': f"a trace {_ASCEND}",
     rb'"(?:bir_instruction_name|tensor_engine_active_time\w*|Neuron_Runtime_Event_Type|ntff_version)"\s*:': (
         f"output {_NEURON}"
