@@ -349,10 +349,8 @@ ROOM_BYTES: ContextVar[int | None] = ContextVar("bytes for processes at one file
 SECONDS_A_FILE = 0.5
 """What every analysis takes for one rank, however short."""
 
-SECONDS_A_MB = 0.45
-"""What a compressed file, a database or Parquet takes on top, and `SECONDS_A_PLAIN_MB` a file of plain text."""
-
-SECONDS_A_PLAIN_MB = 0.04
+SECONDS_A_MB = 0.04
+"""What each megabyte of text takes on top."""
 
 START_SECONDS, FORK_SECONDS = 1.5, 0.6
 """What it takes to start processes, and to fork this one; those that save less are not started."""
@@ -383,7 +381,7 @@ def processes_beside(files: Sequence[Path], jobs: object) -> int:
     """
     if not can_fork() or sum(map(_work_s, files)) <= WORTH_A_FORK_S:
         return 1
-    each_bytes = min(_TIMES_TEXT_BESIDE * sum(map(_text_bytes, files)), _MOST_BYTES_BESIDE)
+    each_bytes = min(_TIMES_TEXT_BESIDE * sum(map(_text_bytes, files)), MOST_BYTES)
     wanted = min(jobs, _cores()) if isinstance(jobs, int) else _cores()
     return fitting_beside(wanted, each_bytes, room_bytes(len(files), jobs))
 
@@ -396,7 +394,7 @@ def cores_for_a_file(files: int, jobs: int | None) -> int:
 
 def _work_s(path: Path) -> float:
     """About how long one file takes: enough to tell a moment from many."""
-    return SECONDS_A_FILE + _size_of(path) / 1e6 * (SECONDS_A_PLAIN_MB if path.suffix == ".json" else SECONDS_A_MB)
+    return SECONDS_A_FILE + SECONDS_A_MB * _text_bytes(path) / 1e6
 
 
 def _text_bytes(path: Path) -> int:
@@ -414,9 +412,8 @@ _LEAST_BYTES, _TIMES_TEXT, _TIMES_PACKED = 128 << 20, 0.6, 10
 _DECODING_BYTES = 64 << 20
 """Of a process that decodes pieces of a file: of no more than some at once."""
 
-_TIMES_TEXT_BESIDE, _MOST_BYTES_BESIDE = 0.1, 2 << 30
-"""Of one that does a share of what follows, for each byte of text (what it sends is there twice for a moment); and at
-most, for no more is replayed or drawn."""
+_TIMES_TEXT_BESIDE = 0.1
+"""Of one that does a share of what follows, for each byte of text: what it sends is there twice for a moment."""
 
 
 def _cores() -> int:
@@ -517,12 +514,9 @@ def hold_memory() -> None:
     """Have glibc keep what is freed for the next table: given back each time, it comes page by page, and zeroed."""
     with suppress(AttributeError, OSError, TypeError):  # another C library
         of_c = ctypes.CDLL(None)
-        for parameter, size in ((_MMAP_THRESHOLD, _OWN_PIECE_BYTES), (_TRIM_THRESHOLD, _HELD_BYTES)):
+        for parameter, size in _MALLOC.items():
             of_c.mallopt(parameter, size)
 
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""As <malloc.h> numbers them."""
-
-_OWN_PIECE_BYTES, _HELD_BYTES = 8 << 20, 64 << 20
-"""Larger pieces go back to the system on their own, and so does what is free at the end beyond so much."""
+_MALLOC = {-3: 8 << 20, -1: 64 << 20}
+"""By <malloc.h>'s number: pieces larger than that are mapped on their own, and what is free at the end is kept."""

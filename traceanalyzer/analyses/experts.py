@@ -45,29 +45,39 @@ def of_calls(_trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     does not name them (`_ranks_of`); `direction` is dispatch, combine or exchange. A list that PyTorch leaves out is an
     even split. Splits of calls whose size is what they send together are bytes.
     """
-    if not len(calls) or not (calls["collective"] == "all_to_all").any():
-        return calls.iloc[:0]
+    if not len(calls):
+        return calls
     own = calls[(calls["collective"] == "all_to_all") & (calls["in_split"].notna() | calls["out_split"].notna())]
-    element = own["dtype"].astype("object").map(dtype_bytes, na_action="ignore").astype("Int64")
-    sums = {
-        f"{name}_sum": pd.array([sum(sizes) if (sizes := numbers(text)) else None for text in own[name]], dtype="Int64")
-        for name in ("in_split", "out_split")
-    }
-    own = own.assign(**sums)
-    is_bytes = (own["in_elements"].isna() & (own["in_split_sum"] == own["size_bytes"])).fillna(value=False)
-    count = own["group_ranks"].astype("object").map(lambda text: len(numbers(text)) or None).astype("Int64")
-    own = own.assign(
-        group_ranks=own["group_ranks"].astype("object").fillna(""),
-        sent_bytes=(own["in_elements"] * element).fillna(own["in_split_sum"].where(is_bytes)),
-        received_bytes=(own["out_elements"] * element).fillna(own["out_split_sum"].where(is_bytes)),
-        count=count.fillna(own["group_size"].where(own["group_ranks"].isna())),
-    )
-    own = own[own[["group", "count", "sent_bytes", "received_bytes"]].notna().all(axis=1)]
-    for name, split, total in (("sends", "in_split", "sent_bytes"), ("receives", "out_split", "received_bytes")):
-        rows = zip(own[split].astype("object"), own[total].tolist(), own["count"].tolist(), strict=True)
-        own = own.assign(**{name: pd.Series([_bytes(*row) for row in rows], index=own.index, dtype="object")})
-    own = own[own["sends"].notna() & own["receives"].notna()]
+    own = own.assign(group_ranks=own["group_ranks"].astype("object").fillna(""))
+    facts = own[
+        ["in_split", "out_split", "dtype", "in_elements", "out_elements", "size_bytes", "group_ranks", "group_size"]
+    ]
+    splits = [_splits(*row) for row in facts.astype("object").where(facts.notna(), None).itertuples(index=False)]
+    for place, name in enumerate(("sends", "receives")):
+        own[name] = pd.Series([split[place] for split in splits], index=own.index, dtype="object")
+    own = own[own[["group", "sends", "receives"]].notna().all(axis=1)]
     return own.assign(direction=_directions(own))
+
+
+def _splits(
+    sent: str | None,
+    received: str | None,
+    dtype: str | None,
+    sent_elements: int | None,
+    received_elements: int | None,
+    size_bytes: int | None,
+    group_ranks: str,
+    group_size: int | None,
+) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Bytes to and from each rank of the group; `None` where they are not known."""
+    count = len(numbers(group_ranks)) or (None if group_ranks else group_size)
+    element, is_bytes = dtype_bytes(dtype), sent_elements is None and sum(numbers(sent)) == size_bytes
+
+    def of(split: str | None, elements: int | None) -> tuple[int, ...] | None:
+        total = elements * element if elements is not None and element else sum(numbers(split)) if is_bytes else None
+        return None if total is None or not count else _bytes(split, total, count)
+
+    return of(sent, sent_elements), of(received, received_elements)
 
 
 def _ranks_of(table: pd.DataFrame, members: pd.DataFrame) -> list[tuple[int, ...]]:

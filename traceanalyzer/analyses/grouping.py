@@ -95,8 +95,8 @@ class Groups(Struct, frozen=True):
         return len(self.first)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """For each group the sum of its rows' integers."""
-        return self._over(np.add, values)
+        """For each group the sum of its rows' integers; of a mask how many are in it."""
+        return self._over(np.add, values.astype(np.int64, copy=False))
 
     def counts(self) -> np.ndarray:
         """For each group how many rows it has."""
@@ -171,7 +171,7 @@ class Groups(Struct, frozen=True):
         if not isinstance(values, pd.arrays.IntegerArray):
             return self.sums(values)
         is_absent = values.isna()
-        known = self.sums((~is_absent).astype(np.int64))
+        known = self.sums(~is_absent)
         return nullable(self.sums(values.to_numpy(dtype=np.int64, na_value=0)), known == 0)
 
     def _over(self, ufunc: np.ufunc, values: np.ndarray) -> np.ndarray:

@@ -275,10 +275,10 @@ def per_rank(
         "world_size": pd.array([trace.meta.world_size] * len(groups), dtype="Int64"),
         "calls": groups.counts(),
         "size_bytes": groups.total(sizes),
-        "unknown_sizes": all_known(groups.sums(sizes.isna().astype(np.int64))),
+        "unknown_sizes": all_known(groups.sums(sizes.isna())),
         "steps": len(steps),
-        "step_calls": groups.sums(is_of_step.astype(np.int64)),
-        **{name: groups.sums(mask.astype(np.int64)) for name, mask in counted.items()},
+        "step_calls": groups.sums(is_of_step),
+        **{name: groups.sums(mask) for name, mask in counted.items()},
         "peers": count_of_peers.array,
     }
     return table_of({name: columns[name] for name in COLUMNS})

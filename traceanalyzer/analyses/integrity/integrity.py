@@ -9,7 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_true, stack
 from traceanalyzer.analyses.communication.collectives import Collectives
-from traceanalyzer.analyses.communication.matching import NOT_ON_ALL
+from traceanalyzer.analyses.communication.matching import MOST, NOT_ON_ALL
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.host.host_names import is_mps_operator
 from traceanalyzer.analyses.integrity import checks
@@ -235,10 +235,6 @@ def _copies(ranks: pd.DataFrame, kernels: pd.DataFrame) -> Iterator[Defect]:
         yield Defect("copies_of_a_rank", len(those) if len(those) > 1 else 0, len(ranks), text, severity=HIGH)
 
 
-_NEARLY_ALL, _LEAST_CALLS = 0.9, 3
-"""Of a rank's calls so many lie as many steps away from the others', and at least: few may meet by mistake."""
-
-
 def _shifted(call_waits: pd.DataFrame) -> Iterator[Defect]:
     """Ranks whose numbers of steps differ by the same from those of the ranks that they share calls with."""
     if call_waits.empty:
@@ -249,7 +245,7 @@ def _shifted(call_waits: pd.DataFrame) -> Iterator[Defect]:
     calls = known.assign(base=of_base["rank"].to_numpy(), by=known["step"].array - of_base["step"].array)
     counts = calls[calls["rank"] != calls["base"]].groupby(["rank", "base", "by"]).size().rename("count").reset_index()
     total = counts.groupby(["rank", "base"])["count"].transform("sum")
-    held = counts[(counts["count"] >= (_NEARLY_ALL * total).clip(lower=_LEAST_CALLS)) & (counts["by"] != 0)]
+    held = counts[(counts["count"] >= (MOST * total).clip(lower=3)) & (counts["by"] != 0)]
     if held.empty:
         return
     rank, base, by = held.iloc[0][["rank", "base", "by"]]

@@ -47,5 +47,5 @@ def _are_of_long_steps(more_ns: np.ndarray, usual_ns: np.ndarray, step: np.ndarr
     Such a step has more to do, or its GPU is slower.
     """
     steps = Groups.of_numbers(step)
-    longer = steps.sums((more_ns >= SHARE * usual_ns).astype(np.int64))
+    longer = steps.sums(more_ns >= SHARE * usual_ns)
     return (longer > SHARE * steps.counts())[steps.of_row]

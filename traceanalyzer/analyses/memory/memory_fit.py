@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
@@ -22,7 +23,7 @@ _SIZES = (
 )  # fmt: skip
 
 
-_MOST_BYTES = 1 << 62
+_MOST_BYTES = np.iinfo(np.int64).max // 2
 """What is more fits into no table, and no run has it."""
 
 

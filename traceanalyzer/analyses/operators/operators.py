@@ -323,13 +323,13 @@ def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataF
         "delay_median_ns": np.round(by_op.medians(delay)).astype(np.int64),
         "delay_max_ns": by_op.largest(delay),
         "gpu_ns": by_op.sums(lengths),
-        "shorter_than_launch": by_op.sums((lengths < call_ns[launch]).astype(np.int64)),
+        "shorter_than_launch": by_op.sums(lengths < call_ns[launch]),
     }
     of_calls = {
         "launches": by_call.counts(),
         "launch_ns": by_call.sums(call_ns[made]),
         "launch_median_ns": np.round(by_call.medians(call_ns[made])).astype(np.int64),
-        "full_queue_calls": by_call.sums(is_full.astype(np.int64)),
+        "full_queue_calls": by_call.sums(is_full),
         "full_queue_ns": by_call.sums(np.where(is_full, call_ns[made], 0)),
     }
     table = table_of(of_calls | {name: values[with_calls] for name, values in of_ops.items()})

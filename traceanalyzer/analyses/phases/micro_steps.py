@@ -315,7 +315,7 @@ def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: 
     keys["phase"] = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
     groups = Groups.of(keys, ["phase", "product", "dtype"], with_absent=True)
     beside = {
-        "calls_beside_comm": groups.sums(is_beside.astype(np.int64)),
+        "calls_beside_comm": groups.sums(is_beside),
         "gpu_beside_comm_ns": groups.sums(np.where(is_beside, gpu_ns, 0)),
     }
     return sorted_by(groups.table(calls=groups.counts(), gpu_ns=groups.sums(gpu_ns), **beside), "gpu_ns")

@@ -72,12 +72,6 @@ class Intervals(Struct, frozen=True):
     def __sub__(self, other: "Intervals") -> "Intervals":
         return _combine(self, other, in_both=False)
 
-    def clip(self, start_ns: int, end_ns: int) -> "Intervals":
-        """The part inside [start_ns, end_ns)."""
-        starts, ends = np.maximum(self.starts, start_ns), np.minimum(self.ends, end_ns)
-        held = ends > starts
-        return Intervals(starts[held], ends[held])
-
     def between(self, start_ns: int | None, end_ns: int | None) -> "Intervals":
         """The part inside [start_ns, end_ns), from the first or to the last where that is `None`."""
         first = 0 if start_ns is None else int(self.ends.searchsorted(start_ns, side="right"))
@@ -89,7 +83,7 @@ class Intervals(Struct, frozen=True):
     def inside(self, window: Window) -> "Intervals":
         """The part inside the window."""
         if len(window.stretches) == 1:
-            return self.clip(window.start_ns, window.end_ns)
+            return self.between(window.start_ns, window.end_ns)
         return self & Intervals.of(window.starts, window.ends)
 
     def covered_ns(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
