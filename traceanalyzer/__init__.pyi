@@ -16,7 +16,6 @@ from traceanalyzer.analyses.communication.collectives import Collectives as _Col
 from traceanalyzer.analyses.communication.collectives import Nccl as _Nccl
 from traceanalyzer.analyses.communication.groups import Groups as _Groups
 from traceanalyzer.analyses.communication.waits import CallWaits as _CallWaits
-from traceanalyzer.analyses.communication.waits import ExposedComm as _ExposedComm
 from traceanalyzer.analyses.communication.waits import Members as _Members
 from traceanalyzer.analyses.communication.waits import Waits as _Waits
 from traceanalyzer.analyses.experts import DispatchLoads as _DispatchLoads
@@ -71,6 +70,7 @@ from traceanalyzer.analyses.phases.phases import ByCollective as _ByCollective
 from traceanalyzer.analyses.phases.phases import CallPhases as _CallPhases
 from traceanalyzer.analyses.phases.phases import CommPhases as _CommPhases
 from traceanalyzer.analyses.phases.phases import ExposedCalls as _ExposedCalls
+from traceanalyzer.analyses.phases.phases import ExposedComm as _ExposedComm
 from traceanalyzer.analyses.phases.phases import Phases as _Phases
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline as _Pipeline
 from traceanalyzer.analyses.pipelines.pipeline import Pipelines as _Pipelines

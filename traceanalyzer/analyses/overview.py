@@ -16,12 +16,12 @@ from traceanalyzer.analyses.base import (
     ratio,
 )
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, host_needs_ns
-from traceanalyzer.analyses.communication.waits import ExposedComm
 from traceanalyzer.analyses.grouping import Groups, places_of, sums_at
 from traceanalyzer.analyses.host.cpu_time import HostWork, times_to_compare
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
 from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.phases.phases import ExposedComm
 from traceanalyzer.analyses.replay.critical_path import CriticalPath
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.time import breakdown

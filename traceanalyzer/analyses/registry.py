@@ -148,7 +148,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "timeline": Analysis(timeline.timeline_across, timeline.timeline_per_rank),
         "host_events": Analysis(timeline.HostEvents.of_ranks, timeline.host_events_per_rank),
         "counter_series": Analysis(timeline.CounterSeries.of_ranks, timeline.counter_series_per_rank, _COUNTERS),
-        "exposed_comm": Analysis(waits.exposed_comm_across, waits.exposed_comm_per_rank, sees_all=_MATCHED),
+        "exposed_comm": Analysis(phases.exposed_comm_across),
         "places": Analysis(rank_sets.across),
         "episodes": Analysis(episodes.across),
         "what_ran": Analysis(step_budget.what_ran_across, step_budget.what_ran_per_rank),

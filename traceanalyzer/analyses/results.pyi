@@ -14,7 +14,7 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.collectives import Collectives, Nccl
 from traceanalyzer.analyses.communication.groups import Groups
-from traceanalyzer.analyses.communication.waits import CallWaits, ExposedComm, Members, Waits
+from traceanalyzer.analyses.communication.waits import CallWaits, Members, Waits
 from traceanalyzer.analyses.experts import DispatchLoads, Exchanges, ExchangeSends, ExpertLayers
 from traceanalyzer.analyses.host.api_calls import CudaApi, FirstCalls, NvtxProjection, SyncCalls
 from traceanalyzer.analyses.host.cpu_time import Compilations, CpuStepParts, CpuSteps, HostSilences, HostWork
@@ -53,7 +53,7 @@ from traceanalyzer.analyses.overview import (
     UnlikeRanks,
 )
 from traceanalyzer.analyses.phases.micro_steps import Iterations, MatrixProducts, MicroSteps
-from traceanalyzer.analyses.phases.phases import ByCollective, CallPhases, CommPhases, ExposedCalls, Phases
+from traceanalyzer.analyses.phases.phases import ByCollective, CallPhases, CommPhases, ExposedCalls, ExposedComm, Phases
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
 from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages

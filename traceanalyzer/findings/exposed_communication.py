@@ -64,7 +64,7 @@ def exposed_communication(
         return
     calls = call_waits.table[["rank", "call", "collective", "group", "group_ranks", "is_matched", "is_synchronising"]]
     held = run.within(exposed_calls.table).merge(calls[calls["collective"].notna()], on=["rank", "call"])
-    held = held.merge(call_phases.table[["rank", "call", "range"]], on=["rank", "call"], how="left")
+    held = held.merge(call_phases.table[["rank", "call", "phase", "range"]], on=["rank", "call"], how="left")
     held = held.assign(kind=transfer_kinds(held["collective"]), label=labels(groups, held))
     held["ns"] = held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / run.count
     for kind, own in held.groupby("kind"):

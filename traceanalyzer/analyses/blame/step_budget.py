@@ -287,12 +287,12 @@ class StepNeeds(Result):
     }
 
 
-def step_needs_per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
+def step_needs_per_rank(_trace: RankTrace, waits: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
     """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false)."""
     if parts_of_steps.empty:
         return pd.DataFrame()
     steps = with_columns(parts_of_steps, is_step=True)
-    return under_each_other([steps, _stretches(parts_of_steps, exposed_comm)]) if len(exposed_comm) else steps
+    return under_each_other([steps, _stretches(parts_of_steps, waits)]) if len(waits) else steps
 
 
 def host_needs_ns(needs: pd.DataFrame, least: int = 1) -> pd.Series:

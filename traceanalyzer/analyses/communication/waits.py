@@ -26,12 +26,10 @@ from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import places_of
-from traceanalyzer.analyses.time.breakdown import Breakdown, OfKnownWork, by_rank
+from traceanalyzer.analyses.time.breakdown import by_rank
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
-from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Better, Column, declared
-from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -297,94 +295,6 @@ def _why(table: pd.DataFrame, is_matched: pd.Series) -> pd.Series:
     return why.where(table["transfer_ns"].isna(), None)
 
 
-PARTS = tuple(part.column for part in COMM_PARTS)
-"""Columns that add up to `exposed_comm_ns`."""
-
-
-class ExposedComm(OfKnownWork):
-    """One row for each rank's whole window (`step` absent) and for each step; the parts add up, exactly."""
-
-    title = "Exposed communication: transfer and wait"
-    keys = ("rank", "step")
-    derived = {part.share: f"{part.column} / window_ns" for part in COMM_PARTS}
-    hidden = PARTS
-    columns = declared(
-        rank=RANK,
-        step="Step; absent for the rank's whole window.",
-        is_complete="Neither open nor partial: counts in means. Absent for the whole window.",
-        window_ns=Column.time("Length of the step's GPU window, or of the rank's.", better=Better.LESS),
-        exposed_comm_ns=Column.time(
-            "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS
-        ),
-        exposed_transfer_ns=Column.time(
-            "Part in which data moves: |∪transfer − ∪compute|.", is_news_when_zero=True, better=Better.LESS
-        ),
-        exposed_wait_ns=Column.time(
-            "Part in which a call waits for another rank and none moves data: |∪wait − ∪compute − ∪transfer|.",
-            is_news_when_zero=True,
-            better=Better.LESS,
-        ),
-        exposed_unmatched_ns=Column.time(
-            "The remainder: calls without a known instance, what follows the last rank of a group of which another has "
-            "no trace, collectives with one root, uneven all-to-alls, peer-to-peer copies.",
-            better=Better.LESS,
-        ),
-        exposed_transfer_pct="100 · exposed transfer / window.",
-        exposed_wait_pct="100 · exposed wait / window.",
-        exposed_unmatched_pct="100 · exposed unmatched / window.",
-    )
-
-
-def exposed_comm_per_rank(trace: RankTrace) -> pd.DataFrame:
-    """The disjoint stretches of the capture in which communication but no compute runs, cut at the window's limits."""
-    exposed = unions(trace)["comm"] - unions(trace)["compute"]
-    inside = exposed.inside(trace.window)
-    parts = [
-        pd.DataFrame({"start_ns": own.starts, "end_ns": own.ends, "is_looked_at": own is inside})
-        for own in (inside, exposed - inside)
-    ]
-    return pd.concat(parts).sort_values("start_ns", kind="stable", ignore_index=True)
-
-
-def exposed_comm_across(
-    parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, breakdown: Breakdown, steps: Steps
-) -> ExposedComm:
-    """Split each window's exposed communication, in the order compute, transfer, wait."""
-    names = ["rank", "step", "is_complete", "window_ns", "exposed_comm_ns", "opaque_ns"]
-    types = {"step": "Int64", "is_complete": "boolean"}
-    own = steps.table[steps.table["start_ns"].notna()] if len(steps) else steps.table
-    tables = [table.reindex(columns=names).astype(types) for table in (breakdown.table, own) if len(table)]
-    if not tables:
-        return ExposedComm(without_rows([*names, *PARTS]))
-    windows = pd.concat(tables).sort_values(["rank", "step"], na_position="first", ignore_index=True)
-    exposed = stack(parts, STRETCH)
-    queries = [exposed[exposed["is_looked_at"].astype(bool)]]
-    if len(own):
-        queries.append(own.assign(end_ns=own["start_ns"] + own["window_ns"]))
-    asked = pd.concat([table.reindex(columns=["rank", "step", *STRETCH[1:3]]) for table in queries])
-    split = by_rank(_parts_of, asked.astype({"step": "Int64"}), exposed, call_waits.table)
-    sums = split.groupby(["rank", "step"], dropna=False)[list(PARTS)].sum().reset_index()
-    table = windows.merge(sums, on=["rank", "step"], how="left")
-    table = table.astype({"rank": "int64", "window_ns": "int64", "exposed_comm_ns": "int64"})
-    table = table.fillna(dict.fromkeys(PARTS, 0)).astype(dict.fromkeys(PARTS, "int64"))
-    assert (table[list(PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
-    return ExposedComm(table)
-
-
-def _parts_of(windows: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """The parts of each stretch of time."""
-    starts, ends = (array_of(windows, name).astype(np.int64) for name in STRETCH[1:3])
-    exposed = exposed_of(stretches)
-    transfer, wait = transfer_and_wait(exposed, calls)
-    rest = exposed - transfer - wait
-    covered = {name: part.covered_ns(starts, ends) for name, part in zip(PARTS, (transfer, wait, rest), strict=True)}
-    return windows.assign(**covered)
-
-
-STRETCH = ("rank", "start_ns", "end_ns", "is_looked_at")
-"""Columns of a rank's table of `per_rank` once the ranks' are under each other."""
-
-
 def exposed_of(part: pd.DataFrame) -> Intervals:
     """A table of disjoint stretches, in order, as intervals."""
     return Intervals(*(part[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns")))
@@ -424,14 +334,17 @@ class Waits(Result):
     )
 
 
-def waits_per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:
-    """The stretches in which communication but no compute runs, as `exposed_comm` has them."""
-    return exposed_comm
+def waits_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The stretches of the capture in which communication but no compute runs, cut at the window's limits."""
+    exposed = unions(trace)["comm"] - unions(trace)["compute"]
+    inside = exposed.inside(trace.window)
+    parts = [table_of({"start_ns": own.starts, "end_ns": own.ends}) for own in (inside, exposed - inside)]
+    return pd.concat(parts).sort_values("start_ns", kind="stable", ignore_index=True)
 
 
 def waits_across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Waits:
     """Cut each rank's exposed wait by the calls that wait."""
-    exposed = stack(parts, STRETCH)
+    exposed = stack(parts, ("start_ns", "end_ns"))
     table = exposed[:0]
     if len(exposed) and len(call_waits):
         table = by_rank(_cut, exposed, call_waits.table)

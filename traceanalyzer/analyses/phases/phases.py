@@ -24,13 +24,14 @@ from traceanalyzer.analyses.host import host_names, idle
 from traceanalyzer.analyses.host.activity import innermost, names_around_launches, range_around, user_ranges
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.operators.operator_tree import last_of_each_number
-from traceanalyzer.analyses.time.breakdown import PARTS, by_rank, known_only
+from traceanalyzer.analyses.time.breakdown import PARTS, Breakdown, OfKnownWork, by_rank, known_only
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.meaning.columns import Better, Column, Written, declared
+from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.model import RankTrace, Window
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -227,7 +228,6 @@ class ExposedCalls(Result):
             "The call that it belongs to: of those that run, the one that started first. Absent for one that was "
             "launched outside the chosen steps and still runs in their window."
         ),
-        phase="Phase in which the host launched that call.",
         step="Step in whose GPU window it lies; absent for none.",
         start_ns="Its start.",
         end_ns="Its end.",
@@ -237,9 +237,7 @@ class ExposedCalls(Result):
     )
 
 
-def exposed_calls_per_rank(
-    trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
-) -> pd.DataFrame:
+def exposed_calls_per_rank(trace: RankTrace, calls: pd.DataFrame, shares: Mapping[str, Share]) -> pd.DataFrame:
     """The rank's exposed communication inside its window."""
     share = shares["exposed_comm_ns"]
     if not len(share.row):
@@ -258,8 +256,7 @@ def exposed_calls_per_rank(
     held = (exposed.covered_ns(starts, ends) > 0) & trace.window.holds(starts)
     starts, ends = starts[held], ends[held]
     row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
-    phase = np.array(NAMES, dtype=object)[phase_of_op[row]]
-    told = {"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends}
+    told = {"call": _numbers(trace, calls, row), "start_ns": starts, "end_ns": ends}
     return table_of(told | {"stretch": np.arange(len(starts)), "step": idle.step_of_time(trace, starts)})
 
 
@@ -283,6 +280,60 @@ def _split(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     moving, waiting = transfer.covered_ns(starts, ends), wait.covered_ns(starts, ends)
     rest = ends - starts - moving - waiting
     return with_columns(stretches, transfer_ns=moving, wait_ns=waiting, unmatched_ns=rest)
+
+
+# What that is in each rank's window and in each step.
+
+
+class ExposedComm(OfKnownWork):
+    """One row for each rank's whole window (`step` absent) and for each step; the parts add up, exactly."""
+
+    title = "Exposed communication: transfer and wait"
+    keys = ("rank", "step")
+    derived = {part.share: f"{part.column} / window_ns" for part in COMM_PARTS}
+    hidden = tuple(part.column for part in COMM_PARTS)
+    columns = declared(
+        rank=RANK,
+        step="Step; absent for the rank's whole window.",
+        is_complete="Neither open nor partial: counts in means. Absent for the whole window.",
+        window_ns=Column.time("Length of the step's GPU window, or of the rank's.", better=Better.LESS),
+        exposed_comm_ns=Column.time(
+            "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS
+        ),
+        exposed_transfer_ns=Column.time(
+            "Part in which data moves: |∪transfer − ∪compute|.", is_news_when_zero=True, better=Better.LESS
+        ),
+        exposed_wait_ns=Column.time(
+            "Part in which a call waits for another rank and none moves data: |∪wait − ∪compute − ∪transfer|.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        exposed_unmatched_ns=Column.time(
+            "The remainder: calls without a known instance, what follows the last rank of a group of which another has "
+            "no trace, collectives with one root, uneven all-to-alls, peer-to-peer copies.",
+            better=Better.LESS,
+        ),
+        exposed_transfer_pct="100 · exposed transfer / window.",
+        exposed_wait_pct="100 · exposed wait / window.",
+        exposed_unmatched_pct="100 · exposed unmatched / window.",
+    )
+
+
+def exposed_comm_across(exposed_calls: ExposedCalls, breakdown: Breakdown, steps: Steps) -> ExposedComm:
+    """Add up the stretches of each window and of each step."""
+    keys, names = ["rank", "step"], ["is_complete", "window_ns", "exposed_comm_ns", "opaque_ns"]
+    types = {"step": "Int64", "is_complete": "boolean", **dict.fromkeys(names[1:], "int64")}
+    own = steps.table[steps.table["start_ns"].notna()]
+    windows = [table.reindex(columns=[*keys, *names]).astype(types) for table in (breakdown.table, own) if len(table)]
+    if not windows:
+        return ExposedComm.without_rows()
+    stretches = exposed_calls.table[[*keys, *EXPOSED_CALLS_PARTS]].astype({"rank": "int64", "step": "Int64"})
+    every = pd.concat([stretches.assign(step=pd.NA).astype({"step": "Int64"}), stretches[stretches["step"].notna()]])
+    sums = every.groupby(keys, dropna=False)[list(EXPOSED_CALLS_PARTS)].sum().set_axis(ExposedComm.hidden, axis=1)
+    table = pd.concat(windows).sort_values(keys, na_position="first").merge(sums.reset_index(), on=keys, how="left")
+    parts = table[[*ExposedComm.hidden]].fillna(0).astype("int64")
+    assert (parts.sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
+    return ExposedComm(table.assign(**parts))
 
 
 # How each rank's GPU time splits into forward, backward, optimizer, data and communication set-up.
