@@ -31,7 +31,7 @@ def detail(*rows):
 def test_communication_is_divided_only_where_the_parts_add_up(rows, is_divided):
     results = {**run([rank_trace(OPS)], ASKED), "exposed_comm": detail(*rows)}
     needed = [results[name] for name in ("headline", "steps", "exposed_comm", "idle", "step_needs")]
-    made = split({**results, "time_parts": overview.time_parts_across({}, *needed)})
+    made = split({**results, "time_parts": overview.time_parts_across(*needed)})
     assert made is not None
     assert made.has_wait is is_divided
     columns = [part.column for part in made.parts]
