@@ -33,5 +33,5 @@ def low_efficiency(_run: Run, efficiency: Efficiency, mfu: Mfu, headline: Headli
         why=f"The peak of {of['gpu']} in {str(of['element_type']).upper()} is {of['peak_tflops_per_s']:.0f} TFLOP/s.",
         evidence=tuple(slow[["operator", "shapes", "gpu_ns", "flops_pct"]].to_dict("records")),
         table="mfu",
-        half_of="this time",
+        half_of="the time over the peak",
     )

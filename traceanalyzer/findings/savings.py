@@ -79,8 +79,8 @@ class Saves:
         of = scale(Unit.NS, [self.before_ns])
         after = of.text(self.before_ns - self.likely_ns)
         change = f"{of.text(self.before_ns)} → {after} {of.symbol}, {_whole_percent(self.percent)}"
-        profiled = "" if self.is_unprofiled else " of the profiled step"
-        half = f" if half of {self.half_of} goes" if self.half_of else ""
+        profiled = "" if self.is_unprofiled else " as profiled"
+        half = f" if half of {self.half_of} can be removed" if self.half_of else ""
         return f"about {_time(self.likely_ns, of)}{self.each}{profiled} ({change}){half}"
 
     @property

@@ -74,7 +74,7 @@ def sparse_as_dense(run: Run, operator_shapes: OperatorShapes) -> Iterator[Findi
                 changes=changes,
                 evidence=tuple(rows.to_dict("records")),
                 table="operator_shapes",
-                half_of="this work",
+                half_of="the dense work",
             )
 
 

@@ -279,7 +279,7 @@ def _is_usual_pace(row: Row, operators: Operators) -> bool:
     """Whether CPUs launch the same work, and differ by less than two runs of it do."""
     if row["cause"] != HOST.key or not row["is_in_every_step"] or row["own_host_ns"] is None:
         return False
-    is_same = row["name"] is None or _is_called_alike(row, operators)
+    is_same = row["name"] in (None, NOTHING) or _is_called_alike(row, operators)
     return is_same and row["own_host_ns"] < RATIO * row["peers_host_ns"]
 
 
