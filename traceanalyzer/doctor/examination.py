@@ -184,7 +184,7 @@ Rows = list[dict[str, Any]]
 
 TableName = Literal[
     "topology", "communicators", "transports", "rings", "algorithms", "environment", "warnings", "last_calls",
-    "never_came", "mismatches", "late_ranks", "bandwidth", "products",
+    "late_ranks", "bandwidth", "products",
 ]  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def tables(case: Case) -> dict[TableName, Rows]:
     for name, rows_of in _OF_LOGS.items():
         made[name] = [{"log": log.label, **row} for log in case.logs for row in rows_of(log)]
     if case.recorder is not None and case.standing is not None:
-        made |= _recorder(case.recorder, case.standing)
+        made["last_calls"] = _rows(_last_calls(case.recorder, case.standing))
     if case.monitors is not None:
         made["late_ranks"] = _rows(arrivals(case.monitors))
         made["bandwidth"] = _rows(bandwidth(case.monitors))
@@ -285,29 +285,15 @@ _OF_LOGS: dict[TableName, Callable[[NcclLog], Rows]] = {
 }
 
 
-def _recorder(recorder: FlightRecorder, standing: hang.Standing) -> dict[TableName, Rows]:
+def _last_calls(recorder: FlightRecorder, standing: hang.Standing) -> pd.DataFrame:
+    """The last collective of each rank and group, those of suspects first."""
     suspects = {rank for one in standing.absences for rank in one.missing}
     suspects |= {rank for one in standing.mismatches for rank in one.others}
     last = standing.last.assign(
         group=standing.last["group"].astype(str).map({key: group.label for key, group in recorder.groups.items()}),
         is_suspect=standing.last["rank"].isin(suspects),
     ).sort_values(["is_suspect", "group", "rank"], ascending=[False, True, True])
-    columns = ["rank", "group", "seq", "operation", "state", "sizes", "dtypes", "created_ns", "is_suspect"]
-    return {
-        "never_came": [
-            {"group": one.group.label, "seq": one.call.seq, "operation": one.call.operation,
-             "missing": list(one.missing), "without_dump": list(one.undumped), "waiting": len(one.came),
-             "since_ns": one.since_ns, "frames": list(one.frames), "missing_frames": list(one.missing_frames)}
-            for one in standing.absences
-        ],
-        "mismatches": [
-            {"group": one.group.label, "seq": one.seq, "what": one.what, "usual": one.usual,
-             "ranks_usual": one.agreeing, "others": {str(rank): value for rank, value in one.others.items()},
-             "frames": {str(rank): list(frames) for rank, frames in one.frames.items()}}
-            for one in standing.mismatches
-        ],
-        "last_calls": _rows(last[columns]),
-    }  # fmt: skip
+    return last[["rank", "group", "seq", "operation", "state", "sizes", "dtypes", "created_ns", "is_suspect"]]
 
 
 def _rows(frame: pd.DataFrame) -> Rows:

@@ -1,7 +1,7 @@
 """PyTorch's flight recorder: what each rank's collectives were when the job hung, as one table."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -19,8 +19,6 @@ from traceanalyzer.model.schema import printable
 
 _RANK = re.compile(r"(\d{1,9})(?:\.(?:json|pkl|pickle|txt|bin))?(?:\.gz)?$")
 _GLOO_AND_THE_LIKE = re.compile(r"^\w+:")
-
-STATES = ("scheduled", "started", "completed")
 
 EVENTS = ("enqueued", "started", "completed")
 
@@ -91,91 +89,88 @@ def read_flight_recorder(folder: Path, *, follows_links: bool = False) -> Flight
     Raises:
         InputError: nothing in it is a dump.
     """
-    with safe_pickle.without_collection():
-        return _read(folder, follows_links)
-
-
-def _read(folder: Path, follows_links: bool) -> FlightRecorder:
-    files = all_below(folder, follows_links=follows_links) if folder.is_dir() else [folder]
     found: dict[int, tuple[str, dict[str, Any]]] = {}
     notes = []
-    for path in files:
-        try:
-            with memory_for(path.stat().st_size):
-                rank, dump = _dump(path)
-        except (OSError, MemoryError) as error:
-            notes.append(f"{path}: cannot be read ({getattr(error, 'strerror', TOO_LARGE)})")
-            continue
-        except InputError as error:
-            notes.append(str(error))
-            continue
-        if dump is None:
-            continue
-        if rank in found:
-            notes.append(f"{path}: rank {rank} has a dump already ({found[rank][0]}); this one is not read.")
-            continue
-        found[rank] = (str(path), dump)
-    if not found:
-        why = f": {notes[0]}" if notes else ""
-        raise InputError(f"{folder}: no dump of PyTorch's flight recorder in it{why}")
-    return _recorder(found, tuple(notes))
+    with safe_pickle.without_collection():
+        for path in all_below(folder, follows_links=follows_links) if folder.is_dir() else [folder]:
+            try:
+                with memory_for(path.stat().st_size):
+                    dump = _dump(path)
+            except (OSError, MemoryError) as error:
+                notes.append(f"{path}: cannot be read ({getattr(error, 'strerror', TOO_LARGE)})")
+                continue
+            except InputError as error:
+                notes.append(str(error))
+                continue
+            if dump is None:
+                continue
+            rank = _rank(path)
+            if rank in found:
+                notes.append(f"{path}: rank {rank} has a dump already ({found[rank][0]}); this one is not read.")
+            else:
+                found[rank] = (str(path), dump)
+        if not found:
+            why = f": {notes[0]}" if notes else ""
+            raise InputError(f"{folder}: no dump of PyTorch's flight recorder in it{why}")
+        return _recorder(found, tuple(notes))
 
 
-def _dump(path: Path) -> tuple[int, dict[str, Any] | None]:
-    """The rank of a file, by its name, and its content; `None` for files that are no dumps, such as logs."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(16)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    is_json = head.lstrip()[:1] in {b"{", b"["}
-    named = _RANK.search(path.name)
-    if not is_json and not safe_pickle.is_pickle(head):
-        if named is None or path.suffix in {".log", ".txt", ".csv", ".html"}:
-            return -1, None
-        raise InputError(f"{path}: neither a pickle nor JSON")
-    if is_json:
+def _dump(path: Path) -> dict[str, Any] | None:
+    """The content of a file; `None` for files that are no dumps, such as logs."""
+    with path.open("rb") as file:
+        head = file.read(16)
+    if head.lstrip()[:1] in {b"{", b"["}:
         try:
             content = msgspec.json.decode(path.read_bytes())
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"{path}: not JSON that can be read ({error})") from error
-    else:
+    elif safe_pickle.is_pickle(head):
         content = safe_pickle.read(path)
+    elif _RANK.search(path.name) is None or path.suffix in {".log", ".txt", ".csv", ".html"}:
+        return None
+    else:
+        raise InputError(f"{path}: neither a pickle nor JSON")
     if isinstance(content, list):  # PyTorch 2.2 dumped the entries alone
         content = {"entries": content, "version": "1"}
     if not isinstance(content, dict) or not isinstance(content.get("entries", []), list):
         raise InputError(f"{path}: no dump of the flight recorder: it has no list of entries")
-    if "entries" not in content and not {"pg_config", "pg_status"} & content.keys():
+    if not {"entries", "pg_config", "pg_status"} & content.keys():
         raise InputError(f"{path}: no dump of the flight recorder: it has no entries")
-    if named is None:
+    _rank(path)
+    return content
+
+
+def _rank(path: Path) -> int:
+    found = _RANK.search(path.name)
+    if found is None:
         raise InputError(f"{path}: its name does not end in the rank")
-    return int(named[1]), content
+    return int(found[1])
 
 
 def _recorder(found: Mapping[int, tuple[str, dict[str, Any]]], notes: tuple[str, ...]) -> FlightRecorder:
     groups: dict[str, Group] = {}
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-    frames = {}
-    for rank, (_, dump) in sorted(found.items()):
-        entries = [entry for entry in dump.get("entries", ()) if isinstance(entry, dict)]
-        frames[rank] = [told if isinstance(told := entry.get("frames"), list | tuple) else () for entry in entries]
-        for name, values in _entries(rank, entries, _groups(dump, rank, groups), groups).items():
-            columns[name].extend(values)
-    libraries = {rank: str(told) for rank, (_, dump) in found.items()
-                 if (told := dump.get("comm_lib_version") or dump.get("nccl_version"))}  # fmt: skip
-    table = pd.DataFrame(
-        {name: pd.array(columns[name], dtype=kind) if kind == "Int64" else pd.Series(columns[name], dtype=kind)
-         for name, kind in _COLUMNS.items()}
-    )  # fmt: skip
-    files = {rank: path for rank, (path, _) in found.items()}
+    frames, libraries = {}, {}
     last: dict[str, dict[int, list[int | None]]] = {}
     for rank, (_, dump) in sorted(found.items()):
-        status = dump.get("pg_status")
-        for name, told in status.items() if isinstance(status, Mapping) else ():
-            if isinstance(told, Mapping):
-                numbers = [_whole(told.get(f"last_{event}_collective")) for event in EVENTS]
-                last.setdefault(_text(name), {})[rank] = numbers
+        entries = [entry for entry in dump.get("entries", ()) if isinstance(entry, dict)]
+        frames[rank] = [own if isinstance(own := entry.get("frames"), list | tuple) else () for entry in entries]
+        for name, values in _entries(rank, entries, _groups(dump, rank, groups), groups).items():
+            columns[name].extend(values)
+        if library := dump.get("comm_lib_version") or dump.get("nccl_version"):
+            libraries[rank] = str(library)
+        for name, status in _mappings(dump.get("pg_status")):
+            last.setdefault(name, {})[rank] = [_whole(status.get(f"last_{event}_collective")) for event in EVENTS]
+    table = pd.DataFrame({name: pd.Series(columns[name], dtype=kind) for name, kind in _COLUMNS.items()})
+    files = {rank: path for rank, (path, _) in found.items()}
     return FlightRecorder(table, groups, files, libraries, frames, last, notes)
+
+
+def _mappings(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Names and contents, of those that are mappings."""
+    for name, content in value.items() if isinstance(value, Mapping) else ():
+        if isinstance(content, Mapping):
+            yield _text(name), content
 
 
 _COLUMNS = {
@@ -186,34 +181,24 @@ _COLUMNS = {
 
 
 def _groups(dump: Mapping[str, Any], rank: int, groups: dict[str, Group]) -> dict[str, str]:
-    """Adds the groups of a rank's dump; gives the key of each by its name."""
+    """Adds the groups of a rank's dump; gives the key of each by its name.
+
+    A key is new when the group is new: one name may stand for several groups, each on other ranks.
+    """
     keys = {}
-    config = dump.get("pg_config")
-    for name, told in config.items() if isinstance(config, Mapping) else ():
-        if not isinstance(told, Mapping):
-            continue
-        ranks = _ranks(told.get("ranks"))
-        if ranks is not None and rank not in ranks:
-            continue
-        group = Group(_text(name), _text(told.get("desc", "")), ranks)
-        keys[_text(name)] = _key(group, groups)
+    for name, config in _mappings(dump.get("pg_config")):
+        ranks = _ranks(config.get("ranks"))
+        if ranks is None or rank in ranks:
+            group = Group(name, _text(config.get("desc", "")), ranks)
+            names = (f"{name} #{number}" if number else name for number in count())
+            keys[name] = next(key for key in names if groups.setdefault(key, group).ranks == ranks)
     return keys
 
 
-def _key(group: Group, groups: dict[str, Group]) -> str:
-    """The group's key, a new one when it is new: one name may stand for several groups, each on other ranks."""
-    for number in count():
-        key = f"{group.name} #{number}" if number else group.name
-        known = groups.setdefault(key, group)
-        if known.ranks == group.ranks:
-            return key
-    raise AssertionError
-
-
-def _ranks(told: Any) -> tuple[int, ...] | None:
-    if isinstance(told, list):
-        return tuple(sorted({number for number in map(_whole, told) if number is not None})) or None
-    return _ranks_of_text(told) if isinstance(told, str) else None
+def _ranks(value: Any) -> tuple[int, ...] | None:
+    if isinstance(value, list):
+        return tuple(sorted({number for number in map(_whole, value) if number is not None})) or None
+    return _ranks_of_text(value) if isinstance(value, str) else None
 
 
 @cache
@@ -225,14 +210,14 @@ def _entries(
     rank: int, entries: Sequence[Mapping[str, Any]], keys: Mapping[str, str], groups: dict[str, Group]
 ) -> dict[str, Sequence[Any]]:  # fmt: skip
     """The columns of a rank's entries."""
-    named = [_group_of(entry) for entry in entries]
-    for name, description in dict.fromkeys(named):
+    names = [_group_of(entry) for entry in entries]
+    for name, description in dict.fromkeys(names):
         if name not in keys:
             groups.setdefault(name, Group(name, description, None))
     is_p2p = [_is_p2p(entry) for entry in entries]
     return {
         "rank": [rank] * len(entries),
-        "group": [keys.get(name, name) for name, _ in named],
+        "group": [keys.get(name, name) for name, _ in names],
         "seq": [_seq(entry, p2p) for entry, p2p in zip(entries, is_p2p, strict=True)],
         "is_p2p": is_p2p,
         "operation": [_GLOO_AND_THE_LIKE.sub("", _text(entry.get("profiling_name", ""))) for entry in entries],
@@ -251,38 +236,33 @@ def _text(value: Any) -> str:
 
 
 def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
-    told = entry.get("process_group")
-    if isinstance(told, (tuple, list)) and len(told) == 2:
-        return _text(told[0]), _text(told[1])
+    group = entry.get("process_group")
+    if isinstance(group, (tuple, list)) and len(group) == 2:
+        return _text(group[0]), _text(group[1])
     return _text(entry.get("pg_name", entry.get("pg_id", 0))), ""
 
 
 def _is_p2p(entry: Mapping[str, Any]) -> bool:
-    told = entry.get("is_p2p")
-    if isinstance(told, bool):
-        return told
-    return str(entry.get("profiling_name", "")).split(":")[-1].startswith(("send", "recv"))
+    flag = entry.get("is_p2p")
+    name = str(entry.get("profiling_name", "")).split(":")[-1]
+    return flag if isinstance(flag, bool) else name.startswith(("send", "recv"))
 
 
 def _seq(entry: Mapping[str, Any], is_p2p: bool) -> int:
     """Number of the call in its group; versions before 2.4 have one counter for collectives and send/recv."""
-    for name in ("p2p_seq_id", "seq_id") if is_p2p else ("collective_seq_id", "seq_id"):
-        if (number := _whole(entry.get(name))) is not None:
-            return number
-    return -1
+    names = ("p2p_seq_id" if is_p2p else "collective_seq_id", "seq_id")
+    return next((number for name in names if (number := _whole(entry.get(name))) is not None), -1)
 
 
 def _dtypes(entry: Mapping[str, Any]) -> str:
-    told = [entry.get("input_dtypes"), entry.get("output_dtypes")]
-    return " → ".join(", ".join(dict.fromkeys(map(_text, one))) for one in told if isinstance(one, (list, tuple)))
+    both = (entry.get("input_dtypes"), entry.get("output_dtypes"))
+    return " → ".join(", ".join(dict.fromkeys(map(_text, one))) for one in both if isinstance(one, (list, tuple)))
 
 
 def _created_ns(entry: Mapping[str, Any]) -> int | None:
     """Time of the call; PyTorch 2.2 wrote microseconds."""
-    if (told := _whole(entry.get("time_created_ns"))) is not None:
-        return told
-    told = _whole(entry.get("time_created_us"))
-    return None if told is None else _whole(told * 1000)
+    time_us = _whole(entry.get("time_created_us"))
+    return _whole(entry.get("time_created_ns", None if time_us is None else time_us * 1000))
 
 
 def _whole(value: Any) -> int | None:

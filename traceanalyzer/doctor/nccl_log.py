@@ -56,12 +56,12 @@ def lines(text: str) -> Iterator[Line]:
         starts = [head.start() + _rest_of_previous(head, hosts) for head in heads if head]
         for level, head, start, after in zip(levels, heads, starts, [*starts[1:], len(line)], strict=True):
             assert head is not None  # it matches nothing, too
-            said = line[level.end() : after]
+            text = line[level.end() : after]
             if after < len(line):
-                said = _PREFIX_OF_NEXT.sub("", said)
+                text = _PREFIX_OF_NEXT.sub("", text)
             host, pid = line[start : head.end("host")] if head["host"] else "", head["pid"] or ""
             process = host, int(pid if pid.isdecimal() else head["device"] or -1)
-            yield Line(process, level[1], said.strip())
+            yield Line(process, level[1], text.strip())
 
 
 def _clean(text: str) -> Iterator[str]:
@@ -73,14 +73,14 @@ def _clean(text: str) -> Iterator[str]:
     is_wrapped = sum("NCCL" in line for line, _ in cut) > 1 and not any(
         _LEVEL.search(after) or after.startswith("[rank") for _, after in cut
     )
-    held = ""
+    whole = ""
     for line, full in zip(lines, is_full, strict=True):
-        held += line
+        whole += line
         if not (is_wrapped and full):
-            yield held
-            held = ""
-    if held:
-        yield held
+            yield whole
+            whole = ""
+    if whole:
+        yield whole
 
 
 def _rest_of_previous(head: re.Match[str], hosts: Collection[str]) -> int:
@@ -356,15 +356,12 @@ def holds_log(text: str) -> bool:
 def _jobs(parsed: Sequence[list[Line]]) -> list[list[int]]:
     """Which files belong together: those that share a communicator's id; those without any join the first."""
     ids = [{found[1] for line in own if (found := re.search(r"commId (0x\w+)", line.text))} for own in parsed]
-    jobs: list[tuple[set[str], list[int]]] = []
-    for number, own in enumerate(ids):
-        if own:
-            same = [job for job in jobs if job[0] & own]
-            jobs = [job for job in jobs if job not in same]
-            jobs.append((own.union(*(job[0] for job in same)), [at for job in same for at in job[1]] + [number]))
-    with_ids = sorted(sorted(job[1]) for job in jobs) or [[]]
-    without = [number for number, own in enumerate(ids) if not own]
-    return [sorted(with_ids[0] + without), *with_ids[1:]]
+    jobs: list[set[int]] = []
+    for number in sorted(range(len(ids)), key=lambda number: not ids[number]):
+        same = [job for job in jobs if any(ids[other] & ids[number] for other in job)]
+        same = same if ids[number] else sorted(jobs, key=min)[:1]
+        jobs = [job for job in jobs if job not in same] + [{number}.union(*same)]
+    return sorted(map(sorted, jobs))
 
 
 class _Reading:
