@@ -78,26 +78,50 @@ def read_monitors(places: Sequence[Path], *, follows_links: bool = False) -> Mon
     return Monitors(calls, hanging, files, tuple(notes))
 
 
+_FIELDS = {
+    "communicator": ("id", "CommHash", "comm_name"),
+    "ranks": ("n_ranks", "nranks"),
+    "rank": ("rank", "Rank"),
+    "operation": ("coll", "p2p", "name", "collective", "p2p_operation", "operation"),
+    "peer": ("p2p_peer", "Peer"),
+    "number": ("coll_sn", "p2p_sn", "SeqNum"),
+    "size_bytes": ("coll_msg_size_bytes", "p2p_msg_size_bytes"),
+    "duration_ns": ("coll_exec_time_us", "p2p_exec_time_us"),
+    "busbw_gb_per_s": ("coll_busbw_gbs", "p2p_busbw_gbs"),
+}
+"""Column → what producers call it."""
+
+
+def _row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a record; what cannot be meant, such as a negative size, is absent."""
+    row: dict[str, Any] = {"series": ""}
+    for column, names in _FIELDS.items():
+        value = next((record[name] for name in names if name in record), None)
+        kind = _COLUMNS[column]
+        row[column] = printable(str("" if value is None else value)) if kind == "str" else _number(value, kind)
+    if row["duration_ns"] is not None:
+        row["duration_ns"] *= 1000
+    return row | {"who": f"rank {row['rank']}"}
+
+
+def _number(value: object, kind: str) -> Any:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
+        value = int(value)
+    is_number = isinstance(value, int | (float if kind == "Float64" else int)) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < _MOST else None  # type: ignore[operator]
+
+
 # NCCL Inspector's JSON (plugins/profiler/inspector/inspector_json.cc): an object a call.
 
 
 def _inspector(text: str) -> Iterator[dict[str, Any]]:
     for record in _objects(text):
         header = record.get("header")
-        for kind in ("coll", "p2p"):
-            told = record.get(f"{kind}_perf")
-            if not isinstance(header, dict) or not isinstance(told, dict):
-                continue
-            rank, length_us = _whole(header.get("rank")), _real(told.get(f"{kind}_exec_time_us"))
-            if rank is not None:
-                yield {
-                    "communicator": _words(header.get("id")), "ranks": _whole(header.get("n_ranks")),
-                    "who": f"rank {rank}", "rank": rank, "operation": _words(told.get(kind)), "series": "",
-                    "peer": _whole(told.get("p2p_peer")), "number": _whole(told.get(f"{kind}_sn")),
-                    "size_bytes": _whole(told.get(f"{kind}_msg_size_bytes")),
-                    "duration_ns": None if length_us is None else round(length_us * 1000),
-                    "busbw_gb_per_s": _real(told.get(f"{kind}_busbw_gbs")),
-                }  # fmt: skip
+        for call in (record.get("coll_perf"), record.get("p2p_perf")):
+            if isinstance(header, dict) and isinstance(call, dict):
+                row = _row({**call, **header})
+                if row["rank"] is not None:
+                    yield row
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
@@ -114,44 +138,24 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
                 yield found
 
 
-def _words(value: object) -> str:
-    return printable(str(value))
-
-
-def _whole(value: object) -> int | None:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and 0 <= value < _MOST else None  # type: ignore[operator, return-value]
-
-
-def _real(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < _MOST else None  # type: ignore[operator, arg-type]
-
-
 # The example profiler plugin (plugins/profiler/example/print_event.cc): Chrome events, a file a communicator and rank.
 
 
 def _plugin(text: str) -> Iterator[dict[str, Any]]:
     """A call lasts from its first channel's kernel to its last one's end: their events stand between its own two."""
-    lines = "\n".join(line for line in text.splitlines() if line != "[")
-    call: dict[str, Any] = {}
+    row: dict[str, Any] = {"rank": None}
     times: list[float] = []
-    for event in _objects(lines):
-        kind, args, time_us = event.get("cat"), event.get("args"), _real(event.get("ts"))
-        if kind in {"COLL", "P2P"} and event.get("ph") == "b" and isinstance(args, dict):
-            rank, count = _whole(args.get("Rank")), _whole(args.get("Count"))
-            bits = re.search(r"\d{1,2}", _words(args.get("Datatype")))
-            call, times = {
-                "communicator": _words(args.get("CommHash")), "who": f"rank {rank}", "rank": rank,
-                "operation": _words(event.get("name")), "series": "", "peer": _whole(args.get("Peer")),
-                "number": _whole(args.get("SeqNum")),
-                "size_bytes": count * int(bits[0]) // 8 if count is not None and bits else None,
-            }, []  # fmt: skip
+    for event in _objects(text.lstrip("[\r\n")):
+        kind, args, time_us = event.get("cat"), event.get("args"), _number(event.get("ts"), "Float64")
+        if kind in {"COLL", "P2P"} and isinstance(args, dict):
+            row, times = _row({"name": event.get("name"), **args}), []
+            count, bits = _number(args.get("Count"), "Int64"), re.search(r"\d{1,2}", str(args.get("Datatype")))
+            row["size_bytes"] = count * int(bits[0]) // 8 if count is not None and bits else None
         elif kind == "GPU" and time_us is not None:
             times.append(time_us)
-        elif kind in {"COLL", "P2P"} and call.get("rank") is not None:
-            yield call | {"duration_ns": round((max(times) - min(times)) * 1000) if times else None}
-            call = {}
+        elif kind in {"COLL", "P2P"} and row["rank"] is not None:
+            yield row | {"duration_ns": round((max(times) - min(times)) * 1000) if times else None}
+            row = {"rank": None}
 
 
 # Metrics as Prometheus reads them: the Inspector's .prom files, and the page at xpu_timer's port.
@@ -179,28 +183,19 @@ _SERIES = ("message_size", "algo_proto", "dtype", "algorithm", "transport", "lev
 def _prometheus(text: str) -> list[dict[str, Any]]:
     rows: dict[tuple[str, bool], dict[str, Any]] = {}
     for name, label_text, value in _SAMPLE.findall(text):
-        labels = {key: printable(label) for key, label in _LABEL.findall(label_text)}
-        rank = re.fullmatch(r"\d{1,9}", labels.get("rank", ""), re.ASCII)
-        if name not in _METRICS or not isfinite(float(value)) or not (rank or "gpu" in labels):
+        labels = dict(_LABEL.findall(label_text))
+        row = _row(labels)
+        if name not in _METRICS or not isfinite(float(value)) or (row["rank"] is None and "gpu" not in labels):
             continue
         column, factor = _METRICS[name]
-        size = _RANGE.match(labels.get("message_size", ""))
-        row = rows.setdefault(
-            (label_text, column == "hang"),
-            {
-                "communicator": labels.get("comm_name", ""),
-                "ranks": int(labels["nranks"]) if labels.get("nranks", "").isdecimal() else None,
-                "who": f"rank {int(rank[0])}" if rank else f"{labels['gpu']} of {labels.get('node')}",
-                "rank": int(rank[0]) if rank else None,
-                "operation": next((labels[key] for key in ("collective", "p2p_operation", "operation")
-                                   if key in labels), ""),
-                "series": " ".join(labels[key] for key in _SERIES if key in labels),
-                "size_bytes": int(size[1]) << 10 * " KMGT".index(size[2] or " ") if size else None,
-            },
-        )  # fmt: skip
-        row[column] = (
-            float(value) * factor if column != "duration_ns" else min(round(abs(float(value)) * factor), _MOST)
-        )
+        if row["rank"] is None:
+            row["who"] = printable(f"{labels['gpu']} of {labels.get('node')}")
+        row["series"] = printable(" ".join(labels[key] for key in _SERIES if key in labels))
+        if size := _RANGE.match(labels.get("message_size", "")):
+            row["size_bytes"] = int(size[1]) << 10 * " KMGT".index(size[2] or " ")
+        figure = float(value) * factor
+        kept = rows.setdefault((label_text, column == "hang"), row)
+        kept[column] = min(round(abs(figure)), _MOST) if column == "duration_ns" else figure
     return list(rows.values())
 
 
@@ -242,7 +237,7 @@ def arrivals(monitors: Monitors) -> pd.DataFrame:
     made = made.groupby(["communicator", "who"], as_index=False).agg(
         rank=("rank", "first"), calls=("duration_ns", "size"), last=("last", "sum"), wait_ns=("wait_ns", "sum"),
         caused_wait_ns=("caused_wait_ns", "sum"), of_peers=("of_peers", "median"), members=("recorded", "max"),
-        is_mean=("number", lambda numbers: numbers.isna().all()),
+        numbers=("number", "count"),
     )  # fmt: skip
     made["caused_wait_ns"] = made["caused_wait_ns"].round().astype("int64")
     made["last_pct"] = 100 * made["last"] / made["calls"]
@@ -284,13 +279,13 @@ def often_last(monitors: Monitors) -> Iterator[Diagnosis]:
     for row in arrivals(monitors).itertuples(index=False):
         usual = row.calls / row.members
         by_chance = usual + SIGMAS * (usual * (1 - 1 / row.members)) ** 0.5
-        is_late = row.of_peers * RATIO < 1 and (row.is_mean or row.last > by_chance)
+        is_late = row.of_peers * RATIO < 1 and (not row.numbers or row.last > by_chance)
         if row.members > 2 and is_late and row.last_pct >= 100 * SHARE:
             where = f" in communicator {row.communicator}" if row.communicator else ""
             yield Diagnosis(
                 diagnosis=f"{first_upper(row.who)} arrives last at {row.last_pct:.0f}% of the collectives{where}: the "
                 f"others wait {time_text(row.caused_wait_ns / row.calls)} in each.",
-                signal=f"{row.last:,} of {row.calls:,} {'means' if row.is_mean else 'collectives'}: the rank with the "
+                signal=f"{row.last:,} of {row.calls:,} {'collectives' if row.numbers else 'means'}: the rank with the "
                 "shortest duration arrives last.",
                 recommendation=f"Record a trace of {row.who} and of one other rank, and give both to analyze-traces.",
                 ranks=_ranks(row.rank),
@@ -354,8 +349,10 @@ def reported_hang(monitors: Monitors) -> Iterator[Diagnosis]:
 # RAS: what `ncclras` prints (src/ras/client_support.cc).
 
 
-_TROUBLE = re.compile(r"^#(\d{1,9})-(\d{1,9}) \((\w+)\) ([A-Z,]+)\s*$")
-_RAS_RANK = re.compile(r"^\s+(?:The missing rank: (\d{1,9})|Rank (\d{1,9})\b.*)$")
+_TROUBLE = re.compile(
+    r"^(?:#\d{1,9}-\d{1,9} \((?P<communicator>\w+)\) )?(?P<status>INCOMPLETE|DEAD|ERROR|MISMATCH)\s*$"
+)
+_RAS_RANK = re.compile(r"^\s+(?:The missing rank: |Rank )(\d{1,9})\b")
 _RAS_GROUP = re.compile(r"^ +\d+ +\d+ +\S+ +\S+ +(?:\d+-)?(\d{1,9}) +\d+ +([A-Z]+) +(\S+)", re.MULTILINE)
 _COUNTS = re.compile(
     r"^\s+(?:(?P<ranks>\d{1,9}) ranks? ha(?:ve|s)|Rank \d{1,9} has) "
@@ -371,18 +368,12 @@ class RasTrouble:
     Attributes:
         communicator: its id; `None` for the job's processes.
         status: `INCOMPLETE`, `MISMATCH`, `ERROR`, …
-        operation: the collective whose counts differ, where known.
-        counts: (ranks, operations that they have launched).
-        ranks: ranks that it lists.
         details: its lines, as printed.
     """
 
     communicator: str | None
     status: str
-    operation: str | None
-    counts: tuple[tuple[int, int], ...]
-    ranks: tuple[int, ...]
-    details: tuple[str, ...]
+    details: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,54 +392,40 @@ def is_ras(text: str) -> bool:
 
 def parse_ras(texts: Sequence[str]) -> RasReport | None:
     """The outputs of `ncclras` among texts, as one report; `None` when there is none."""
-    texts = [text for text in texts if is_ras(text)]
+    text = "\n".join(text for text in texts if is_ras(text))
     troubles: list[RasTrouble] = []
-    for text in texts:
-        found: list[tuple[str | None, str, list[str]]] = []
-        for line in text.splitlines():
-            if head := _TROUBLE.match(line):
-                found.append((head[3], head[4], []))
-            elif line.strip() in {"INCOMPLETE", "DEAD", "ERROR", "MISMATCH"} and not line.startswith(" "):
-                found.append((None, line.strip(), []))
-            elif found and line.startswith("  "):
-                found[-1][2].append(line)
-        troubles += [_trouble(*one) for one in found]
-    groups = [group for text in texts for group in _RAS_GROUP.findall(text)]
+    for line in text.splitlines():
+        if head := _TROUBLE.match(line):
+            troubles.append(RasTrouble(head["communicator"], head["status"], []))
+        elif troubles and line.startswith("  "):
+            troubles[-1].details.append(line)
+    groups = _RAS_GROUP.findall(text)
     states = tuple(state if errors == "OK" else errors for _, state, errors in groups)
-    return RasReport(tuple(troubles), states, max((int(ranks) for ranks, *_ in groups), default=0)) if texts else None
-
-
-def _trouble(communicator: str | None, status: str, lines: list[str]) -> RasTrouble:
-    ranks = [int(match[1] or match[2]) for line in lines if (match := _RAS_RANK.match(line))]
-    counts = [_count(match.groupdict()) for line in lines if (match := _COUNTS.match(line))]
-    operation = next((match[1] for line in lines if (match := _OPERATION.search(line))), None)
-    details = tuple(line.strip() for line in lines)
-    return RasTrouble(communicator, status, operation, tuple(counts), tuple(ranks), details)
-
-
-def _count(found: Mapping[str, str | None]) -> tuple[int, int]:
-    return int(found["ranks"] or 1), int(found["launched"] or 0)
+    ranks = max((int(ranks) for ranks, *_ in groups), default=0)
+    return RasReport(tuple(troubles), states, ranks) if text else None
 
 
 def ras_troubles(ras: RasReport) -> Iterator[Diagnosis]:
     """What RAS reports as incomplete or mismatching."""
     for one in ras.troubles:
         where = f"communicator {one.communicator}" if one.communicator else "the job"
-        counts = sorted(one.counts, key=lambda pair: pair[1])
+        details = [line.strip() for line in one.details]
+        ranks = tuple(int(found[1]) for line in one.details if (found := _RAS_RANK.match(line)))
+        found = [match for line in one.details if (match := _COUNTS.match(line))]
+        counts = sorted((int(match["launched"] or 0), int(match["ranks"] or 1)) for match in found)
+        operation = next((f"{match[1]} " for line in details if (match := _OPERATION.search(line))), "")
         if len(counts) > 1:
-            listed = f" ({numbered('rank', one.ranks)} are the ones it lists)" if one.ranks else ""
-            operation = f"{one.operation} " if one.operation else ""
-            words = (
-                f"Ranks of {where} are not in step: {counts[0][0]} launched {operation}operation {counts[0][1]} at "
-                f"most, {counts[-1][0]} operation {counts[-1][1]}{listed}."
-            )
-        elif one.ranks:
-            words = f"RAS has no data from {numbered('rank', one.ranks)} of {where} ({one.status.lower()})."
+            (least, few), (most, many) = counts[0], counts[-1]
+            listed = f" ({numbered('rank', ranks)} are the ones it lists)" if ranks else ""
+            words = f"Ranks of {where} are not in step: {few} launched {operation}operation {least} at most, {many} "
+            words += f"operation {most}{listed}."
+        elif ranks:
+            words = f"RAS has no data from {numbered('rank', ranks)} of {where} ({one.status.lower()})."
         else:
-            words = f"RAS reports {where} as {one.status.lower()}: {'; '.join(one.details[:3])}".strip(": ") + "."
+            words = f"RAS reports {where} as {one.status.lower()}: {'; '.join(details[:3])}".strip(": ") + "."
         yield Diagnosis(
             severity="medium" if one.status == "MISMATCH" else "high",
             diagnosis=words,
-            signal="; ".join(one.details[:6]) or one.status,
-            ranks=one.ranks,
+            signal="; ".join(details[:6]) or one.status,
+            ranks=ranks,
         )
