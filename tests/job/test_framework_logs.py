@@ -5,7 +5,7 @@ import json
 import pytest
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.job.framework_logs import KEY, known_step, logged_step
+from traceanalyzer.job.framework_logs import KEY, known_step, logged_memory, logged_step
 
 MS = 1_000_000
 LINE = (
@@ -25,6 +25,20 @@ def test_lines_of_torchtitan_above_its_folder_of_captures(tmp_path):
     (tmp_path / "log.txt").write_text(of_titan(159) + of_titan(400, rank=1) + slow, encoding="utf-8")
     assert round(logged_step(capture).ns / MS) == 159
     assert known_step({}, [capture])[1] == ("Step without the profiler: 159 ms, from log.txt.",)
+
+
+def test_memory_of_torchtitans_lines(tmp_path):
+    line = LINE.format(rank=1, s=1, ms=0, step=1)
+    lines = "".join(
+        line.replace("loss: 1.0", f"loss: 1.0  grad_norm: 2.0  memory: {gib}GiB(60.50%)  tps: 7")
+        for gib in (63.04, 84.59, 2.1)
+    )
+    capture = tmp_path / "profile_traces" / "iteration_5"
+    capture.mkdir(parents=True)
+    (tmp_path / "log.txt").write_text(lines, encoding="utf-8")
+    own = logged_memory(capture)["run_memory"][1]
+    assert (own["peak_reserved_bytes"], own["source"]) == (round(84.59 * 2**30), "log.txt: whole run")
+    assert logged_memory(tmp_path / "profile_traces") == {}
 
 
 def test_torchtitans_structured_log(tmp_path):

@@ -24,7 +24,7 @@ from traceanalyzer.discovery.candidates import find_snapshots
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings import Finding
 from traceanalyzer.job import run_info
-from traceanalyzer.job.framework_logs import known_step
+from traceanalyzer.job.framework_logs import known_step, logged_memory
 from traceanalyzer.loading import LoadOptions, label_of, load, other_runs, parse_ranks
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import SEVERITIES, named, numbered
@@ -376,7 +376,7 @@ class Workspace:
     def _made(self, found: Found, label: str) -> Report:
         run = found.runs[-1]
         info, notes = run_info.read_or_note(run.info)
-        known = run_info.thresholds(info)
+        known = logged_memory(run.captures[0].path.parent) | run_info.thresholds(info)
         step, step_notes = known_step(known, [capture.path.parent for capture in run.captures])
         summary = summarise(found, run, LoadOptions(follows_links=self.follows_links), jobs=self.jobs, **(known | step))
         return build(summary, label, (*other_runs(found), *notes, *step_notes), run_info=info)

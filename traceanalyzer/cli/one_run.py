@@ -176,7 +176,7 @@ def _analysed(
 ) -> "tuple[Report, Examination | None, Memory, Callable[[], tuple[Summary, Report]]]":
     """The report with the Results that are shown first, the doctor's and snapshots' part, and what completes it."""
     from traceanalyzer.job import run_info
-    from traceanalyzer.job.framework_logs import known_step
+    from traceanalyzer.job.framework_logs import known_step, logged_memory
     from traceanalyzer.report import kept_report
     from traceanalyzer.scale import summarise
 
@@ -186,7 +186,7 @@ def _analysed(
     examination, wiring, examination_notes = examined(options["topo"], options["nccl_logs"], place, info)
     known = with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
     step, step_notes = known_step(known, [place], options["unprofiled_step"])
-    known |= step
+    known = logged_memory(place) | known | step
     known["wiring"] = wiring
     analysed = partial(summarise, found, run, load, jobs=options["jobs"], is_guarded=True, **known)
     entry = kept_report.place_of(found, run, load, known)

@@ -18,10 +18,11 @@ from traceanalyzer.meaning.columns import size_text
 
 def memory_headroom(_run: Run, memory: Memory, memory_fit: MemoryFit) -> Iterator[Finding]:
     """GPU memory is nearly full at its peak, one rank needs more than the others, or half of it is free. A fact."""
-    known = memory.to_frame().dropna(subset=["headroom_pct", "peak_allocated_bytes"]).set_index("rank")
+    known = memory.to_frame().dropna(subset=["headroom_pct"]).set_index("rank")
     if known.empty:
         return
-    left, peaks = known["headroom_pct"].astype("float64"), known["peak_allocated_bytes"].astype("float64")
+    left = known["headroom_pct"].astype("float64")
+    peaks = known["peak_allocated_bytes"].fillna(known["peak_reserved_bytes"]).astype("float64")
     rank, fullest = int(peaks.idxmax()), int(left.idxmin())
     device = size_text(known.loc[fullest, "device_bytes"])
     named: tuple[int, ...] = (fullest,)

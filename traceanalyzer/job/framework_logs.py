@@ -1,4 +1,4 @@
-"""The step without the profiler, as the user gives it or as a training framework logged it beside the traces."""
+"""What a training framework logged beside the traces: the step without the profiler, and peaks of GPU memory."""
 
 import json
 import os
@@ -32,6 +32,9 @@ _STEP_LINE = re.compile(
     r"^(?P<who>.*?)\[titan\] (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - .*? - step: *(?P<step>\d+) ", re.MULTILINE
 )
 """torchtitan's line of a step on standard output, as torchrun prefixes it."""
+
+_MEMORY = re.compile(r"^.*?(?:\[rank(\d{1,6})\]:)?\[titan\] .*? memory: *([\d.]{1,9})GiB", re.MULTILINE)
+"""What its allocator had reserved at most in the steps since the last such line (`components/metrics.py`)."""
 
 _COLOR = re.compile("\x1b\\[[0-9;]*m")
 
@@ -74,10 +77,10 @@ def logged_step(folder: Path) -> LoggedStep | None:
 
     Of torchtitan the median, as few of its steps are profiled.
     """
-    of_job = folder.parents[1] if _ITERATION.fullmatch(folder.name) and len(folder.parents) > 1 else folder
+    of_job = _of_job(folder)
     sources = (
         (_structured, sorted((of_job / "structured_logs").glob("*.jsonl"))[:1]),
-        (_lines, [path for place in dict.fromkeys((folder, of_job)) for path in _texts(place)]),
+        (_lines, _texts(folder, of_job)),
         (_trainer, [place / name for place in (folder, folder.parent) for name in _TRAINER]),
     )
     for read, paths in sources:
@@ -87,8 +90,27 @@ def logged_step(folder: Path) -> LoggedStep | None:
     return None
 
 
-def _texts(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.*") if path.suffix.lower() in _SUFFIXES)
+def logged_memory(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
+    """Each rank's peak by torchtitan's lines, as `run_memory` of analyses; nothing where no log has it."""
+    for path in _texts(folder, _of_job(folder)):
+        text = _text(path) or ""
+        found = [(int(rank or 0), round(float(gib) * (1 << 30)))
+                 for rank, gib in _MEMORY.findall(_COLOR.sub("", text) if "[titan]" in text else "")]  # fmt: skip
+        if found:
+            peaks = dict(sorted(found, key=lambda one: one[1]))
+            return {"run_memory": {rank: {"peak_reserved_bytes": peak, "source": f"{path.name}: whole run"}
+                                   for rank, peak in peaks.items()}}  # fmt: skip
+    return {}
+
+
+def _of_job(folder: Path) -> Path:
+    """The dump folder of torchtitan, of one of its captures."""
+    return folder.parents[1] if _ITERATION.fullmatch(folder.name) and len(folder.parents) > 1 else folder
+
+
+def _texts(*folders: Path) -> list[Path]:
+    return [path for folder in dict.fromkeys(folders) for path in sorted(folder.glob("*.*"))
+            if path.suffix.lower() in _SUFFIXES]  # fmt: skip
 
 
 def _text(path: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,7 +54,7 @@ class Memory(Result):
         rank=RANK,
         source=(
             "Where the levels come from: the trace's `[memory]` events, one for each allocation and release; "
-            "without them what run.json recorded of the whole run."
+            "without them what run.json or a framework's log says of the whole run."
         ),
         events="Events that tell a level on the rank's GPU.",
         allocated_bytes=Column.size("What tensors held after the last event of the capture.", adds=Adds.EXTREME),
@@ -126,13 +127,13 @@ _TYPES = {
 
 
 def memory_across(
-    parts: Mapping[int, pd.DataFrame], ranks: Ranks, run_memory: Mapping[int, Mapping[str, int]] | None = None
+    parts: Mapping[int, pd.DataFrame], ranks: Ranks, run_memory: Mapping[int, Mapping[str, Any]] | None = None
 ) -> Memory:
     """The ranks' rows under each other; `run_memory` is what the run itself recorded: rank → figure → bytes."""
     table = stack(parts, tuple(_TYPES))
     known = ranks.table.set_index("rank")["device_bytes"]
     recorded = [
-        {"rank": rank, "source": RECORDED, **{name: own.get(name) for name in PEAKS}}
+        {"rank": rank, "source": own.get("source", RECORDED), **{name: own.get(name) for name in PEAKS}}
         for rank, own in sorted((run_memory or {}).items())
         if rank in known.index and rank not in set(table["rank"]) and own
     ]
