@@ -58,7 +58,6 @@ from traceanalyzer.analyses.overview import EfficiencyOverRanks as _EfficiencyOv
 from traceanalyzer.analyses.overview import HostWorkOverRanks as _HostWorkOverRanks
 from traceanalyzer.analyses.overview import OperatorsOverRanks as _OperatorsOverRanks
 from traceanalyzer.analyses.overview import OverRanks as _OverRanks
-from traceanalyzer.analyses.overview import PathOverRanks as _PathOverRanks
 from traceanalyzer.analyses.overview import StepsOverRanks as _StepsOverRanks
 from traceanalyzer.analyses.overview import StepTimeParts as _StepTimeParts
 from traceanalyzer.analyses.overview import TimeParts as _TimeParts
@@ -198,7 +197,6 @@ _ResultName: TypeAlias = Literal[
     "replay",
     "critical_path",
     "bottleneck",
-    "path_over_ranks",
     "path_stretches",
     "clocks",
     "members",
@@ -591,15 +589,6 @@ def bottleneck(
     run_hosts: _Mapping[int, str] | None = None,
     wiring: _Wiring | None = None,
 ) -> _Bottleneck: ...
-def path_over_ranks(
-    traces: TraceSet,
-    *,
-    most_replayed: int = 8000000,
-    unprofiled_step_ns: int | None = None,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-    wiring: _Wiring | None = None,
-) -> _PathOverRanks: ...
 def path_stretches(
     traces: TraceSet,
     *,

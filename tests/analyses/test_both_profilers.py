@@ -39,7 +39,7 @@ WITHOUT_PAYLOADS = ALWAYS | {
     **dict.fromkeys(("micro_steps", "nccl", "by_collective", "groups", "comm_phases", "collectives", "pipelines", "pipeline"), _ARGUMENTS),
     **dict.fromkeys(("over_ranks", "steps_over_ranks", "time_parts"), _WAITS),
     **dict.fromkeys(("exposed_comm", "stragglers", "clocks"), _WAITS),
-    **dict.fromkeys(("episodes", "replay", "critical_path", "path_over_ranks"), _ON_WAITS),
+    **dict.fromkeys(("episodes", "replay", "critical_path"), _ON_WAITS),
 }  # fmt: skip
 
 OF_TWO_RANKS = ("pipelines", "pipeline", "exposed_comm", "stragglers", "episodes", "replay")

@@ -22,7 +22,6 @@ from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.phases import ExposedComm
-from traceanalyzer.analyses.replay.critical_path import CriticalPath
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.headline import Headline, steps_of
@@ -357,32 +356,6 @@ def _row(figure: str, values: pd.Series, unit: str) -> dict[str, Any]:
     ends = {"least": known.idxmin(), "most": known.idxmax()}
     row |= {f"{which}_rank": rank for which, rank in ends.items()}
     return row | {f"mean_{unit}": known.mean(), **{f"{which}_{unit}": known[rank] for which, rank in ends.items()}}
-
-
-# How much of the critical path lies on each rank.
-
-
-class PathOverRanks(Result):
-    """One row for each rank on the critical path, most first; they add up to it."""
-
-    title = "Critical path over ranks"
-    keys = ("rank",)
-    is_of_one_run = True
-    derived = {"path_pct": "path_ns / all"}
-    columns = declared(
-        rank="Global rank that it runs on.",
-        path_ns="Length of the path's stretches on it.",
-        path_pct="100 · path / all of it.",
-    )
-
-
-def path_over_ranks_across(critical_path: CriticalPath) -> PathOverRanks:
-    """Sum its rows."""
-    if not len(critical_path):
-        return PathOverRanks.without_rows()
-    return PathOverRanks(
-        sorted_by(critical_path.table.groupby("rank", sort=False)["path_ns"].sum().reset_index(), "path_ns")
-    )
 
 
 # Each step over all ranks: the mean of its parts, and the shortest and the longest rank's step.

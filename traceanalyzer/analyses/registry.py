@@ -158,7 +158,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "replay": Analysis(replay.across, replay.per_rank, sees_all=_REPLAYED),
         "critical_path": Analysis(critical_path.across),
         "bottleneck": Analysis(critical_path.bottleneck),
-        "path_over_ranks": Analysis(overview.path_over_ranks_across),
         "path_stretches": Analysis(critical_path.stretches),
         "clocks": Analysis(clocks.across),
         "members": Analysis(waits.members_across, waits.members_per_rank, sees_all=_MATCHED),

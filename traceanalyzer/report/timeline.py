@@ -150,8 +150,7 @@ def pins(
     which most of the critical path lies.
     """
     there = set(kept)
-    path = results.get("path_over_ranks") if results is not None else None
-    lengths = {} if path is None else {row["rank"]: row["path_ns"] for row in path.rows()}
+    lengths = _path_ns(results).to_dict() if results is not None else {}
     found: dict[int, str] = {}
     for finding in findings:
         late = [rank for rank in finding.ranks if rank in there]
@@ -443,8 +442,16 @@ def _drawn(table: pd.DataFrame) -> pd.DataFrame:
 
 def _shares(results: Results) -> list[list[Any]]:
     """[rank, percent of the path], most first."""
-    rows = results["path_over_ranks"].rows() if "path_over_ranks" in results else []
-    return [[row["rank"], round(row["path_pct"], 1)] for row in rows[:4]]
+    path = _path_ns(results)
+    return [[int(rank), round(100 * own / path.sum(), 1)] for rank, own in path[:4].items()]
+
+
+def _path_ns(results: Results) -> pd.Series:
+    """How long the critical path lies on each rank, most first."""
+    if "critical_path" not in results or results["critical_path"].table.empty:
+        return pd.Series(dtype="int64")
+    path = results["critical_path"].table.groupby("rank", sort=False)["path_ns"].sum()
+    return path.sort_values(ascending=False, kind="stable")
 
 
 # The timeline's operations as bytes for a page: columns of differences, deflated, in base64.

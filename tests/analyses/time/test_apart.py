@@ -21,7 +21,6 @@ SUMS = {
     "gaps": (["rank"], ["length_ns"]),
     "gpu_utilization": (["rank"], ["length_ns", "busy_ns", "idle_ns"]),
     "exposed_calls": (["rank"], ["transfer_ns", "wait_ns", "unmatched_ns"]),
-    "call_phases": (["rank", "phase"], ["exposed_ns"]),
     "nccl": (["rank"], ["calls", "total_ns"]),
 }
 """By what rows are summed, and the columns that are, of each analysis."""

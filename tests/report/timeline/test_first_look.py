@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.overview import PathOverRanks
+from traceanalyzer.analyses.replay.critical_path import CriticalPath
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.vocabulary import UNMATCHED, WAIT
 from traceanalyzer.report.timeline import pins
@@ -19,7 +19,7 @@ def split_of(waits, unmatched=(0, 0, 0, 0)):
     return Split("whole capture", None, (WAIT, UNMATCHED), table)
 
 
-PATH = {"path_over_ranks": PathOverRanks(pd.DataFrame({"rank": [3, 0, 2], "path_ns": [85, 10, 5]}))}
+PATH = {"critical_path": CriticalPath(pd.DataFrame({"rank": [3, 0, 2], "path_ns": [85, 10, 5]}))}
 
 
 @pytest.mark.parametrize(

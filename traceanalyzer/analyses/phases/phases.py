@@ -416,29 +416,19 @@ class CallPhases(Result):
         call=CALL,
         phase="Phase in which the host launched it.",
         range=INNERMOST_RANGE,
-        exposed_ns=(
-            "Part of the rank's exposed communication that belongs to the call: no compute runs, and no "
-            "communication that started earlier."
-        ),
     )
 
 
-def call_phases_per_rank(
-    trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
-) -> pd.DataFrame:
-    """Phase and exposed time inside the window of the rank's calls; the times add up to exposed communication."""
+def call_phases_per_rank(trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """Phase and range of the rank's calls."""
     if calls.empty:
         return pd.DataFrame()
     rows = array_of(calls, "gpu_op")
-    own, times = shares["exposed_comm_ns"].inside(trace.window)
-    exposed = np.zeros(len(trace.gpu_ops), dtype=np.int64)
-    np.add.at(exposed, own, times)
     return table_of(
         {
             "call": array_of(calls, "call"),
             "phase": np.array(NAMES, dtype=object)[phase_of_op[rows]],
             "range": names_around_launches(user_ranges(trace), trace, trace.launch[rows]),
-            "exposed_ns": exposed[rows],
         }
     )
 
@@ -481,12 +471,16 @@ def comm_phases_across(
         return CommPhases.without_rows()
     keys = ["rank", "call"]
     made = calls.table[[*keys, "group", "collective", "size_bytes", "start_ns", "end_ns"]]
-    waits = exposed_calls.table.groupby(keys)["wait_ns"].sum() if len(exposed_calls) else pd.Series(dtype="int64")
-    table = call_phases.table.merge(made, on=keys)
+    stretches = exposed_calls.table
+    exposed = stretches.assign(
+        exposed_ns=stretches["end_ns"] - stretches["start_ns"], exposed_wait_ns=stretches["wait_ns"]
+    )
+    times = exposed.groupby(keys)[["exposed_ns", "exposed_wait_ns"]].sum().astype("int64").reset_index()
+    table = call_phases.table.merge(made, on=keys).merge(times, on=keys, how="left")
     table = table.assign(
         range=without_numbers(table["range"]),
         total_ns=table["end_ns"] - table["start_ns"],
-        exposed_wait_ns=pd.MultiIndex.from_frame(table[keys]).map(waits.to_dict()).fillna(0).astype("int64"),
+        **{name: table[name].fillna(0).astype("int64") for name in ("exposed_ns", "exposed_wait_ns")},
     )
     by_key = table.groupby(list(_COMM_PHASES_KEYS), dropna=False, sort=False, observed=True)
     times = by_key[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum()
