@@ -333,4 +333,4 @@ def _user_frame(frames: tuple[str, ...]) -> str:
 
 def _since(ns: object) -> str:
     """` since 2026-01-02 03:04:05 UTC`, or nothing where the time is not known."""
-    return "" if ns is None or pd.isna(ns) else f" since {datetime.fromtimestamp(ns / 1e9, UTC):%Y-%m-%d %H:%M:%S UTC}"  # type: ignore[operator, call-overload]
+    return "" if ns is None or pd.isna(ns) else f" since {datetime.fromtimestamp(ns / 1e9, UTC):%Y-%m-%d %H:%M:%S UTC}"  # type: ignore[operator]

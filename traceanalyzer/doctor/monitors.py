@@ -411,8 +411,8 @@ def ras_troubles(ras: RasReport) -> Iterator[Diagnosis]:
         where = f"communicator {one.communicator}" if one.communicator else "the job"
         details = [line.strip() for line in one.details]
         ranks = tuple(int(found[1]) for line in one.details if (found := _RAS_RANK.match(line)))
-        found = [match for line in one.details if (match := _COUNTS.match(line))]
-        counts = sorted((int(match["launched"] or 0), int(match["ranks"] or 1)) for match in found)
+        lines = [match for line in one.details if (match := _COUNTS.match(line))]
+        counts = sorted((int(match["launched"] or 0), int(match["ranks"] or 1)) for match in lines)
         operation = next((f"{match[1]} " for line in details if (match := _OPERATION.search(line))), "")
         if len(counts) > 1:
             (least, few), (most, many) = counts[0], counts[-1]

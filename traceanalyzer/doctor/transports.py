@@ -1,7 +1,7 @@
 """Rules about the transports between GPUs and nodes, and the job's wiring by topology and log."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.doctor.case import Case, Diagnosis, gpus_of, of
@@ -40,8 +40,8 @@ def suspected_p2p_failure(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
         return
     if case.standing is not None and (case.standing.absences or case.standing.mismatches):
         return  # the dumps say why it stops
-    has_nvlink = any(map(is_nvlink, known.values())) or any(log.facts["nvls"].values()) or log.facts["nvl_domain"]
-    has_nvlink = has_nvlink or any(path == "NVL" for _, _, path in log.facts["ring_graph"].values())
+    paths = [*known.values(), *(path for _, _, path in log.facts["ring_graph"].values())]
+    has_nvlink = any(map(is_nvlink, paths)) or any(log.facts["nvls"].values()) or bool(log.facts["nvl_domain"])
     if set(within) == {"P2P"} and not has_nvlink and (log.watchdog or not log.has_more):
         yield Diagnosis(
             severity="medium" if log.watchdog else "low",
@@ -111,8 +111,10 @@ def p2p_refused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
 
 def slow_links(case: Case) -> Iterator[Diagnosis]:
     """GPUs whose links are narrower than those of most other GPUs: by NCCL's topology, nvidia-smi's, and its links."""
-    tables = [(kind, f" on {host}" * bool(host), "GB/s", rates)
-              for log in case.logs for (host, kind), rates in log.link_gb_per_s.items()]  # fmt: skip
+    tables: list[tuple[str, str, str, Mapping[str, float]]] = [
+        (kind, f" on {host}" * bool(host), "GB/s", rates)
+        for log in case.logs for (host, kind), rates in log.link_gb_per_s.items()
+    ]  # fmt: skip
     if case.topology is not None:
         tables.append(("NVL", "", "links", case.topology.nvlinks_of_gpus()))
     tables.append(("NVL", "", "active links", case.nvlinks))

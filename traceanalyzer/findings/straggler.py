@@ -261,7 +261,7 @@ def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
 # Why, where other tables tell: another GPU, a slower CPU, more operators.
 
 
-def _reason(operators: Operators, ranks: Ranks, metrics: GpuMetrics, each: int, row: Row) -> tuple[str, str]:
+def _reason(operators: Operators, ranks: Ranks, metrics: GpuMetrics, each: float, row: Row) -> tuple[str, str]:
     """A clause for the evidence, and the fix that goes with it; empty where nothing else tells."""
     if row["cause"] == "compute" and not _is_slow_gpu(row):
         return _more_calls(row, operators, each)

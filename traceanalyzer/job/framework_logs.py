@@ -90,7 +90,7 @@ def logged_step(folder: Path) -> LoggedStep | None:
     return None
 
 
-def logged_memory(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
+def logged_memory(folder: Path) -> dict[str, dict[int, dict[str, int]]]:
     """Each rank's peak by torchtitan's lines, as `run_memory` of analyses; nothing where no log has it."""
     for path in _texts(folder, _of_job(folder)):
         text = _text(path) or ""
@@ -98,7 +98,7 @@ def logged_memory(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
                  for rank, gib in _MEMORY.findall(_COLOR.sub("", text) if "[titan]" in text else "")]  # fmt: skip
         if found:
             peaks = dict(sorted(found, key=lambda one: one[1]))
-            return {"run_memory": {rank: {"peak_reserved_bytes": peak, "source": f"{path.name}: whole run"}
+            return {"run_memory": {rank: {"peak_reserved_bytes": peak}
                                    for rank, peak in peaks.items()}}  # fmt: skip
     return {}
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +33,7 @@ from traceanalyzer.selection import step_at
 # How much GPU memory each rank's allocator held while it was recorded, and the most that it did.
 
 
-RECORDED = "run.json: whole run"
+RECORDED = "run.json or log: whole run"
 
 PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes")
 
@@ -127,13 +126,13 @@ _TYPES = {
 
 
 def memory_across(
-    parts: Mapping[int, pd.DataFrame], ranks: Ranks, run_memory: Mapping[int, Mapping[str, Any]] | None = None
+    parts: Mapping[int, pd.DataFrame], ranks: Ranks, run_memory: Mapping[int, Mapping[str, int]] | None = None
 ) -> Memory:
     """The ranks' rows under each other; `run_memory` is what the run itself recorded: rank → figure → bytes."""
     table = stack(parts, tuple(_TYPES))
     known = ranks.table.set_index("rank")["device_bytes"]
     recorded = [
-        {"rank": rank, "source": own.get("source", RECORDED), **{name: own.get(name) for name in PEAKS}}
+        {"rank": rank, "source": RECORDED, **{name: own.get(name) for name in PEAKS}}
         for rank, own in sorted((run_memory or {}).items())
         if rank in known.index and rank not in set(table["rank"]) and own
     ]
