@@ -1,20 +1,23 @@
 """What the doctor reads and reports: cases and diagnoses."""
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from traceanalyzer.meaning.vocabulary import Severity
 from traceanalyzer.model.schema import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from traceanalyzer.doctor.flight_recorder import FlightRecorder
     from traceanalyzer.doctor.hang import Standing
     from traceanalyzer.doctor.monitors import Monitors, RasReport
     from traceanalyzer.doctor.nccl_log import Link, NcclLog
     from traceanalyzer.doctor.topology import Gpu, Topology
+
+
+K, T = TypeVar("K"), TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +88,17 @@ def operation_words(operation: object) -> str:
     return _OPERATIONS.sub(r"\1-", plain).replace("_", "-") or "a collective"
 
 
-def of(log: "NcclLog", case: Case) -> str:
-    """` (in plain.log)` where there are several logs, else nothing."""
-    return f" (in {log.label})" if len(case.logs) > 1 else ""
+def by_value(values: Mapping[K, T]) -> dict[T, list[K]]:
+    """Value → the keys that have it."""
+    made: dict[T, list[K]] = {}
+    for key, value in values.items():
+        made.setdefault(value, []).append(key)
+    return made
+
+
+def counted(counts: Counter[str]) -> str:
+    """`24 × P2P, 2 × SHM`, the most first."""
+    return ", ".join(f"{count} × {name}" for name, count in counts.most_common())
 
 
 def gpus_of(link: "Link", log: "NcclLog", topology: "Topology") -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from traceanalyzer.doctor import hang, job, known_errors, topology, transports, watchdog
-from traceanalyzer.doctor.case import Case, Diagnosis
+from traceanalyzer.doctor.case import Case, Diagnosis, counted
 from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
 from traceanalyzer.doctor.inputs import left_out, log_files, read_text
 from traceanalyzer.doctor.monitors import (
@@ -175,7 +175,8 @@ def diagnose(case: Case) -> tuple[Diagnosis, ...]:
                 texts: dict[str, Any] = {
                     name: text for name, text in always.items() if name == "severity" or not getattr(one, name)
                 }
-                found.append(replace(one, rule=rule.__name__, **texts))
+                where = f"{log.label}: " if log and len(case.logs) > 1 else ""
+                found.append(replace(one, rule=rule.__name__, diagnosis=f"{where}{one.diagnosis}", **texts))
     return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 
 
@@ -232,7 +233,7 @@ def _members(log: NcclLog) -> Rows:
             "nccl": own["nccl"],
             "init": "complete" if member.is_complete else "not complete",
             "init_s": member.init_s,
-            "transports": _counted(transports[member.communicator, member.process]) or None,
+            "transports": counted(transports[member.communicator, member.process]) or None,
             "channels": (own["channels"] or {}).get("coll"),
             "trees": own["trees"],
             "nvls": own["nvls"],
@@ -245,10 +246,6 @@ def _members(log: NcclLog) -> Rows:
         for member in sorted(log.members, key=lambda one: (-one.size, one.communicator, one.rank))
         for own in (facts[member.process],)
     ]
-
-
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} × {name}" for name, count in counts.most_common())
 
 
 def _transports(log: NcclLog) -> Rows:

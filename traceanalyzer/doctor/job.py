@@ -1,56 +1,40 @@
 """Rules about a job's log: versions, init, warnings, settings, and what is in order."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
 
-from traceanalyzer.doctor.case import Case, Diagnosis, of
+from traceanalyzer.doctor.case import Case, Diagnosis, by_value
 from traceanalyzer.doctor.known_errors import KNOWLEDGE
 from traceanalyzer.doctor.nccl_log import Member, NcclLog
 from traceanalyzer.meaning.columns import size_text
 from traceanalyzer.meaning.vocabulary import first_upper, numbered
 
-T = TypeVar("T")
-
 SETTINGS = KNOWLEDGE.settings
 """Variables that change what NCCL does, and what each changes."""
 
 
-def mixed_versions(case: Case) -> list[Diagnosis]:
+def mixed_versions(case: Case) -> Iterator[Diagnosis]:
     """Ranks of one job with different versions of NCCL, by its log, else by the flight recorder's dumps."""
-    made = []
-    for log in case.logs:
-        by_version = _by_version(log.facts["nccl"])
-        if len(by_version) > 1:
-            rarest = min(by_version, key=lambda version: len(by_version[version]))
-            hosts = sorted({host for host, _ in by_version[rarest]})
-            counts = "; ".join(f"{version}: {len(who)} processes" for version, who in by_version.items())
-            signal = f"{counts}; {rarest} on {', '.join(hosts[:4])}{' and more' if len(hosts) > 4 else ''}."
-            made.append(_mixed(by_version, signal, log.ranks_of(by_version[rarest]), of(log, case)))
-    by_rank = _by_version(case.recorder.library_versions) if case.recorder and not made else {}
-    if len(by_rank) > 1:
-        signal = "; ".join(f"{version} on {numbered('rank', ranks)}" for version, ranks in by_rank.items())
-        made.append(_mixed(by_rank, f"{signal}.", min(by_rank.values(), key=len), " by their dumps"))
-    return made
+    sources: list[Mapping[int | str, str]] = [
+        {log.ranks.get(process, process[0]): version for process, version in log.facts["nccl"].items()}
+        for log in case.logs
+    ]
+    sources += [dict(case.recorder.library_versions)] if case.recorder else []
+    for versions in sources:
+        if len(by_version := by_value(versions)) > 1:
+            who = {version: [one for one in own if isinstance(one, int)] for version, own in by_version.items()}
+            places = {version: numbered("rank", ranks) if ranks else ", ".join(map(str, by_version[version][:4]))
+                      for version, ranks in who.items()}  # fmt: skip
+            yield Diagnosis(
+                diagnosis=f"Ranks run different versions of NCCL: {', '.join(sorted(by_version))}. "
+                "They may hang, crash or silently disagree.",
+                signal="; ".join(f"{version} on {place}" for version, place in places.items()) + ".",
+                ranks=tuple(min(who.values(), key=len)),
+            )
+            return
 
 
-def _by_version(versions: Mapping[T, str]) -> dict[str, list[T]]:
-    found: dict[str, list[T]] = defaultdict(list)
-    for who, version in versions.items():
-        found[version].append(who)
-    return found
-
-
-def _mixed(versions: Iterable[str], signal: str, ranks: Sequence[int], whose: str) -> Diagnosis:
-    return Diagnosis(
-        diagnosis=f"Ranks run different versions of NCCL{whose}: {', '.join(sorted(versions))}. "
-        "They may hang, crash or silently disagree.",
-        signal=signal,
-        ranks=tuple(ranks),
-    )
-
-
-def init_incomplete(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
+def init_incomplete(log: NcclLog) -> Iterator[Diagnosis]:
     """Ranks that began to make a communicator and never finished, or that no log mentions."""
     by_communicator: dict[str, list[Member]] = defaultdict(list)
     for member in log.members:
@@ -66,7 +50,7 @@ def init_incomplete(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
         they = "it" if len(absent) == 1 else "them"
         never = f" {first_upper(lacking)} of {size} never began: the others wait for {they}." if absent else ""
         yield Diagnosis(
-            diagnosis=f"Init of a communicator of {size} ranks never ends{of(log, case)} on {who}.{never}",
+            diagnosis=f"Init of a communicator of {size} ranks never ends on {who}.{never}",
             signal=f"Init START without Init COMPLETE in communicator {communicator} on {who}"
             f"{f'; no line of {lacking}' if absent else ''}; last line: {last[:160]}",
             recommendation=f"Look at {lacking}: not started, crashed before, or unable to reach rank 0's address."
@@ -78,13 +62,13 @@ def init_incomplete(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
         )
 
 
-def wrong_values(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
+def wrong_values(log: NcclLog) -> Iterator[Diagnosis]:
     """Results that nccl-tests found wrong."""
     if log.wrong_values:
-        yield Diagnosis(f"nccl-tests found {log.wrong_values} wrong values{of(log, case)}: data is corrupted.")
+        yield Diagnosis(f"nccl-tests found {log.wrong_values} wrong values: data is corrupted.")
 
 
-def settings(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
+def settings(log: NcclLog) -> Iterator[Diagnosis]:
     """Variables in the environment that change what NCCL does, and that no other rule reports."""
     reported = {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}
     known = sorted({(name, value) for name, value in log.environment if name in SETTINGS and name not in reported})
@@ -94,14 +78,14 @@ def settings(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     if known or uneven:
         yield Diagnosis(
             severity="medium" if uneven else "info",
-            diagnosis=f"The environment changes what NCCL does{of(log, case)}: "
+            diagnosis="The environment changes what NCCL does: "
             + ", ".join(f"{name}={value} ({SETTINGS[name]})" for name, value in known)
             + (f". Not the same on all ranks: {', '.join(uneven)}." if uneven else "."),
             recommendation="Give all ranks the same settings." if uneven else None,
         )
 
 
-def log_in_words(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
+def log_in_words(log: NcclLog) -> Iterator[Diagnosis]:
     """What a log tells that is in order."""
     versions = sorted(set(log.facts["nccl"].values()))
     if not (versions or log.nccl_lines or log.test_gb_per_s):
@@ -127,7 +111,7 @@ def log_in_words(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     is_fine = bool(complete) and len(complete) == len(world) and not log.warnings and len(versions) == 1
     closed = any(member.is_closed == "Destroy" for member in world)
     yield Diagnosis(
-        diagnosis=f"The log{of(log, case)}: "
+        diagnosis="The log: "
         + "; ".join(part for part in parts if part)
         + (". No warning; every rank that it has finished init" if is_fine else "")
         + (", and closed its communicator." if is_fine and closed else "."),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from traceanalyzer.doctor.case import Case, Diagnosis, of
+from traceanalyzer.doctor.case import Diagnosis
 from traceanalyzer.meaning.vocabulary import Severity, first_upper, numbered
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def known_error(text: str) -> tuple[int, re.Match[str]] | None:
     return next(((number, match) for number, one in enumerate(_COMPILED) if (match := one.search(text))), None)
 
 
-def warnings(log: "NcclLog", case: Case) -> "Iterator[Diagnosis]":
+def warnings(log: "NcclLog") -> "Iterator[Diagnosis]":
     """What was warned of: each known kind with its meaning, then all the rest together."""
     by_kind: dict[int, list[tuple[re.Match[str], str, Sequence[Process]]]] = {}
     rest = {}
@@ -60,20 +60,18 @@ def warnings(log: "NcclLog", case: Case) -> "Iterator[Diagnosis]":
             by_kind.setdefault(found[0], []).append((found[1], text, who))
         else:
             rest[text] = who
-    yield from (_known(KNOWLEDGE.messages[number], own, log, of(log, case)) for number, own in sorted(by_kind.items()))
+    yield from (_known(KNOWLEDGE.messages[number], own, log) for number, own in sorted(by_kind.items()))
     if rest:
         first = max(rest, key=lambda text: len(rest[text]))
         yield Diagnosis(
             severity="medium",
-            diagnosis=f"NCCL warns{of(log, case)}: {first[:200]}",
+            diagnosis=f"NCCL warns: {first[:200]}",
             signal=f"{sum(map(len, rest.values()))} warnings of {len(rest)} kinds: {_shown(rest.items())}.",
             ranks=tuple(log.ranks_of(process for who in rest.values() for process in who)),
         )
 
 
-def _known(
-    known: Known, found: "Sequence[tuple[re.Match[str], str, Sequence[Process]]]", log: "NcclLog", where: str
-) -> Diagnosis:
+def _known(known: Known, found: "Sequence[tuple[re.Match[str], str, Sequence[Process]]]", log: "NcclLog") -> Diagnosis:
     facts = {name: list(dict.fromkeys(value.strip() for match, _, _ in found if (value := match[name])))
              for name in found[0][0].re.groupindex}  # fmt: skip
     codes = facts.get("status", [])
@@ -95,7 +93,7 @@ def _known(
     )
     return Diagnosis(
         severity="medium" if codes and set(codes) <= {"5"} else known.severity,
-        diagnosis=f"{headline.strip(': ')}{where}.",
+        diagnosis=f"{headline.strip(': ')}.",
         signal=f"{known.why.format(**texts)} {f'At {place}. ' if place else ''}{len(who)} ×: "
         f"{_shown([(text, own) for _, text, own in found])}.",
         recommendation=known.fix.replace("{settings}", ", ".join(known.settings)),

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import NamedTuple
 
 from traceanalyzer.doctor.case import Case, Diagnosis
@@ -70,35 +71,41 @@ class Topology:
         return tuple(device for device in self.devices if not device.startswith("GPU"))
 
     def path(self, one: str, other: str) -> str | None:
-        """The path between two devices, in either direction that the matrix tells."""
+        """The path between two devices, in either direction that the matrix has."""
         return self.paths.get((one, other)) or self.paths.get((other, one))
 
     def gpu_pairs(self) -> dict[tuple[str, str], str]:
         """Each two GPUs and their path, where it is known."""
-        pairs = [(one, other) for number, one in enumerate(self.gpus) for other in self.gpus[number + 1 :]]
-        return {pair: path for pair in pairs if (path := self.path(*pair)) is not None}
+        return {pair: path for pair in combinations(self.gpus, 2) if (path := self.path(*pair)) is not None}
 
     def nearest_nics(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         """GPU → its best path to a NIC, and all NICs at that path; GPUs without a known path are left out."""
         found = {}
         for gpu in self.gpus:
-            told = {nic: path for nic in self.nics if (path := self.path(gpu, nic)) is not None}
-            if told:
-                best = min(told.values(), key=distance)
-                found[gpu] = (best, tuple(nic for nic, path in told.items() if distance(path) == distance(best)))
+            known = {nic: path for nic in self.nics if (path := self.path(gpu, nic)) is not None}
+            best = min(known.values(), key=distance, default="")
+            if known:
+                found[gpu] = (best, tuple(nic for nic, path in known.items() if distance(path) == distance(best)))
         return found
 
     def nvlinks_of_gpus(self) -> dict[str, int]:
         """GPU → its NVLinks to one other GPU, the most of all its pairs; 0 for none."""
-        links = {gpu: [0] for gpu in self.gpus}
+        links = dict.fromkeys((gpu for gpu in self.gpus if gpu not in self.unread), 0)
         for pair, path in self.gpu_pairs().items():
-            for gpu in pair if is_nvlink(path) else ():
-                links[gpu].append(int(path[2:]))
-        return {gpu: max(found) for gpu, found in links.items() if gpu not in self.unread}
+            for gpu in links.keys() & pair if is_nvlink(path) else ():
+                links[gpu] = max(links[gpu], int(path[2:]))
+        return links
 
     def name_of(self, nic: str) -> str:
         """`NIC2 (mlx5_bond_0)` where the legend names it."""
         return f"{nic} ({self.nic_names[nic]})" if nic in self.nic_names else nic
+
+    def nics_in_words(self, path: str = "") -> str:
+        """`GPU0: NIC0 (mlx5_0) at PIX; …`: the nearest cards of each GPU, or of the GPUs whose cards are at this path."""
+        return "; ".join(
+            f"{gpu}: {', '.join(map(self.name_of, nics))} at {at}"
+            for gpu, (at, nics) in self.nearest_nics().items() if path in {"", at}
+        )  # fmt: skip
 
 
 def is_nvlink(path: str | None) -> bool:
@@ -113,39 +120,44 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
         InputError: there is no matrix in it.
     """
     lines = [ANSI.sub("", line).replace("\xa0", " ") for line in text.splitlines()]
-    at = next((number for number, line in enumerate(lines) if _header(line)), None)
-    if at is None:
-        raise InputError(f"{name}: no topology matrix found; give what `nvidia-smi topo -m` prints, header included")
-    devices = columns = _header(lines[at])
+    devices: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     paths: dict[tuple[str, str], str] = {}
     p2p: dict[tuple[str, str], str] = {}
-    affinity: dict[str, str] = {}
-    numa: dict[str, str] = {}
-    rows: dict[str, bool] = {}
+    rows: dict[str, tuple[list[str], bool]] = {}
     notes = set()
-    for line in lines[at + 1 :]:
+    for line in lines:
         columns = _header(line) or columns
+        devices = devices or columns
         row = _row(line, columns)
         if row is None:
             continue
         device, cells, rest, is_separated = row
-        told = {(device, other): cell for other, cell in zip(columns, cells, strict=True)}
+        found = {(device, other): cell for other, cell in zip(columns, cells, strict=True)}
         if set(cells) & _P2P.keys():
-            p2p |= {pair: cell for pair, cell in told.items() if cell in _P2P}
+            p2p |= {pair: cell for pair, cell in found.items() if cell in _P2P}
         elif device in rows:
             notes.add(f"{name} holds more than one matrix; the first is read.")
         else:
-            rows[device] = is_separated
-            paths |= {pair: cell for pair, cell in told.items() if _is_path(cell)}
-            if device.startswith("GPU"):
-                affinity |= dict.fromkeys([device], rest[0]) if rest else {}
-                numa |= dict.fromkeys([device], rest[1]) if len(rest) > 1 else {}
+            rows[device] = rest, is_separated
+            paths |= {pair: cell for pair, cell in found.items() if cell in PATHS or is_nvlink(cell)}
+    if not devices:
+        raise InputError(f"{name}: no topology matrix found; give what `nvidia-smi topo -m` prints, header included")
     if not rows and not p2p:
         raise InputError(f"{name}: the topology matrix has a header but no row that can be read")
-    unread = tuple(device for device in devices if rows and device.startswith("GPU") and device not in rows)
-    separated = tuple(device for device, is_separated in rows.items() if is_separated)
-    legend = {found[1]: found[2] for line in lines if (found := _LEGEND.match(line))}
-    return Topology(devices, paths, legend, affinity, numa, tuple(notes), unread, separated, p2p)
+    gpus = [device for device in devices if device.startswith("GPU")]
+    behind = {gpu: rows[gpu][0] for gpu in gpus if gpu in rows}
+    return Topology(
+        devices,
+        paths,
+        nic_names={found[1]: found[2] for line in lines if (found := _LEGEND.match(line))},
+        cpu_affinity={gpu: rest[0] for gpu, rest in behind.items() if rest},
+        numa_node={gpu: rest[1] for gpu, rest in behind.items() if len(rest) > 1},
+        notes=tuple(notes),
+        unread=tuple(gpu for gpu in gpus if rows and gpu not in rows),
+        separated=tuple(device for device, (_, is_separated) in rows.items() if is_separated),
+        p2p=p2p,
+    )
 
 
 def is_topology(text: str) -> bool:
@@ -181,48 +193,40 @@ def _row(line: str, devices: tuple[str, ...]) -> tuple[str, list[str], list[str]
     return None
 
 
-def _is_path(cell: str) -> bool:
-    return cell in PATHS or is_nvlink(cell)
-
-
 def topology_in_words(topology: Topology) -> Iterator[Diagnosis]:
     """How the GPUs are joined."""
-    paths = Counter(topology.gpu_pairs().values())
+    gpus, paths = len(topology.gpus), Counter(topology.gpu_pairs().values())
+    nearest_first = Counter({path: paths[path] for path in sorted(paths, key=distance)})
+    listed = ", ".join(f"{count} × {path}" for path, count in nearest_first.items())
+    path = next(iter(paths), "")
     if not paths:
-        told = f"The machine has {len(topology.gpus)} GPU: there is no path between GPUs."
-    elif sum(paths.values()) < len(topology.gpus) * (len(topology.gpus) - 1) // 2:
-        told = f"{sum(paths.values())} pairs of {len(topology.gpus)} GPUs are read: {_counted(paths)}."
-    elif len(paths) == 1 and is_nvlink(path := next(iter(paths))):
-        told = f"All {len(topology.gpus)} GPUs reach each other over NVLink ({path}: {path[2:]} links a pair). Healthy."
+        words = f"The machine has {gpus} GPU: there is no path between GPUs."
+    elif paths.total() < gpus * (gpus - 1) // 2:
+        words = f"{paths.total()} pairs of {gpus} GPUs are read: {listed}."
+    elif len(paths) == 1 and is_nvlink(path):
+        words = f"All {gpus} GPUs reach each other over NVLink ({path}: {path[2:]} links a pair). Healthy."
     else:
-        told = f"Between {len(topology.gpus)} GPUs: {_counted(paths)}."
-    nearest = topology.nearest_nics()
-    cards = "; ".join(
-        f"{gpu}: {', '.join(topology.name_of(nic) for nic in nics)} at {path}" for gpu, (path, nics) in nearest.items()
-    )
-    bonds = [topology.name_of(nic) for nic in topology.nics if "bond" in topology.name_of(nic)]
+        words = f"Between {gpus} GPUs: {listed}."
+    cards = topology.nics_in_words()
+    bonds = [name for name in map(topology.name_of, topology.nics) if "bond" in name]
     yield Diagnosis(
-        diagnosis=told + (f" Nearest network cards: {cards}." if cards else " It lists no network cards."),
+        diagnosis=words + (f" Nearest network cards: {cards}." if cards else " It lists no network cards."),
         signal=f"The matrix of {len(topology.devices)} devices.",
         caveat=f"{', '.join(bonds)} is a bond: the matrix does not show its ports." if bonds else None,
     )
 
 
-def _counted(paths: Counter[str]) -> str:
-    return ", ".join(f"{count} × {path}" for path, count in sorted(paths.items(), key=lambda item: distance(item[0])))
-
-
 def unread_rows(topology: Topology) -> Iterator[Diagnosis]:
     """Rows of the matrix that are not read, or read cell by cell."""
-    if not topology.unread + topology.separated:
-        return
-    told = [f"no path of {', '.join(gpus)} was read" for gpus in [topology.unread] if gpus]
-    told += [f"cells of {', '.join(gpus)} run together and were separated" for gpus in [topology.separated] if gpus]
-    yield Diagnosis(
-        diagnosis=f"The topology is damaged: {'; '.join(told)}.",
-        signal=f"{len(topology.gpu_pairs())} of {len(topology.gpus) * (len(topology.gpus) - 1) // 2} pairs of GPUs "
-        "are read; rows have fewer cells than the header has columns.",
-    )
+    faults = [f"no path of {', '.join(topology.unread)} was read"] if topology.unread else []
+    if topology.separated:
+        faults.append(f"cells of {', '.join(topology.separated)} run together and were separated")
+    if faults:
+        yield Diagnosis(
+            diagnosis=f"The topology is damaged: {'; '.join(faults)}.",
+            signal=f"{len(topology.gpu_pairs())} of {len(topology.gpus) * (len(topology.gpus) - 1) // 2} pairs of GPUs "
+            "are read; rows have fewer cells than the header has columns.",
+        )
 
 
 def no_p2p(topology: Topology) -> Iterator[Diagnosis]:
@@ -321,17 +325,11 @@ def gpu_inventory(gpus: tuple[Gpu, ...]) -> list[Diagnosis]:
 
 def far_nic(topology: Topology, case: Case) -> Iterator[Diagnosis]:
     """GPUs whose nearest network card is on another NUMA node, or behind another host bridge."""
-    nearest = topology.nearest_nics()
-    far = {gpu: (path, nics) for gpu, (path, nics) in nearest.items() if path == "SYS"}
-    if not far:
-        return
-    crosses_nodes = any(not log.is_one_node for log in case.logs)
-    told = "; ".join(
-        f"{gpu}: {', '.join(topology.name_of(nic) for nic in nics)} at {path}" for gpu, (path, nics) in far.items()
-    )
-    yield Diagnosis(
-        severity="medium" if crosses_nodes else "low",
-        diagnosis=f"{', '.join(far)} {'has' if len(far) == 1 else 'have'} no network card near: traffic to other "
-        "nodes crosses the link between NUMA nodes.",
-        signal=f"Nearest cards: {told}.",
-    )
+    far = [gpu for gpu, (path, _) in topology.nearest_nics().items() if path == "SYS"]
+    if far:
+        yield Diagnosis(
+            severity="low" if all(log.is_one_node for log in case.logs) else "medium",
+            diagnosis=f"{', '.join(far)} {'has' if len(far) == 1 else 'have'} no network card near: traffic to other "
+            "nodes crosses the link between NUMA nodes.",
+            signal=f"Nearest cards: {topology.nics_in_words('SYS')}.",
+        )

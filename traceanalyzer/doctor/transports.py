@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from traceanalyzer.analyses.statistics import SHARE
-from traceanalyzer.doctor.case import Case, Diagnosis, gpus_of, of
+from traceanalyzer.doctor.case import Case, Diagnosis, counted, gpus_of
 from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.topology import Topology, is_nvlink
 from traceanalyzer.job.run_info import Wiring
@@ -29,7 +29,7 @@ def suspected_p2p_failure(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     if far and len(far) == len(known):
         yield Diagnosis(
             severity="high",
-            diagnosis=f"Suspected P2P failure{of(log, case)}: NCCL sends directly between GPUs whose only path "
+            diagnosis="Suspected P2P failure: NCCL sends directly between GPUs whose only path "
             "crosses the CPUs' interconnect (SYS), and the job stops there.",
             signal=f"{', '.join(dict.fromkeys(far))} joined by SYS only; {within['P2P']} connections via "
             f"{transports}; {stall}. Such access is often set up without an error and then delivers no data.",
@@ -45,7 +45,7 @@ def suspected_p2p_failure(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     if set(within) == {"P2P"} and not has_nvlink and (log.watchdog or not log.has_more):
         yield Diagnosis(
             severity="medium" if log.watchdog else "low",
-            diagnosis=f"The log stops after P2P connections{of(log, case)}: suspect the P2P path if the job hangs.",
+            diagnosis="The log stops after P2P connections: suspect the P2P path if the job hangs.",
             signal=f"{within['P2P']} connections via {transports} and none by another transport; {stall}. Over "
             "PCIe, P2P can be set up without an error and then deliver nothing.",
             recommendation=("" if case.topology else "Give `nvidia-smi topo -m` (--topo). ") + _TEST_P2P,
@@ -88,14 +88,14 @@ def p2p_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     instead = _instead(within, log)
     yield Diagnosis(
         severity="high" if _links_between_gpus(case.topology) else "medium",
-        diagnosis=f"P2P is switched off by the environment{of(log, case)}. {instead} {_cost(case, log)}",
-        signal=f"{setting} in the log; connections on one node: {_counted(within)}"
+        diagnosis=f"P2P is switched off by the environment. {instead} {_cost(case)}",
+        signal=f"{setting} in the log; connections on one node: {counted(within) or 'unknown'}"
         + (f"; {count} channels for collectives" if (count := log.coll_channels()) is not None else "")
         + ".",
     )
 
 
-def p2p_refused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
+def p2p_refused(log: NcclLog) -> Iterator[Diagnosis]:
     """P2P that the driver refuses between GPUs of a machine, and what NCCL uses instead."""
     within = log.within_node()
     if not log.p2p_disabled_pairs or _p2p_setting(log) is not None:
@@ -103,8 +103,7 @@ def p2p_refused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     pairs = [" ".join(text.split("GPUs ")[-1].split()[:3]).strip(".") for text in log.p2p_disabled_pairs]
     yield Diagnosis(
         severity="medium" if set(within) - {"P2P"} else "low",
-        diagnosis=f"P2P is disabled between connected GPUs{of(log, case)}: NCCL uses "
-        f"{_counted(within) if within else 'another path'}.",
+        diagnosis=f"P2P is disabled between connected GPUs: NCCL uses {counted(within) if within else 'another path'}.",
         signal=f"The driver refuses it: GPUs {', '.join(pairs[:8])}. {_instead(within, log)}",
     )
 
@@ -137,7 +136,7 @@ def slow_links(case: Case) -> Iterator[Diagnosis]:
 _KINDS = {"NVL": "NVLink", "PCI": "PCIe"}
 
 
-def mnnvl_unused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
+def mnnvl_unused(log: NcclLog) -> Iterator[Diagnosis]:
     """Hosts of one NVLink domain (GB200 NVL72) between which NCCL uses the network."""
     domains: dict[tuple[str, ...], set[str]] = {}
     for (host, _), (uuid, *clique, state) in log.facts["fabric"].items():
@@ -151,8 +150,8 @@ def mnnvl_unused(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     )
     if len(hosts) > 1 and across and not log.facts["nvl_domain"]:
         yield Diagnosis(
-            diagnosis=f"{len(hosts)} hosts share an NVLink domain, yet NCCL joins them by {_counted(across)}"
-            f"{of(log, case)}: multi-node NVLink (MNNVL) is off.",
+            diagnosis=f"{len(hosts)} hosts share an NVLink domain, yet NCCL joins them by {counted(across)}"
+            f": multi-node NVLink (MNNVL) is off.",
             signal=f"{', '.join(sorted(hosts)[:8])} report one fabric UUID and clique; no communicator has MNNVL 1.",
         )
 
@@ -177,28 +176,17 @@ def _instead(within: Counter[str], log: NcclLog) -> str:
     return "On one node NCCL goes through shared memory (SHM) then, and over the network only when SHM is off too."
 
 
-def _cost(case: Case, log: NcclLog) -> str:
-    """What of the links is lost, by what the topology and other logs tell."""
-    told = []
+def _cost(case: Case) -> str:
+    """What of the links is lost, by the topology."""
     if links := _links_between_gpus(case.topology):
-        told.append(
+        return (
             f"That leaves {links} NVLinks between two GPUs unused, {links * NVLINK_GB_PER_S} GB/s a direction or more, "
             f"for what PCIe carries: at most {_PCIE}."
         )
-    others = [
-        other for other in case.logs if other is not log and other.world == log.world and _p2p_setting(other) is None
-    ]
-    for other in others[:1]:
-        mine, theirs = log.coll_channels(), other.coll_channels()
-        if mine is not None and theirs is not None:
-            told.append(
-                f"Against {other.label}: {_counted(other.kinds())} there, {_counted(log.kinds())} here; "
-                f"{theirs} channels for collectives there, {mine} here."
-            )
-    return " ".join(told) or "How much that costs depends on the path that P2P would have taken, which is unknown."
+    return "How much that costs depends on the path that P2P would have taken, which is unknown."
 
 
-def shm_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
+def shm_off(log: NcclLog) -> Iterator[Diagnosis]:
     """Shared memory switched off by the environment, or not everywhere."""
     if not log.is_on("NCCL_SHM_DISABLE"):
         return
@@ -208,18 +196,19 @@ def shm_off(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     who = sum(len(who) for (name, _), who in log.environment.items() if name == "NCCL_SHM_DISABLE")
     yield Diagnosis(
         severity="medium" if uses_net or within["SHM"] else "low",
-        diagnosis=f"{setting} is set, yet {within['SHM']} connections use shared memory (SHM){of(log, case)}."
+        diagnosis=f"{setting} is set, yet {within['SHM']} connections use shared memory (SHM)."
         if within["SHM"]
-        else f"Shared memory is switched off by the environment{of(log, case)}: ranks of one node that have no "
+        else f"Shared memory is switched off by the environment: ranks of one node that have no "
         f"P2P talk over the network{', and they do here' if uses_net else ''}.",
-        signal=f"{setting} on {who} of {len(log.last_texts)} processes; connections on one node: {_counted(within)}.",
+        signal=f"{setting} on {who} of {len(log.last_texts)} processes; connections on one node: "
+        f"{counted(within) or 'unknown'}.",
         recommendation="Set it on all ranks, or remove it; a log of two runs shows both."
         if within["SHM"]
         else "Remove NCCL_SHM_DISABLE; in containers give /dev/shm room (--shm-size, --ipc=host).",
     )
 
 
-def nvlink_unused(log: NcclLog, topology: Topology, case: Case) -> Iterator[Diagnosis]:
+def nvlink_unused(log: NcclLog, topology: Topology) -> Iterator[Diagnosis]:
     """NVLink between two GPUs, and another transport in the log, without a setting that asks for it."""
     joined = {
         (link, pair) for link in log.links
@@ -231,10 +220,9 @@ def nvlink_unused(log: NcclLog, topology: Topology, case: Case) -> Iterator[Diag
     pairs = sorted({f"{min(pair)}-{max(pair)}" for link, pair in joined if link.kind not in {"P2P", "NVLS"}})
     said = f" NCCL itself says: {next(iter(log.p2p_disabled_pairs))}" if log.p2p_disabled_pairs else ""
     yield Diagnosis(
-        diagnosis=f"NVLink is there but not used{of(log, case)}: NCCL joins GPUs that NVLink joins by "
-        f"{' and '.join(other)}.{said}",
+        diagnosis=f"NVLink is there but not used: NCCL joins GPUs that NVLink joins by {' and '.join(other)}.{said}",
         signal=f"{', '.join(pairs[:8])}{' and more' if len(pairs) > 8 else ''} have NVLinks in the topology; "
-        f"{_counted(other)} between them in the log.",
+        f"{counted(other)} between them in the log.",
     )
 
 
@@ -248,7 +236,7 @@ def few_channels(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
         return
     limit = ", ".join(f"{name}={value}" for name, value in limits.items())
     yield Diagnosis(
-        diagnosis=f"NCCL uses {channels} channels over {links} NVLinks{of(log, case)}: too few to fill them"
+        diagnosis=f"NCCL uses {channels} channels over {links} NVLinks: too few to fill them"
         + (f", as {limit} asks." if limit else "."),
         signal=f"{channels} channels for collectives; {links} NVLinks between two GPUs.",
         recommendation=f"Remove {' and '.join(limits)}."
@@ -269,10 +257,6 @@ def _links_between_gpus(topology: Topology | None) -> int:
     return min((int(path[2:]) if is_nvlink(path) else 0 for path in paths), default=0)
 
 
-def _counted(kinds: Counter[str]) -> str:
-    return ", ".join(f"{count} × {kind}" for kind, count in kinds.most_common()) or "unknown"
-
-
 _RDMA_NAMES = ("mlx5", "mlx4", "bnxt_re", "irdma", "efa", "rdmap", "roce", "ib")
 
 
@@ -287,7 +271,7 @@ def sockets_across_nodes(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
     why = " NCCL_IB_DISABLE=1 asks for it." if off else ""
     yield Diagnosis(
         severity="high" if cards else "medium",
-        diagnosis=f"Nodes talk over TCP sockets{of(log, case)}"
+        diagnosis="Nodes talk over TCP sockets"
         + (f", though the machine has {cards}.{why}" if cards else f".{why} No input mentions InfiniBand or RoCE."),
         signal=f"{len(across)} connections between nodes via NET/Socket; NCCL uses the network "
         f"{', '.join(sorted(networks)) or 'Socket'}; NET/IB found {_devices(log) or 'no device'}.",
@@ -307,16 +291,16 @@ def _devices(log: NcclLog) -> str:
     return ", ".join(sorted(set(log.facts["ib_devices"].values()) - {""}))
 
 
-def no_gpudirect(log: NcclLog, case: Case) -> Iterator[Diagnosis]:
+def no_gpudirect(log: NcclLog) -> Iterator[Diagnosis]:
     """InfiniBand or RoCE without GPUDirect RDMA."""
     remote = [link for link in log.links if link.kind.startswith("NET/IB")]
     staged = Counter(link.transport for link in remote if not link.is_direct)
     level = log.set_to("NCCL_NET_GDR_LEVEL")
     if staged:
         yield Diagnosis(
-            diagnosis=f"Traffic between nodes is staged through host memory{of(log, case)}: no GPUDirect RDMA on "
+            diagnosis=f"Traffic between nodes is staged through host memory: no GPUDirect RDMA on "
             f"{staged.total()} of {len(remote)} connections.",
-            signal=f"{_counted(staged)}; with GPUDirect they end in /GDRDMA"
+            signal=f"{counted(staged)}; with GPUDirect they end in /GDRDMA"
             f"{f'; NCCL_NET_GDR_LEVEL={level}' if level else ''}.",
         )
 

@@ -4,16 +4,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from signal import Signals
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from traceanalyzer.doctor.case import Case, Diagnosis, of, operation_words
+from traceanalyzer.doctor.case import Case, Diagnosis, by_value, operation_words
 from traceanalyzer.doctor.known_errors import KNOWLEDGE, warnings
-from traceanalyzer.meaning.vocabulary import first_upper, numbered
+from traceanalyzer.meaning.vocabulary import Severity, first_upper, numbered
 
 if TYPE_CHECKING:
     from traceanalyzer.doctor.nccl_log import NcclLog
-
-T = TypeVar("T")
 
 
 def _flexible(pattern: str) -> re.Pattern[str]:
@@ -220,7 +218,7 @@ _FOLLOWS = {-6, -15}
 """SIGABRT is how the watchdog itself ends a process, SIGTERM how launchers end the others."""
 
 
-def dead_ranks(log: "NcclLog", case: Case) -> Iterator[Diagnosis]:
+def dead_ranks(log: "NcclLog") -> Iterator[Diagnosis]:
     """Processes that died of something else than the watchdog: the timeouts of the others follow from it."""
     dog = log.watchdog
     waiting = {one.rank for one in dog.progress}
@@ -235,7 +233,7 @@ def dead_ranks(log: "NcclLog", case: Case) -> Iterator[Diagnosis]:
     others = sorted(waiting - {first.rank})
     yield Diagnosis(
         severity="high" if first.code < 0 else "medium",
-        diagnosis=f"{who} {how}{f' ({what})' if what else ''}{of(log, case)}.",
+        diagnosis=f"{who} {how}{f' ({what})' if what else ''}.",
         signal=f"Exit code {first.code}{f' on {first.host}' if first.host else ''} is the first failure."
         + (f" The timeout of {numbered('rank', others)} follows from it." if others else ""),
         recommendation=fix,
@@ -244,26 +242,24 @@ def dead_ranks(log: "NcclLog", case: Case) -> Iterator[Diagnosis]:
     )
 
 
-def timeouts(case: Case) -> list[Diagnosis]:
+def timeouts(log: "NcclLog", case: Case) -> list[Diagnosis]:
     """Collectives that PyTorch's watchdog gave up: by group who is behind, who is silent, who waits."""
     if case.recorder is not None and not case.recorder.entries.empty:
         return []
-    follows = any(one.severity == "high" for log in case.logs for one in (*dead_ranks(log, case), *warnings(log, case)))
-    made = []
-    for log in case.logs:
-        by_group: dict[str | None, dict[int, Progress]] = {}
-        for one in log.watchdog.progress:
-            by_group.setdefault(one.group, {})[one.rank] = one
-        found = [_timeout(case, log, group, own) for group, own in by_group.items()]
-        made += [replace(one, severity="medium") if follows else one for one in found if one is not None]
-    return sorted(made, key=lambda one: not one.ranks)
+    causes = (one for other in case.logs for one in (*dead_ranks(other), *warnings(other)))
+    severity: Severity = "medium" if any(one.severity == "high" for one in causes) else "high"
+    by_group: dict[str | None, dict[int, Progress]] = {}
+    for one in log.watchdog.progress:
+        by_group.setdefault(one.group, {})[one.rank] = one
+    found = (_timeout(case, log, group, own) for group, own in by_group.items())
+    return sorted((replace(one, severity=severity) for one in found if one), key=lambda one: not one.ranks)
 
 
 def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Progress]) -> Diagnosis | None:
     timed_out = {rank: one.timed_out for rank, one in own.items() if one.timed_out is not None}
     enqueued = {rank: one.enqueued for rank, one in own.items() if one.enqueued is not None}
     waits = [one.waits_for[0] for one in own.values() if one.waits_for]
-    seqs = _by(timed_out)
+    seqs = by_value(timed_out)
     seq = max(seqs, key=lambda one: len(seqs[one])) if seqs else min(waits, default=max(enqueued.values(), default=0))
     behind = sorted({rank for rank, last in enqueued.items() if last < seq} | set(log.watchdog.behind))
     if not seqs and not behind and not set(own) & set(log.watchdog.dumps_asked):
@@ -272,7 +268,7 @@ def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Pr
     silent = sorted(set(range(world)) - set(own))
     suspects = behind or (silent if len(silent) < len(own) else [])
     where = f" of process group {group}" if group else ""
-    operations = _by({rank: operation_words(one.operation) for rank, one in own.items()
+    operations = by_value({rank: operation_words(one.operation) for rank, one in own.items()
                       if one.timed_out == seq and one.operation})  # fmt: skip
     what = f"{min(operations, default='collective')} {seq}{where}"
     who, are, all_ranks = numbered("rank", suspects), "is" if len(suspects) == 1 else "are", numbered("rank", own)
@@ -296,8 +292,7 @@ def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Pr
     facts = (waiting if limit_ms else "", _numbers(own), _asked(log.watchdog.dumps_asked, own))
     texts = KNOWLEDGE.timeouts
     return Diagnosis(
-        severity="high",
-        diagnosis=f"{headline}{of(log, case)}.",
+        diagnosis=f"{headline}.",
         signal=" ".join(filter(None, facts)) or "Lines of PyTorch's watchdog.",
         recommendation=f"{texts[kind].format(who=who)} {texts['recorder']}",
         caveat=texts["unnamed"] if group is None and len(seqs) > 1 else texts["inside"] if behind else None,
@@ -305,18 +300,10 @@ def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Pr
     )
 
 
-def _by(values: Mapping[int, T]) -> dict[T, list[int]]:
-    """Value → ranks that have it."""
-    made: dict[T, list[int]] = {}
-    for rank, value in sorted(values.items()):
-        made.setdefault(value, []).append(rank)
-    return made
-
-
 def _numbers(own: Mapping[int, Progress]) -> str:
     """The last numbers of each rank, ranks of the same numbers together."""
     parts = []
-    for numbers, ranks in _by(
+    for numbers, ranks in by_value(
         {rank: (one.timed_out, one.enqueued, one.completed) for rank, one in own.items()}
     ).items():
         names = ("timed out at", "last enqueued", "last completed")
@@ -332,12 +319,12 @@ def _asked(asked: Mapping[int, int | None], own: Mapping[int, Progress]) -> str:
     return f"{first_upper('; '.join(parts))}." if parts else ""
 
 
-def stuck_watchdog(log: "NcclLog", case: Case) -> Iterator[Diagnosis]:
+def stuck_watchdog(log: "NcclLog") -> Iterator[Diagnosis]:
     """Watchdog threads without a heartbeat: a CUDA or NCCL call that does not return, or the GIL."""
     if stuck_s := log.watchdog.stuck_s:
         who, longest = numbered("rank", stuck_s), max(stuck_s.values())
         yield Diagnosis(
-            diagnosis=f"A CUDA or NCCL call blocks {who}{f' for {longest} s' if longest else ''}{of(log, case)}.",
+            diagnosis=f"A CUDA or NCCL call blocks {who}{f' for {longest} s' if longest else ''}.",
             recommendation=f"On {who} collect `py-spy dump --native --pid PID`, "
             "`dmesg | grep Xid` and `nvidia-smi`; set TORCH_NCCL_DUMP_ON_TIMEOUT=1 and TORCH_FR_BUFFER_SIZE=2000. "
             "A longer TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC helps only when the call is slow, not stuck.",

@@ -300,7 +300,7 @@ def _calls(row: Row, operators: Operators) -> tuple[float, float] | None:
     return float(calls[is_own].max()), float(calls[~is_own].median())
 
 
-def _more_calls(row: Row, operators: Operators, each: int) -> tuple[str, str]:
+def _more_calls(row: Row, operators: Operators, each: float) -> tuple[str, str]:
     calls = _calls(row, operators)
     if calls is None or calls[0] <= calls[1]:
         return "", ""
