@@ -85,8 +85,8 @@ _MOST_FILES = 4_096
 
 def texts_beside(folder: Path) -> tuple[Path | None, list[Path]]:
     """A topology and NCCL logs among the texts of a folder, without those below it, by what stands in them."""
-    named = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES and path.is_file())
-    texts = [path for path in named if not leads_out(path, folder)]
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES and path.is_file())
+    texts = [path for path in paths if not leads_out(path, folder)]
     topology: Path | None = None
     logs = []
     for path in texts[:_MOST_FILES]:

@@ -218,9 +218,9 @@ def nvlink_unused(log: NcclLog, topology: Topology) -> Iterator[Diagnosis]:
     if not other or _p2p_setting(log) is not None:
         return
     pairs = sorted({f"{min(pair)}-{max(pair)}" for link, pair in joined if link.kind not in {"P2P", "NVLS"}})
-    said = f" NCCL itself says: {next(iter(log.p2p_disabled_pairs))}" if log.p2p_disabled_pairs else ""
+    refused = f" NCCL prints: {next(iter(log.p2p_disabled_pairs))}" if log.p2p_disabled_pairs else ""
     yield Diagnosis(
-        diagnosis=f"NVLink is there but not used: NCCL joins GPUs that NVLink joins by {' and '.join(other)}.{said}",
+        diagnosis=f"NVLink is there but not used: NCCL joins GPUs that NVLink joins by {' and '.join(other)}.{refused}",
         signal=f"{', '.join(pairs[:8])}{' and more' if len(pairs) > 8 else ''} have NVLinks in the topology; "
         f"{counted(other)} between them in the log.",
     )
@@ -332,4 +332,4 @@ def _transports(log: NcclLog) -> dict[tuple[int, int], Counter[str]]:
         ends = sorted({rank for rank in known if rank is not None} if link.communicator else {link.source, link.target})
         if len(ends) == 2:  # a communicator that is not named is the job's
             channels.setdefault((ends[0], ends[1]), set()).add((link.transport, link.communicator, link.channel))
-    return {pair: Counter(name for name, _, _ in told) for pair, told in channels.items()}
+    return {pair: Counter(name for name, _, _ in found) for pair, found in channels.items()}

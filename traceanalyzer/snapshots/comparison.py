@@ -29,12 +29,12 @@ _FIGURES = re.compile(r"(?<![:\w])\d[\d.,]*(?: [kMG]?B)?")
 def sentences(examined: Sequence[Examined]) -> list[str]:
     """Failed requests first, then who decides, growth, peaks and fragmentation; of each the rank with most first."""
     by_peak = sorted(examined, key=lambda one: -one.peak_bytes)
-    told = [(kind, text, one.snapshot.label) for one in by_peak for kind, text in _of_one(one)]
+    texts = [(kind, text, one.snapshot.label) for one in by_peak for kind, text in _of_one(one)]
     alike: dict[tuple[int, str], list[tuple[str, str]]] = {}
-    for kind, text, label in told:
+    for kind, text, label in texts:
         key = text.replace(capital(label), "", 1).replace(label, "", 1)
         alike.setdefault((kind, _FIGURES.sub("", key)), []).append((text, label))
-    made = [(kind, folded(*said)) for (kind, _), said in alike.items()]
+    made = [(kind, folded(*group)) for (kind, _), group in alike.items()]
     most, least = (by_peak[0], by_peak[-1]) if by_peak else (None, None)
     if most and least and most.peak_bytes > 1.05 * least.peak_bytes:
         peaks = f"its peak is {size_text(most.peak_bytes)}, {least.snapshot.label}'s {size_text(least.peak_bytes)}"
@@ -43,18 +43,18 @@ def sentences(examined: Sequence[Examined]) -> list[str]:
 
 
 def folded(first: tuple[str, str], *others: tuple[str, str]) -> str:
-    """What one rank's snapshot tells, and which others tell the same, or the same with other figures."""
-    said, label = first
-    plain = said.replace(capital(label), "", 1).replace(label, "", 1)
+    """What one rank's snapshot shows, and which others show the same, or the same with other figures."""
+    text, label = first
+    plain = text.replace(capital(label), "", 1).replace(label, "", 1)
     ranks: dict[str, list[str]] = {"the same": [], "the same with other figures": []}
-    for text, other in others:
-        is_equal = text.replace(capital(other), "", 1).replace(other, "", 1) == plain
+    for another, other in others:
+        is_equal = another.replace(capital(other), "", 1).replace(other, "", 1) == plain
         ranks["the same" if is_equal else "the same with other figures"].append(other)
     for how, labels in ranks.items():
         if labels:
-            named = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-            said = f"{said} ({capital(named)}: {how}.)"
-    return said
+            ranks_shown = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+            text = f"{text} ({capital(ranks_shown)}: {how}.)"
+    return text
 
 
 _CONTRADICTED, _FAILED, _DECIDES, _GROWS, _NOT_FAILED, _PEAK, _BESIDE, _FRAGMENTED, _OTHERS = range(9)
@@ -92,11 +92,11 @@ def _other_devices(one: Examined) -> str:
 
 
 def _failed(label: str, oom: OutOfMemory) -> str:
-    held = size_text(max(oom.reserved_bytes - oom.allocated_before_bytes, 0))
+    reserved = size_text(max(oom.reserved_bytes - oom.allocated_before_bytes, 0))
     free = "" if oom.device_free_bytes is None else f", and the GPU had {size_text(oom.device_free_bytes)} left"
     return (
         f"{capital(label)} ran out of memory at {_code(oom.site)}: it asked for {size_text(oom.requested_bytes)} while "
-        f"tensors held {size_text(oom.allocated_before_bytes)}; {held} more were reserved, in pieces that did "
+        f"tensors held {size_text(oom.allocated_before_bytes)}; {reserved} more were reserved, in pieces that did "
         f"not fit{free}."
     )
 
@@ -121,22 +121,22 @@ def _grows(label: str, growth: Growth) -> str:
 def _not_failed(one: Examined) -> str:
     """Of memory that grows without a failed request: where the next one is likely."""
     who = capital(one.snapshot.label)
-    told = f"{who}'s history has no failed request"
+    text = f"{who}'s history has no failed request"
     if not one.gave_back:
-        told += (
+        text += (
             ", and its allocator gave nothing back to the GPU, as it would before it fails: none failed up to its end"
         )
-    told += (
+    text += (
         ". If the run failed later, which request it was and what it asked for is unknown: a snapshot that is "
         "written at that moment (torch._C._cuda_attach_out_of_memory_observer) has it"
     )
     if not one.taken:
-        return f"{told}."
+        return f"{text}."
     first = one.taken[0]
     others = "only " if len(one.taken) == 1 else "above all "
     times = "once" if first.times == 1 else f"{first.times} times"
     return (
-        f"{told}. In the second half of the history {others}{first.site} made it take more from the GPU, {times} and "
+        f"{text}. In the second half of the history {others}{first.site} made it take more from the GPU, {times} and "
         f"{size_text(first.size_bytes)}: the first request without room is most likely there."
     )
 
@@ -173,20 +173,20 @@ def _beside_trace(one: Examined) -> list[str]:
 
 def _peak(one: Examined) -> str:
     largest = one.peak_categories.sort_values("size_bytes", ascending=False).head(4)
-    named = zip(largest["category"], largest["size_bytes"], strict=True)
-    parts = ", ".join(f"{category} {size_text(total)}" for category, total in named)
-    told = f"{capital(one.snapshot.label)} peaks at {size_text(one.peak_bytes)} in use: {parts}."
+    largest_parts = zip(largest["category"], largest["size_bytes"], strict=True)
+    parts = ", ".join(f"{category} {size_text(total)}" for category, total in largest_parts)
+    text = f"{capital(one.snapshot.label)} peaks at {size_text(one.peak_bytes)} in use: {parts}."
     known = one.peak_sites[~one.peak_sites["site"].isin([UNKNOWN, BEFORE])]
     if not one.has_history:
         lacks = "by whom is not known" if known.empty else "what it held before is not known"
-        told = (
+        text = (
             f"{capital(one.snapshot.label)} held {size_text(one.peak_bytes)} when its snapshot was written, {lacks}: "
             "no history was recorded. Call torch.cuda.memory._record_memory_history() before the first "
             "allocation (the runners' --memory-snapshot)."
         )
     if known.empty:
-        return told
-    return f"{told} The largest is from {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
+        return text
+    return f"{text} The largest is from {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
 
 
 def capital(text: str) -> str:
@@ -269,23 +269,23 @@ def change_sentences(table: pd.DataFrame) -> list[str]:
     alike: dict[str, list[tuple[str, str]]] = {}
     for rank, own in table.groupby("rank", dropna=False):
         label = "the snapshot" if pd.isna(rank) else f"rank {rank}"
-        told = _change(capital(label), own)
-        alike.setdefault(told.replace(capital(label), "", 1), []).append((told, label))
-    return [folded(*told) for told in alike.values()]
+        text = _change(capital(label), own)
+        alike.setdefault(text.replace(capital(label), "", 1), []).append((text, label))
+    return [folded(*texts) for texts in alike.values()]
 
 
 def _change(who: str, own: pd.DataFrame) -> str:
     peak = own[own["of"] == PEAK].iloc[0]
     least = LEAST_PCT / 100 * max(peak["base_bytes"], peak["other_bytes"])
-    named = [
+    parts = [
         _named(own[(own["of"] == of) & (own["change_bytes"].abs() >= max(least, 1))].head(3)) for of in (CATEGORY, SITE)
     ]
-    told = (
+    text = (
         f"{who}'s peak is {size_text(int(peak['other_bytes']))}, as it was"
         if not peak["change_bytes"]
         else f"{who}'s peak goes from {size_text(int(peak['base_bytes']))} to {size_text(int(peak['other_bytes']))}"
     )
-    return f"{told}{'; '.join(['', *filter(None, named)]).replace('; ', ': ', 1)}."
+    return f"{text}{'; '.join(['', *filter(None, parts)]).replace('; ', ': ', 1)}."
 
 
 def _named(rows: pd.DataFrame) -> str:
@@ -419,13 +419,13 @@ def _expected(fit: MemoryFit | None, model: Model | None) -> tuple[str, ...]:
     if own.empty:
         return () if other is None else (f"By estimate {other} would fit.",)
     needed, device = int(own["total_bytes"].iloc[0]), own["device_bytes"].iloc[0]
-    told = f"By estimate the model takes {size_text(needed)} on a GPU as it is trained"
+    text = f"By estimate the model takes {size_text(needed)} on a GPU as it is trained"
     if pd.isna(device):
-        return (f"{told} (--model gpu=80G adds what would fit).",)
-    told = f"{told}, and a GPU has {size_text(int(device))}"
+        return (f"{text} (--model gpu=80G adds what would fit).",)
+    text = f"{text}, and a GPU has {size_text(int(device))}"
     if own["fits"].iloc[0] == YES:
-        return (f"{told}: memory beyond it is not the model's.",)
-    return (f"{told}: {_instead(model, other)}.",)
+        return (f"{text}: memory beyond it is not the model's.",)
+    return (f"{text}: {_instead(model, other)}.",)
 
 
 def _instead(model: Model, other: str | None) -> str:
@@ -442,6 +442,6 @@ def _instead(model: Model, other: str | None) -> str:
 def _setting(row: pd.Series) -> str:
     ways = [f"{name}={row[name]}" for name in ("tp", "pp") if row[name] > 1]
     ways += ["activation checkpointing"] if row["checkpointing"] else []
-    named = f"{row['strategy']}{' with ' + ' and '.join(ways) if ways else ''}"
+    setting = f"{row['strategy']}{' with ' + ' and '.join(ways) if ways else ''}"
     batch = "" if pd.isna(row["micro_batch"]) else f" at a micro-batch of {row['micro_batch']}"
-    return f"{named}{batch} needs {size_text(int(row['total_bytes']))} and"
+    return f"{setting}{batch} needs {size_text(int(row['total_bytes']))} and"

@@ -33,9 +33,9 @@ def given_bytes(snapshot: Snapshot, lives: pd.DataFrame) -> tuple[np.ndarray, bo
     """Bytes of each row of `lives`, and whether they are exact: those of the blocks at the end are known, and agree."""
     rounded = rounded_bytes(lives["size_bytes"].to_numpy())
     sizes = rounded.copy()
-    told = dict(zip(snapshot.blocks["addr"], snapshot.blocks["size_bytes"], strict=True))
+    at_addr = dict(zip(snapshot.blocks["addr"], snapshot.blocks["size_bytes"], strict=True))
     at_end = (lives["died"] == len(snapshot.history)).to_numpy()
-    known = np.array([told.get(addr, 0) for addr in lives["addr"][at_end]], dtype=np.int64)
+    known = np.array([at_addr.get(addr, 0) for addr in lives["addr"][at_end]], dtype=np.int64)
     if not _is_simple(snapshot) or 2 * len(lives) > MOST_EVENTS:
         sizes[at_end] = known
         return sizes, False
@@ -188,10 +188,10 @@ def category(stack: Stack) -> str:
 
 def by_site(blocks: pd.DataFrame, stacks: Sequence[Stack]) -> pd.DataFrame:
     """`site`, `category`, `blocks`, `size_bytes`, `stack` (one of the site's), largest first."""
-    told = pd.DataFrame({"stack": sorted(set(blocks["stack"]))})
-    told["site"] = [site(stacks[number]) if number >= 0 else BEFORE for number in told["stack"]]
-    told["category"] = [category(stacks[number]) if number >= 0 else UNKNOWN for number in told["stack"]]
-    joined = blocks.merge(told, on="stack")
+    sites = pd.DataFrame({"stack": sorted(set(blocks["stack"]))})
+    sites["site"] = [site(stacks[number]) if number >= 0 else BEFORE for number in sites["stack"]]
+    sites["category"] = [category(stacks[number]) if number >= 0 else UNKNOWN for number in sites["stack"]]
+    joined = blocks.merge(sites, on="stack")
     made = joined.groupby(["site", "category"], as_index=False).agg(
         blocks=("size_bytes", "size"), size_bytes=("size_bytes", "sum"), stack=("stack", "first")
     )
@@ -369,10 +369,10 @@ def lifetimes(snapshot: Snapshot) -> pd.DataFrame:
     """
     history = snapshot.history
     is_alloc = (history["action"] == "alloc").to_numpy()
-    told = np.flatnonzero(is_alloc | (history["action"] == "free_completed").to_numpy())
-    addr = history["addr"].to_numpy()[told]
-    order = np.lexsort((told, addr))
-    at, addr, is_birth = told[order], addr[order], is_alloc[told][order]
+    rows = np.flatnonzero(is_alloc | (history["action"] == "free_completed").to_numpy())
+    addr = history["addr"].to_numpy()[rows]
+    order = np.lexsort((rows, addr))
+    at, addr, is_birth = rows[order], addr[order], is_alloc[rows][order]
     follows = np.append(addr[1:] == addr[:-1], False)
     died = np.where(follows, np.append(at[1:], 0), len(history))
     stranger = ~is_birth & ~np.insert(follows[:-1] & is_birth[:-1], 0, False)
