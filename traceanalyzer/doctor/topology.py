@@ -101,7 +101,7 @@ class Topology:
         return f"{nic} ({self.nic_names[nic]})" if nic in self.nic_names else nic
 
     def nics_in_words(self, path: str = "") -> str:
-        """`GPU0: NIC0 (mlx5_0) at PIX; …`: the nearest cards of each GPU, or of the GPUs whose cards are at this path."""
+        """`GPU0: NIC0 (mlx5_0) at PIX; …`: the nearest cards of each GPU, or of those whose cards are at this path."""
         return "; ".join(
             f"{gpu}: {', '.join(map(self.name_of, nics))} at {at}"
             for gpu, (at, nics) in self.nearest_nics().items() if path in {"", at}
