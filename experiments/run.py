@@ -44,6 +44,7 @@ def main() -> int:
         _analyse_all(options.out, options.reports, deadline + 60)
         for set_name in options.sets:
             _forecast(set_name, options, hardware)
+            _project(options.out / set_name, options.reports / set_name, hardware.gpus)
             print(_compare(options.out / set_name, options.reports / set_name / "comparison"), flush=True)
     print(write(rows, options.out / "comparison"))
     repeated = over_seeds(rows)
@@ -190,6 +191,18 @@ def _forecast(set_name: str, options: argparse.Namespace, hardware: Hardware) ->
     for tables, rows in found.items():
         tables.mkdir(parents=True, exist_ok=True)
         write(rows, tables / "forecasts")
+
+
+def _project(folder: Path, reports: Path, gpus: int) -> None:
+    """The step on all GPUs that each capture of fewer leads to expect, among the tables of its report."""
+    for tables in sorted(reports.glob("*_2_gpus/tables")):
+        capture = folder / tables.parent.name
+        command = [sys.executable, "-m", "traceanalyzer.cli", "tools", "project", str(capture), "--to", str(gpus)]
+        done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"projection of {capture}: {done.stderr.strip()}", flush=True)
+        else:
+            write(json.loads(done.stdout)["expected"]["ranks"], tables / "projection")
 
 
 def _compare(folder: Path, target: Path) -> str:

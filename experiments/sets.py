@@ -100,8 +100,7 @@ def set_b(hardware: Hardware) -> list[Experiment]:
     runs += [Experiment(f"{name}_ga", name, cut) for name in strategies if name != "pytorch_ddp_bf16"]
     runs = [replace(run, repeats=3) for run in runs]
     if hardware.gpus > 2:
-        timed = (*sized, "--profiler", "none")
-        runs += [Experiment(f"{name}_2_gpus", name, timed, ranks=2) for name in strategies]
+        runs += [Experiment(f"{name}_2_gpus", name, sized, ranks=2) for name in strategies]
     sweep = (*model, "--profiler", "none", "--steps", "5", "--warmup", "2")
     for name in ("single", "pytorch_ddp", "pytorch_zero3"):
         for size in BATCHES_OF_THE_SWEEP[: 2 if hardware.is_cpu else None]:

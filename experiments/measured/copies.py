@@ -24,6 +24,7 @@ def offload(run: Run) -> dict[str, Any]:
     return {
         "run": run.facts["strategy"] + (" --slice-params" if gathered else ""),
         "profiler": run.facts["profile"]["profiler"],
+        "NCCL": (run.facts.get("transports") or [""])[0].partition("/")[0],
         "GPUs": run.facts["world_size"],
         "step ms": rounded(run.step_ms, 1),
         "uploaded MB a GPU and step": rounded(up["size_bytes"].mean() / steps / MB, 0),

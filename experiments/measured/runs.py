@@ -14,7 +14,7 @@ import pandas as pd
 from measured.cells import GIB, MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 A_ORDER = (
@@ -45,8 +45,8 @@ class Run:
 
     @property
     def label(self) -> str:
-        """What it shares with runs that differ in their seed only."""
-        return re.sub(r"_seed\d+$", "", self.name)
+        """What it shares with runs that differ in their seed or host only."""
+        return re.sub(r"_(seed|host)\d+$", "", self.name)
 
     @property
     def is_analysed(self) -> bool:
@@ -86,6 +86,15 @@ class Run:
         """Highest peak of any rank in the un-profiled steps."""
         held = self.facts["memory"]
         return held and max(rank[f"peak_{which}_bytes"] for rank in held) / GIB
+
+
+def repeated(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Runs that were timed, by what they share; the one without a suffix first."""
+    found: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.name != run.label):
+        if run.step_ms is not None:
+            found.setdefault(run.label, []).append(run)
+    return found
 
 
 def runs_of(folder: Path, reports: Path) -> Iterator[Run]:
