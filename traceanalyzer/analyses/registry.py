@@ -186,7 +186,6 @@ SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "held": Held.of,
         "all_to_alls": experts.of_calls,
         "phase_of_op": phases_with_reductions,
-        "shares": phases.shares,
         "parts_of_steps": step_budget.step_parts,
         "doings": step_budget.longest_doings,
         "tree": OperatorTree.of,

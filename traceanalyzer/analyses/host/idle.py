@@ -8,7 +8,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import INNERMOST_RANGE, RANK, Result
-from traceanalyzer.analyses.grouping import largest_before, memoized_by_trace, row_blocks
+from traceanalyzer.analyses.grouping import extreme_at, largest_before, memoized_by_trace, row_blocks, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import activity_of, longest, names_around_launches, user_ranges
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows, overlapping
@@ -285,6 +285,42 @@ def loading(trace: RankTrace, thread: int | None = None) -> Intervals:
     return found
 
 
+class Windows(Struct, frozen=True):
+    """A rank's whole window, its step -1, and the GPU window of each step that has one.
+
+    `row` is the window of each stretch [start, end): the whole one may be of several.
+    """
+
+    step: np.ndarray
+    length_ns: np.ndarray
+    row: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, trace: RankTrace, steps: pd.DataFrame) -> "Windows":
+        """Of the rank's window and these steps."""
+        held = rows_where(steps, steps["start_ns"].notna()) if len(steps) else without_rows(steps)
+        step, starts, lengths = (
+            held[name].to_numpy(dtype=np.int64, na_value=NONE) if len(held) else np.empty(0, dtype=np.int64)
+            for name in ("step", "start_ns", "window_ns")
+        )
+        whole = trace.window
+        return cls(
+            np.append(NONE, step),
+            np.append(whole.length_ns, lengths),
+            np.append(np.zeros(len(whole.starts), dtype=np.int64), np.arange(1, 1 + len(step))),
+            np.append(whole.starts, starts),
+            np.append(whole.ends, starts + lengths),
+        )
+
+    def holding(self, pieces: Intervals) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Of each piece's part inside each window: the window, the piece, and when the part starts and ends."""
+        window, piece = overlapping(self.starts, self.ends, pieces)
+        since = np.maximum(pieces.starts[piece], self.starts[window])
+        return self.row[window], piece, since, np.minimum(pieces.ends[piece], self.ends[window])
+
+
 # Why each rank's GPU is idle, in the whole window and in each step: causes that add up to idle exactly.
 
 
@@ -310,28 +346,19 @@ def idle_per_rank(
     trace: RankTrace, steps: pd.DataFrame, idle_short_ns: int = SHORT_NS, idle_launch_ns: int = LAUNCH_NS
 ) -> pd.DataFrame:
     """The gaps of the window and of each step's, clipped to it and cut by cause."""
-    names = ("step", "start_ns", "window_ns")
-    held = rows_where(steps, steps["start_ns"].notna()) if len(steps) else without_rows(names)
-    step, start_ns, window_ns = (held[name].to_numpy(dtype=np.int64, na_value=NONE) for name in names)
-    whole, count = trace.window, 1 + len(step)  # the whole window first, which may be of several stretches
-    row = np.append(np.zeros(len(whole.starts), dtype=np.int64), np.arange(1, count))
-    begin, end = np.append(whole.starts, start_ns), np.append(whole.ends, start_ns + window_ns)
+    windows = Windows.of(trace, steps)
     gaps = find(trace)
-    window, gap = overlapping(begin, end, Intervals(gaps.starts, gaps.ends))
-    sums = {name: np.zeros(count, dtype=np.int64) for name in (*PARTS, "gaps", "longest_ns")}
-    for rows in row_blocks(len(gap)):
-        pieces, own = gaps.take(gap[rows]), row[window[rows]]
-        since, until = begin[window[rows]], end[window[rows]]
-        causes = parts(trace, pieces, since, until, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
-        causes["gaps"] = (pieces.lengths >= idle_short_ns) & (pieces.starts >= since)
-        for name in (*PARTS, "gaps"):
-            np.add.at(sums[name], own, array_of(causes, name))
-        np.maximum.at(sums["longest_ns"], own, np.minimum(pieces.ends, until) - np.maximum(pieces.starts, since))
+    own, gap, since, until = windows.holding(Intervals(gaps.starts, gaps.ends))
+    pieces, count = gaps.take(gap), len(windows.step)
+    causes = parts(trace, pieces, since, until, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
+    longest_ns = extreme_at(np.maximum, own, until - since, count)
+    sums = {name: sums_at(own, array_of(causes, name), count) for name in PARTS}
+    sums["gaps"] = np.bincount(own[(pieces.lengths >= idle_short_ns) & (pieces.starts == since)], minlength=count)
     facts = {
-        "step": nullable(np.append(NONE, step), np.append(NONE, step) == NONE),
-        "window_ns": np.append(whole.length_ns, window_ns),
+        "step": nullable(windows.step, windows.step == NONE),
+        "window_ns": windows.length_ns,
         "idle_ns": np.sum([sums[name] for name in PARTS], axis=0),
-        "longest_ns": nullable(sums["longest_ns"], sums["longest_ns"] == 0),
+        "longest_ns": nullable(longest_ns, longest_ns == 0),
     }
     return table_of(sums | facts)
 

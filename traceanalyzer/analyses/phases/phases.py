@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from msgspec import Struct
 
 from traceanalyzer.analyses.base import (
     CALL,
@@ -29,13 +28,14 @@ from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
+from traceanalyzer.kinds import KINDS
 from traceanalyzer.meaning.columns import Better, Column, Written, declared
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
-from traceanalyzer.model import RankTrace, Window
+from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
     nowhere,
     nullable,
     picked,
@@ -47,64 +47,6 @@ from traceanalyzer.model.tables import (
     whole_of,
     with_columns,
 )
-
-# The GPU operations that stand for each instant of busy time, so that shares by phase add up to the breakdown.
-
-
-class Share(Struct, frozen=True):
-    """Disjoint, sorted stretches [start, end) of one part of the breakdown, less what `hidden` covers.
-
-    `row` is the `gpu_ops` row that each belongs to.
-    """
-
-    starts: np.ndarray
-    ends: np.ndarray
-    row: np.ndarray
-    hidden: Intervals
-
-    def inside(self, window: Window) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and times, ns, of what reaches into the window, cut to it."""
-        rows, times = zip(*(self.between(start, end) for start, end in window.stretches), strict=True)
-        return np.concatenate(rows), np.concatenate(times)
-
-    def between(self, start_ns: int, end_ns: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and times, ns, of the stretches that reach into [start, end), cut to it."""
-        first = np.searchsorted(self.ends, start_ns, side="right")
-        past = np.searchsorted(self.starts, end_ns, side="left")
-        starts, ends = np.maximum(self.starts[first:past], start_ns), np.minimum(self.ends[first:past], end_ns)
-        times = ends - starts
-        return self.row[first:past], times - self.hidden.covered_ns(starts, ends) if len(self.hidden) else times
-
-
-def shares(trace: RankTrace) -> dict[str, Share]:
-    """For each part of the breakdown the operation that every instant of it belongs to.
-
-    An instant belongs to a compute kernel if one runs, else to a communication operation, else to a copy, else to a
-    CUDA graph of unknown content; of several of that kind to the one that started first (and, of those, ends first).
-    Idle time belongs to the operation that ends the gap: the host had not launched it.
-    """
-    ops = trace.gpu_ops
-    compute, comm, copy = (unions(trace)[kind] for kind in KNOWN_KINDS)
-    gaps = idle.find(trace)
-    return {
-        "compute_ns": _first_started(ops, "compute", EMPTY),
-        "exposed_comm_ns": _first_started(ops, "comm", compute),
-        "exposed_copy_ns": _first_started(ops, "copy", compute | comm),
-        "opaque_ns": _first_started(ops, UNKNOWN, compute | comm | copy),
-        "idle_ns": Share(gaps.starts, gaps.ends, gaps.ended_by, EMPTY),
-    }
-
-
-def _first_started(ops: pd.DataFrame, kind: str, hidden: Intervals) -> Share:
-    rows = np.flatnonzero(rows_named(ops, "kind", kind))
-    starts, ends = array_of(ops, "start_ns")[rows], array_of(ops, "end_ns")[rows]
-    if not len(rows):
-        return Share(starts, ends, rows, hidden)
-    reach = np.maximum.accumulate(ends)
-    own_starts = np.maximum(starts, np.append(starts[0], reach[:-1]))
-    held = ends > own_starts
-    return Share(own_starts[held], ends[held], rows[held], hidden)
-
 
 # Which phase of training launched each GPU operation: forward, backward, optimizer, data, communication.
 
@@ -237,15 +179,14 @@ class ExposedCalls(Result):
     )
 
 
-def exposed_calls_per_rank(trace: RankTrace, calls: pd.DataFrame, shares: Mapping[str, Share]) -> pd.DataFrame:
+def exposed_calls_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """The rank's exposed communication inside its window."""
-    share = shares["exposed_comm_ns"]
-    if not len(share.row):
+    owned, owner = first_started(trace, "comm")
+    if not len(owner):
         return pd.DataFrame()
     has_window = trace.steps["start_ns"].notna().to_numpy()
     limits = [whole_of(trace.steps, name)[has_window] for name in ("start_ns", "end_ns")]
-    owned = Intervals(share.starts, share.ends)
-    exposed = Intervals.of(share.starts, share.ends) - share.hidden
+    exposed = unions(trace)["comm"] - unions(trace)["compute"]
     # Between two neighbouring edges nothing changes: neither call, nor step, nor whether it is exposed.
     edges = np.unique(
         np.concatenate(
@@ -255,9 +196,21 @@ def exposed_calls_per_rank(trace: RankTrace, calls: pd.DataFrame, shares: Mappin
     starts, ends = edges[:-1], edges[1:]
     held = (exposed.covered_ns(starts, ends) > 0) & trace.window.holds(starts)
     starts, ends = starts[held], ends[held]
-    row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
+    row = owner[np.searchsorted(owned.starts, starts, side="right") - 1]
     told = {"call": _numbers(trace, calls, row), "start_ns": starts, "end_ns": ends}
     return table_of(told | {"stretch": np.arange(len(starts)), "step": idle.step_of_time(trace, starts)})
+
+
+def first_started(trace: RankTrace, kind: str) -> tuple[Intervals, np.ndarray]:
+    """When an operation of the kind runs, and the row of `gpu_ops` to which each stretch of it belongs.
+
+    Of several it is the one that started first, and of those ends first.
+    """
+    rows = np.flatnonzero(rows_named(trace.gpu_ops, "kind", kind))
+    starts, ends = arrays_of(trace.gpu_ops, "start_ns", "end_ns", rows=rows)
+    since = np.maximum(starts, np.append(starts[:1], np.maximum.accumulate(ends)[:-1]))
+    held = ends > since
+    return Intervals(since[held], ends[held]), rows[held]
 
 
 def exposed_calls_across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedCalls:
@@ -369,36 +322,30 @@ class Phases(Result):
         return super()._derived(known_only(table, (), unknown).assign(total_ns=total))
 
 
-def phases_per_rank(
-    trace: RankTrace, steps: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
-) -> pd.DataFrame:
+def phases_per_rank(trace: RankTrace, steps: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     """Each window's parts by the phase that launched what they belong to; they add up to it.
 
-    The first window is the whole one, others are steps'. Phases that hold no time and no operation are left out.
+    An instant belongs to a compute kernel if one runs, else to a communication operation, else to a copy, else to a
+    CUDA graph of unknown content. Idle time belongs to the operation that ends the gap: the host had not launched it.
+    Phases that hold no time and no operation are left out.
     """
-    starts, lengths, numbers = (
-        whole_of(steps, name) if len(steps) else np.empty(0, dtype=np.int64)
-        for name in ("start_ns", "window_ns", "step")
-    )
-    held = starts != NONE
-    starts, lengths, numbers = starts[held], lengths[held], numbers[held]
-    stretches = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
-    windows = [trace.window, *(Window((stretch,), "step") for stretch in stretches)]
-    columns = {name: np.zeros((len(windows), len(NAMES)), dtype=np.int64) for name in (*PARTS, "operations")}
-    for place, window in enumerate(windows):
-        for part in PARTS:
-            rows, times = shares[part].inside(window)
-            np.add.at(columns[part][place], phase_of_op[rows], times)
-        for first, past in np.searchsorted(array_of(trace.gpu_ops, "start_ns"), window.stretches):
-            columns["operations"][place] += np.bincount(phase_of_op[first:past], minlength=len(NAMES))
-    window_ns = np.append(trace.window.length_ns, lengths)
-    assert (sum(columns[part].sum(axis=1) for part in PARTS) == window_ns).all(), "phases must add up to the window"
-    table = {name: own.ravel() for name, own in columns.items()}
-    rows = np.flatnonzero(np.any([*table.values()], axis=0))
-    at, phase = np.divmod(rows, len(NAMES))
-    number = np.append(NONE, numbers)[at]
-    table = {name: own[rows] for name, own in table.items()}
-    table |= {"phase": np.array(NAMES, dtype=object)[phase], "window_ns": window_ns[at]}
+    windows, gaps = idle.Windows.of(trace, steps), idle.find(trace)
+    shape, columns, hidden = (len(windows.step), len(NAMES)), {}, EMPTY
+    for part, kind in zip(PARTS, (*KINDS, None), strict=True):
+        pieces, op = first_started(trace, kind) if kind else (Intervals(gaps.starts, gaps.ends), gaps.ended_by)
+        own, piece, since, until = windows.holding(pieces)
+        columns[part] = np.zeros(shape, dtype=np.int64)
+        np.add.at(columns[part], (own, phase_of_op[op[piece]]), until - since - hidden.covered_ns(since, until))
+        hidden |= pieces
+    assert (sum(own.sum(axis=1) for own in columns.values()) == windows.length_ns).all(), "phases must add up"
+    columns["operations"] = np.zeros(shape, dtype=np.int64)
+    limits = np.searchsorted(array_of(trace.gpu_ops, "start_ns"), [windows.starts, windows.ends]).tolist()
+    for own, first, past in zip(windows.row.tolist(), *limits, strict=True):
+        columns["operations"][own] += np.bincount(phase_of_op[first:past], minlength=len(NAMES))
+    at, phase = np.nonzero(np.any([*columns.values()], axis=0))
+    table = {name: own[at, phase] for name, own in columns.items()}
+    table |= {"phase": np.array(NAMES, dtype=object)[phase], "window_ns": windows.length_ns[at]}
+    number = windows.step[at]
     return table_of({"step": nullable(number, number == NONE), **table})
 
 
