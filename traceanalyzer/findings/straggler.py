@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.analyses.base import plain_rows
-from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.episodes import Episodes, calls_beside, is_called_alike
 from traceanalyzer.analyses.blame.slow_transfers import WITH_ALL, WITH_MOST
 from traceanalyzer.analyses.blame.step_budget import COMPILING, MEMORY_CALLS, OTHER_PROCESS, StepNeeds
 from traceanalyzer.analyses.host.activity import NOTHING
@@ -31,7 +31,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import collective_words, short_name
-from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC, first_upper, named, numbered
+from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC, first_upper, named, numbered
 
 Row = Mapping[str, Any]
 
@@ -44,7 +44,6 @@ def straggler(
     The change gives that part the time that the peers take. Of stragglers that hide each other all change together.
     """
     rows = [row for row in plain_rows(episodes.table) if run.is_worth(row["excess_ns"])]
-    rows = [row for row in rows if not _is_usual_pace(row, operators)]
     reasons = partial(_reason, operators, ranks, gpu_metrics, run.recorded_each)
     hiding = _hiding(rows, run)
     if hiding:
@@ -163,8 +162,6 @@ _VERBS: Mapping[str, tuple[str, str]] = {
     DATA.key: ("loads data", "load data"),
     HOST.key: ("stays on its CPU", "stay on their CPUs"),
     SYNC.key: ("is blocked in synchronizing calls", "are blocked in synchronizing calls"),
-    LAUNCH.key: ("waits for launched work to start", "wait for launched work to start"),
-    BETWEEN_KERNELS.key: ("idles between short kernels", "idle between short kernels"),
 }
 
 
@@ -270,38 +267,13 @@ def _reason(operators: Operators, ranks: Ranks, metrics: GpuMetrics, each: float
         return (clock, "") if clock else _other_gpu(row, ranks)
     if row["cause"] == HOST.key and row["name"] is None and row["is_in_every_step"]:
         return _cpu(row, operators)
-    if row["cause"] == HOST.key and _is_called_alike(row, operators):
+    if row["cause"] == HOST.key and row["name"] and is_called_alike(row["name"], row["ranks"], operators.table):
         return "which the other ranks call as often", f"Check the CPU: {_CPU}."
     return "", ""
 
 
-def _is_usual_pace(row: Row, operators: Operators) -> bool:
-    """Whether CPUs launch the same work, and differ by less than two runs of it do."""
-    if row["cause"] != HOST.key or not row["is_in_every_step"] or row["own_host_ns"] is None:
-        return False
-    is_same = row["name"] in (None, NOTHING) or _is_called_alike(row, operators)
-    return is_same and row["own_host_ns"] < RATIO * row["peers_host_ns"]
-
-
-def _is_called_alike(row: Row, operators: Operators) -> bool:
-    """Whether what takes the CPU longer is an operator that the other ranks call as often, within a fifth."""
-    calls = _calls(row, operators)
-    return calls is not None and calls[0] < RATIO * calls[1]
-
-
-def _calls(row: Row, operators: Operators) -> tuple[float, float] | None:
-    """Calls of the operator that is longer: most of these ranks, and the median of the others."""
-    operator, _, _ = str(row["name"]).partition(" of ")
-    table = operators.table
-    calls = table[table["operator"] == operator].groupby("rank")["calls"].sum()
-    is_own = calls.index.isin(row["ranks"])
-    if not is_own.any() or is_own.all():
-        return None
-    return float(calls[is_own].max()), float(calls[~is_own].median())
-
-
 def _more_calls(row: Row, operators: Operators, each: float) -> tuple[str, str]:
-    calls = _calls(row, operators)
+    calls = calls_beside(str(row["name"]), row["ranks"], operators.table)
     if calls is None or calls[0] <= calls[1]:
         return "", ""
     own, others = (digits(round(count / each, 1)) for count in calls)
@@ -371,7 +343,6 @@ _FIXES: Mapping[str, str] = {
     "transfer": "Compare the links of these ranks with the others' ({topology}, NCCL_DEBUG=INFO).",
     DATA.key: "On {who}: more num_workers and prefetch_factor, persistent_workers=True; look for slow storage.",
     SYNC.key: "Remove .item(), .cpu(), print(tensor) and blocking copies on {who}.",
-    BETWEEN_KERNELS.key: "Fuse small kernels (torch.compile) or replay them with {graphs}.",
     MEMORY_CALLS: "No torch.cuda.empty_cache() in the step on {who}; set {allocator}.",
     COMPILING: 'TORCH_LOGS="recompiles" shows the new shapes: pad to few lengths, or mark them dynamic.',
     "gc.": "gc.disable() after warm-up, and gc.collect() in the same step on all ranks.",

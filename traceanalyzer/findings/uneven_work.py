@@ -24,7 +24,7 @@ from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.grouping import by_step_and_rank
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import EVEN, Change
-from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE, median_of_others
+from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE, SIGMAS, median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
@@ -33,6 +33,8 @@ from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.vocabulary import COMPUTE, IDLE_CAUSES, numbered
 
 _FIX = "Give each rank as much per step: batches by tokens rather than samples, packed sequences, balanced experts."
+
+_NO_WAITS = Change("waits")
 
 
 def uneven_work(
@@ -60,7 +62,7 @@ def uneven_work(
         yield from _slower_alone(work, run)
     elif work.is_more_of_it() and (found := _between_ranks(work, run)):
         yield found
-    elif not len(episodes):
+    elif not len(episodes) and run.is_worth(run.saved_ns(_NO_WAITS)):
         yield from _within_steps(step_needs, stragglers, run)
 
 
@@ -102,12 +104,18 @@ class _Work:
         return cls(compute, alike, other, named)
 
     def is_more_of_it(self) -> bool:
-        """Whether other work makes most of what each step's longest rank computes beyond the others."""
+        """Whether other work makes most of what each step's longest rank computes beyond the others.
+
+        And more than the ranks' times for the same work differ by.
+        """
         longest = self.compute.to_numpy().argmax(axis=1)[:, None]
         beyond, more = (
-            float(np.take_along_axis(_beyond_others(wide), longest, 1).sum()) for wide in (self.compute, self.other)
+            float(np.take_along_axis(_beyond_others(wide), longest, 1).mean()) for wide in (self.compute, self.other)
         )
-        return more >= SHARE * beyond > 0
+        mean = self.alike.mean(axis=1)
+        of_mean = self.alike[mean > 0].div(mean[mean > 0], axis=0).to_numpy()
+        jitter_ns = float(of_mean.std() * self.other.to_numpy().mean()) if of_mean.size else 0.0
+        return more >= max(SHARE * beyond, SIGMAS * jitter_ns) > 0
 
 
 def _beyond_others(wide: pd.DataFrame) -> np.ndarray:
@@ -168,7 +176,7 @@ def _within_steps(step_needs: StepNeeds, stragglers: Stragglers, run: Run) -> It
         why=f"Ranks wait {time_text(waits.mean())}{run.each} in {collective_words(first['collective'])}, though each "
         f"computes about {time_text(needs[COMPUTE.column].mean())}{run.each}.",
         fix="Even out the work between one collective and the next: layers, micro-batches, tokens per expert.",
-        changes=(Change("waits"),),
+        changes=(_NO_WAITS,),
         half_of="these waits",
         table="stragglers",
     )

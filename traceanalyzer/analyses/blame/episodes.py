@@ -19,6 +19,7 @@ from traceanalyzer.analyses.blame.slow_transfers import (
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
+from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.phases import ExposedCalls
@@ -59,16 +60,37 @@ def cause_of(part: str) -> str:
     return "copies" if part == COPY.column else part.removesuffix("_ns")
 
 
-def is_of_every_host(row: Mapping[str, Any]) -> bool:
+def is_of_every_host(row: Mapping[str, Any], operators: pd.DataFrame) -> bool:
     """Whether no rank is a straggler: hosts, or loaders, take no longer than the others by more than these differ.
 
-    A range of PyTorch's own, or a node of autograd, is no name for it: every host is in that.
+    Of an operator that the others call as often, or of unrecorded code, two runs of the same work are the measure. A range of PyTorch's own, or
+    a node of autograd, is no name for it: every host is in that.
     """
     own, apart, name = row["own_host_ns"], row["apart_host_ns"], row["name"]
     if row["cause"] == DATA.key:
         return bool(row["own_ns"] < row["apart_ns"])
-    is_named = isinstance(name, str) and not (is_framework_range(name) or is_autograd_node(name))
-    return row["cause"] == HOST.key and not is_named and not (pd.isna(own) or pd.isna(apart) or own >= apart)
+    if row["cause"] != HOST.key or pd.isna(own) or pd.isna(apart):
+        return False
+    is_unrecorded = name == NOTHING and row["is_in_every_step"]
+    if is_unrecorded or (name is not None and is_called_alike(name, row["ranks"], operators)):
+        return bool(own < RATIO * row["peers_host_ns"])
+    return bool(own < apart) and (name is None or is_framework_range(name) or is_autograd_node(name))
+
+
+def is_called_alike(name: str, ranks: Collection[int], operators: pd.DataFrame) -> bool:
+    """Whether it is an operator that the other ranks call as often, within a fifth."""
+    calls = calls_beside(name, ranks, operators)
+    return calls is not None and calls[0] < RATIO * calls[1]
+
+
+def calls_beside(name: str, ranks: Collection[int], operators: pd.DataFrame) -> tuple[float, float] | None:
+    """Calls of the operator: most of these ranks, and the median of the others; absent where only some call it."""
+    operator, _, _ = name.partition(" of ")
+    calls = operators[operators["operator"] == operator].groupby("rank")["calls"].sum()
+    is_own = calls.index.isin(ranks)
+    if not is_own.any() or is_own.all():
+        return None
+    return float(calls[is_own].max()), float(calls[~is_own].median())
 
 
 def apart_ns(others: pd.Series) -> float:
@@ -252,11 +274,23 @@ def grouped(found: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _straggler_sets(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Ranks whose steps are mostly the same; the rest in turn where there are several, each in other steps."""
+    """Ranks whose steps are mostly the same, late by as much; the rest in turn where there are several, each in others.
+
+    A rank that is late by less than half of what another is may only suffer from it: compute is slower beside calls
+    that wait for a straggler.
+    """
     steps = {int(rank): frozenset(own) for rank, own in rows.groupby("rank")["step"]}
+    late_ns = rows.groupby("rank")["excess_ns"].median().to_dict()
     sets: list[list[int]] = []
-    for rank in sorted(steps, key=lambda each: (-len(steps[each]), each)):
-        home = next((ranks for ranks in sets if _overlap(steps[ranks[0]], steps[rank]) >= SHARE), None)
+    for rank in sorted(steps, key=lambda each: (-len(steps[each]), -late_ns[each], each)):
+        home = next(
+            (
+                ranks
+                for ranks in sets
+                if _overlap(steps[ranks[0]], steps[rank]) >= SHARE and late_ns[rank] >= SHARE * late_ns[ranks[0]]
+            ),
+            None,
+        )
         if home is None:
             sets.append([rank])
         else:
@@ -388,7 +422,7 @@ def across(
         if own["rank"].nunique() < 2:  # nobody else waits for it
             continue
         needs = with_roles(own, replay, ranks, call_waits, operators)
-        table = _of_job(needs, work, calls, steps.table, places, replay, on_path, linked)
+        table = _of_job(needs, work, calls, steps.table, places, replay, on_path, linked, operators.table)
         if len(table):
             tables.append(table.assign(job=number))
     if not tables:
@@ -408,6 +442,7 @@ def _of_job(
     replay: Replay,
     on_path: Collection[int],
     linked: Mapping[frozenset[int], tuple[frozenset[int], ...]],
+    operators: pd.DataFrame,
 ) -> pd.DataFrame:
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
     late = with_excess(with_slower_ns(needs, work))
@@ -424,7 +459,7 @@ def _of_job(
     if replay.engine is not None:
         awaited = [episode(_of(group, on_path)) for group in groups]
         rows = _that_save(_awaited(rows, awaited, replay.engine), complete, replay.engine)
-    table = pd.DataFrame([row for row in rows if not is_of_every_host(row)])
+    table = pd.DataFrame([row for row in rows if not is_of_every_host(row, operators)])
     if table.empty:
         return table
     every = sorted(late["rank"].unique())
@@ -440,7 +475,7 @@ def _of(group: pd.DataFrame, ranks: Collection[int]) -> pd.DataFrame:
 
 def _awaited(rows: Sequence[dict[str, Any]], awaited: Sequence[dict[str, Any]], engine: Engine) -> list[dict[str, Any]]:
     """Of each episode the ranks that the critical path is on, where fixing these alone saves as much."""
-    before, *after = engine.steps([(), *(row["changes"] for row in (*rows, *awaited))]).mean(axis=0)
+    before, *after = _steps(engine, [(), *(row["changes"] for row in (*rows, *awaited))])
     as_all, alone = np.split(np.array(after), 2)
     is_enough = alone - as_all < LEAST_PCT / 100 * before
     return [fewer if enough else row for row, fewer, enough in zip(rows, awaited, is_enough, strict=True)]
@@ -454,7 +489,7 @@ def _that_save(rows: Sequence[dict[str, Any]], complete: Sequence[int], engine: 
     known = [row["changes"] for row in rows if row["changes"]]
     others = [[each for each in known if each is not own] for own in known]
     together = [tuple(each for changes in held for each in changes) for held in (known, *others)]
-    before, after, *steps = engine.steps([(), *together[:1], *known, *together[1:]]).mean(axis=0)
+    before, after, *steps = _steps(engine, [(), *together[:1], *known, *together[1:]])
     alone, last = np.split(np.array(steps), 2)
     saves = iter(np.maximum(before - alone, last - after) >= LEAST_PCT / 100 * before)
     found = []
@@ -465,6 +500,12 @@ def _that_save(rows: Sequence[dict[str, Any]], complete: Sequence[int], engine: 
         elif not is_held:
             found.append({**row, "changes": ()})
     return found
+
+
+def _steps(engine: Engine, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
+    """Mean step without the profiler after each set of changes."""
+    mean_ns: np.ndarray = engine.steps([(*changes, *engine.costs[0]) for changes in scenarios]).mean(axis=0)
+    return mean_ns
 
 
 def _text(numbers: Sequence[int]) -> str | None:

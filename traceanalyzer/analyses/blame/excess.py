@@ -19,8 +19,8 @@ from traceanalyzer.model.tables import columns_of, floats, picked, table_of, wit
 
 _NEEDED, _LOADING, _COPY = "needed_host_ns", "loading_ns", "copy_ns"
 
-_HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
-"""What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
+_HOST_PARTS = (SYNC.column, HOST.column, COPY.column)
+"""What ranks of different stages of a pipeline have alike; compute, loading and bubbles differ by design."""
 
 
 def with_excess(needs: pd.DataFrame) -> pd.DataFrame:

@@ -249,7 +249,8 @@ def with_slower_ns(needs: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     """The steps with `slower_ns`: what the rank takes longer than the median rank for the same work of the same step.
 
     That is operators of the same shapes, and kernels, that do the same work as those of the median of the ranks that
-    run them (of two, the other): the less of both. 0 without shapes, which tell what a kernel has to do.
+    run them (of two, the other): the less of both. Where no shapes tell what a kernel has to do, it is kernels alone,
+    if most of them are slower.
     """
     if (needs["peers"] == EVERYBODY).all():
         return needs.assign(slower_ns=0.0)
@@ -262,8 +263,16 @@ def with_slower_ns(needs: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     typical = of_name.transform("median")
     typical = typical.mask(of_name.transform("size") == 2, of_name.transform("sum") - sums)
     is_same = (sums[["calls", "work"]] == typical[["calls", "work"]]).all(axis=1)
-    longer = (sums["total_ns"] - typical["total_ns"]).where(is_same, 0.0)
-    of_kind = longer.groupby([held["rank"], held["step"], held["what"]]).sum()
+    usual_ns = typical["total_ns"].where(is_same, 0.0)
+    longer_ns = (sums["total_ns"] - usual_ns).where(is_same, 0.0)
+    keys = [held["rank"], held["step"], held["what"]]
+    longer, usual = (each.groupby(keys).transform("sum") for each in (longer_ns, usual_ns))
+    is_slower = longer_ns * usual >= SHARE * longer * usual_ns
     rows = pd.MultiIndex.from_arrays([needs["rank"], needs["step"].fillna(NONE).astype("int64")])
-    less = of_kind.unstack("what").reindex(rows, columns=[OPERATOR, KERNEL]).fillna(0.0).min(axis=1)  # noqa: PD010
-    return needs.assign(slower_ns=less.to_numpy())
+    more, slower, all_ns = (
+        each.groupby(keys).sum().unstack("what").reindex(rows, columns=[OPERATOR, KERNEL])
+        for each in (longer_ns, usual_ns.where(is_slower, 0.0), sums["total_ns"])
+    )  # fmt: skip
+    is_throughout = slower[KERNEL] >= SHARE * (all_ns[KERNEL] - more[KERNEL])
+    shaped = more[OPERATOR].fillna(0.0).where(all_ns[OPERATOR].notna() | ~is_throughout, more[KERNEL])
+    return needs.assign(slower_ns=np.minimum(shaped, more[KERNEL].fillna(0.0)).to_numpy())

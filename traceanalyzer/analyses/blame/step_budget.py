@@ -26,7 +26,7 @@ from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, deviation
 from traceanalyzer.analyses.time.breakdown import by_rank
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.meaning.columns import Adds, Column, Written
-from traceanalyzer.meaning.vocabulary import DATA, HOST, IDLE_CAUSES, SHORT_NS, SYNC
+from traceanalyzer.meaning.vocabulary import DATA, HOST, IDLE_CAUSES, SHORT_NS, SYNC, UNKNOWN
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -235,8 +235,11 @@ def _is_moved(calls: pd.DataFrame, rank: int, step: int, jump_ns: float) -> bool
 # What each rank's steps need of their own, beside how long the rank waits for others in them.
 
 
-PARTS = (*OWN_PARTS, "transfer_ns")
-"""All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
+PARTS = ("compute_ns", "exposed_copy_ns", SYNC.column, DATA.column, HOST.column, UNKNOWN.column, "transfer_ns")
+"""What a rank's step may take longer by than its peers'; transfer as far as its calls move data for longer than theirs.
+
+Launch latency and the GPU's turnaround are none of them: peers that are ahead hide theirs while they wait.
+"""
 
 
 class StepNeeds(Result):
