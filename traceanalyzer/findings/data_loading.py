@@ -26,6 +26,7 @@ from traceanalyzer.analyses.host.cpu_time import HostWork
 from traceanalyzer.analyses.host.host_names import is_data
 from traceanalyzer.analyses.host.idle import GapTable, Idle
 from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.savings import CUTS
@@ -74,9 +75,11 @@ def data_loading(run: Run, idle: Idle, gaps: GapTable, host_work: HostWork, step
     waited_ns = needs.loc[needs["step"].isin(steps), DATA.column].mean() if steps else waits[rank]
     when = f" in {numbered('step', steps)}" if steps else run.each
     place = next(filter(is_data, names), (*names, "a data range")[0])
+    is_one = len(waits) > 1 and int((waits >= SHARE * waits.max()).sum()) == 1
+    who = f"rank {rank}'s GPU waits" if is_one else "GPUs wait"
     bound = "Input-bound" if 100 * waits[rank] >= CUTS[0][0] * run.step_ns else "DataLoader stall"
     yield Finding(
-        headline=f"{bound}: GPUs wait {time_text(round(waited_ns))}{when} for the next batch.",
+        headline=f"{bound}: {who} {time_text(round(waited_ns))}{when} for the next batch.",
         why=f"Rank {rank}'s GPU is idle while its CPU is in {short_name(place)}{where}.",
         fix=run.terms.choose(
             {

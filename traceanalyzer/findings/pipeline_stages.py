@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import EVEN, Change
-from traceanalyzer.analyses.statistics import low_median
+from traceanalyzer.analyses.statistics import PERCENT, low_median
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
@@ -35,7 +35,7 @@ def pipeline_stages(run: Run, pipeline: Pipeline) -> Iterator[Finding]:
     compute = max(stages, key=lambda each: each.max() / max(each.mean(), 1))
     stage = int(compute.idxmax())
     others = compute.drop(stage)
-    if not len(others) or not run.is_worth(compute[stage] - compute.mean()):
+    if not len(others) or 100 * (compute[stage] - compute.mean()) < PERCENT * run.step_ns:
         return
     own = table[(table["stage"] == stage) & (table["ranks"] == len(compute))]
     ranks = tuple(map(int, own["rank"]))

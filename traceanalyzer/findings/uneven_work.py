@@ -62,7 +62,7 @@ def uneven_work(
         yield from _slower_alone(work, run)
     elif work.is_more_of_it() and (found := _between_ranks(work, run)):
         yield found
-    elif not len(episodes) and run.is_worth(run.saved_ns(_NO_WAITS)):
+    elif not len(episodes) and run.is_worth(SHARE * run.saved_ns(_NO_WAITS)):
         yield from _within_steps(step_needs, stragglers, run)
 
 

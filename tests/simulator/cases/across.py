@@ -1,6 +1,6 @@
 """Known kinds of jobs with faults that none of them had yet, two at once, few steps: committed before any report was seen."""
 
-from tests.simulator.case import APART, LOADER, MS, Case, Truth, case_of, several
+from tests.simulator.case import APART, LOADER, MS, Case, Truth, case_of, nobody, several
 from tests.simulator.faults import Fault, in_turn
 from tests.simulator.jobs import (
     ahead,
@@ -38,8 +38,9 @@ ACROSS: tuple[Case, ...] = (
             noise=like_hosts(1412), how=APART),
     case_of("a cube transposed, a host", fields.transposed, Fault("host", 7 * MS, (3,)), "log_metrics",
             noise=like_hosts(1413)),
-    case_of("a light first stage's loader", pipelines.light_first, Fault("data", 14 * MS, (0,)), LOADER,
-            noise=like_hosts(1418)),
+    # No other stage loads: it is nobody's peer.
+    nobody("a light first stage's loader", "data_loading", pipelines.light_first, Fault("data", 14 * MS, (0,)),
+           is_gained=True, noise=like_hosts(1418)),
     case_of("transfers with a long tail, a hot GPU", chances.heavy_tailed, Fault("throttle", 0, (2,), None, 1.25), _SAME,
             noise=like_hosts(1420)),
     # Either alone saves half of what both do.
