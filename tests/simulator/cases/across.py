@@ -1,21 +1,16 @@
 """Known kinds of jobs with faults that none of them had yet, two at once, few steps: committed before any report was seen."""
 
-from tests.simulator.case import APART, LOADER, MS, Case, Truth, case_of, nobody, several
+from tests.simulator.case import LOADER, MS, Case, Truth, case_of, nobody, several
 from tests.simulator.faults import Fault, in_turn
 from tests.simulator.jobs import (
     ahead,
     chances,
     cubes,
     data_parallel,
-    diffusion,
-    fields,
-    hierarchies,
     moving,
     pipelines,
     recommenders,
-    regimes,
     replicated_pipelines,
-    senses,
     sparse,
 )
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
@@ -30,14 +25,6 @@ ACROSS: tuple[Case, ...] = (
             others=(0, 4), noise=like_hosts(1403)),
     several("sharded tables, garbage in turn", recommenders.sharded_tables, in_turn("gc", 7 * MS, (5, 2, 7, 0, 3, 6)),
             Truth((0, 2, 3, 5, 6, 7), "host", "gc.collect", others=(4,)), steps=6, noise=like_hosts(1404)),
-    case_of("latents, calls for memory in two steps", diffusion.latent, Fault("malloc", 9 * MS, (1,), (1, 3)), "memory",
-            noise=like_hosts(1408)),
-    case_of("pictures against texts, two steps recorded, a loader", senses.contrastive, Fault("data", 7 * MS, (5,)), LOADER,
-            steps=4, first=2, noise=unlike_hosts(1409)),
-    case_of("halos on a sheet, garbage once, clocks apart", fields.halos, Fault("gc", 8 * MS, (6,), (2,)), "gc.collect",
-            noise=like_hosts(1412), how=APART),
-    case_of("a cube transposed, a host", fields.transposed, Fault("host", 7 * MS, (3,)), "log_metrics",
-            noise=like_hosts(1413)),
     # No other stage loads: it is nobody's peer.
     nobody("a light first stage's loader", "data_loading", pipelines.light_first, Fault("data", 14 * MS, (0,)),
            is_gained=True, noise=like_hosts(1418)),
@@ -54,12 +41,6 @@ ACROSS: tuple[Case, ...] = (
     case_of("stages of two replicas, one stage copies in two steps", with_noise(replicated_pipelines.pp_dp, like_hosts(1431)),
             Fault("copy", 8 * MS, (4,), (1, 3)), "HtoD", steps=5),
     # The fifth lot.
-    case_of("long kernels, a hot GPU", regimes.of_long_kernels, Fault("throttle", 0, (3,), None, 1.12), _SAME,
-            noise=like_hosts(1506)),
-    case_of("tokens counted before micro-batches, copies in two steps", hierarchies.counted,
-            Fault("copy", 7 * MS, (0,), (2, 4)), "HtoD", cause="copies", noise=like_hosts(1510)),
     case_of("held over micro-batches, the last step is late", ahead.held_over, Fault("data", 9 * MS, (2,), (3,)), LOADER,
             has_gain=False, is_behind=True, noise=like_hosts(1511)),
-    case_of("gathers bind, a host in two steps", regimes.bound_by_gathers, Fault("host", 9 * MS, (6,), (1, 2)), "log_metrics",
-            is_behind=True, noise=like_hosts(1520)),
 )  # fmt: skip

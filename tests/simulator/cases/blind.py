@@ -3,7 +3,7 @@
 from tests.simulator.capture import Capture
 from tests.simulator.case import LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import ambient, clusters, large, script_steps, unlike_steps
+from tests.simulator.jobs import ambient, clusters, large, unlike_steps
 from tests.simulator.noise import like_hosts, unlike_hosts
 
 _SAME = "same kernels"
@@ -40,30 +40,7 @@ BLIND: tuple[Case, ...] = (
     # A host that another job uses at times.
     case_of("another job on a host's cores", clusters.beside_other_jobs, Fault("neighbour", 0, (2,), None, 5.0), "", cause="host",
             noise=like_hosts(3017)),
-    # The second lot. Gradients that wait for the last micro-batch.
-    nobody("healthy, gradients of the last micro-batch", "", script_steps.without_sync, noise=unlike_hosts(3101)),
-    case_of("gradients of the last micro-batch, a slow host amid micro-batches", script_steps.without_sync,
-            Fault("host", 7 * MS, (2,)), "log_metrics", noise=like_hosts(3103)),
-    case_of("gradients of the last micro-batch, rank 0 evaluates once", script_steps.without_sync, Fault("eval", 20 * MS, (0,), (3,)),
-            "conv", steps=6, noise=like_hosts(3104)),
-    # Buckets in the wrong order.
-    nobody("buckets in the wrong order", "exposed_communication slow_link", script_steps.in_wrong_order, noise=like_hosts(3105)),
-    case_of("buckets in the wrong order, a warm GPU", script_steps.in_wrong_order, Fault("throttle", 0, (3,), None, 1.12), _SAME,
-            noise=unlike_hosts(3106)),
-    # Pictures.
-    nobody("healthy, pictures by workers", "", script_steps.pictures, noise=unlike_hosts(3107)),
-    case_of("pictures by workers, one rank's decode for longer in every fourth step", script_steps.pictures,
-            Fault("decode", 12 * MS, (2,), (3, 7)), LOADER, cause="data", noise=like_hosts(3108)),
-    nobody("pictures by workers, all decode for too long", "data_loading straggler", script_steps.pictures, Fault("decode", 6 * MS, (0, 1, 2, 3)),
-           noise=like_hosts(3109)),
-    case_of("pictures by workers, a rank without pinned memory before a slow host", script_steps.pictures, Fault("copy", 6 * MS, (1,)),
-            "HtoD", left=(Fault("host", 2 * MS, (3,)),), others=(3,), noise=like_hosts(3110)),
-    # Averaged across nodes.
-    nobody("healthy, averaged across nodes", "", script_steps.merged_over_nodes, noise=unlike_hosts(3114)),
-    case_of("averaged across nodes, a card", script_steps.merged_over_nodes, Fault("card", 9 * MS, (2,)), "all-reduce among ranks 2 and 6",
-            says_ranks=(2, 6), cause="transfer", has_gain=False, noise=like_hosts(3115)),
-    case_of("averaged across nodes, a noisy neighbour on a GPU", script_steps.merged_over_nodes, Fault("noisy", 1, (5,)), "",
-            cause="compute", noise=like_hosts(3116)),
+    # The second lot.
     # Captures of what was above.
     case_of("a pipeline with heavy ends, a middle stage throttled", large.heavy_ends, Fault("throttle", 0, (1,), None, 1.6), _SAME,
             left=(_ENDS,), noise=like_hosts(3121)),
@@ -99,9 +76,6 @@ BLIND: tuple[Case, ...] = (
     # What was recorded is little.
     case_of("copied ahead, a hot GPU, ranges alone", ambient.copied_ahead, Fault("throttle", 0, (4,), None, 1.3), _SAME,
             how=Capture(has_payloads=True), by="nsys", noise=like_hosts(3222)),
-    case_of("gradients of the last micro-batch, recorded from the middle of a step on, a loader", script_steps.without_sync,
-            Fault("data", 8 * MS, (3,)), LOADER, steps=5, has_gain=False, noise=like_hosts(3223),
-            how=Capture(start_ns=dict.fromkeys(range(8), 17 * MS))),
     # The fourth lot. Batches that grow.
     nobody("healthy, micro-batches ramp up", "", unlike_steps.ramping_up, noise=unlike_hosts(3301)),
     case_of("micro-batches ramp up, a hot GPU", unlike_steps.ramping_up, Fault("throttle", 0, (5,), None, 1.25), _SAME,

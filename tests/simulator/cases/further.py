@@ -2,24 +2,12 @@
 
 from tests.simulator.case import FOUR, LOADER, MS, Case, case_of, nobody
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import chances, chunks, fields, mixtures, senses, settings, sparse
+from tests.simulator.jobs import chances, chunks, settings, sparse
 from tests.simulator.noise import like_hosts, unlike_hosts
 
 _EIGHT = tuple(range(8))
 
 FURTHER: tuple[Case, ...] = (
-    # Fields on grids.
-    nobody("healthy, halos on a sheet", "", fields.halos, noise=unlike_hosts(701)),
-    case_of("halos on a sheet, a hot GPU", fields.halos, Fault("throttle", 0, (5,), None, 1.4), "same kernels",
-            noise=unlike_hosts(702)),
-    case_of("a cube transposed, a row's exchanges are slow", fields.transposed, Fault("row", 5 * MS, (4, 5, 6, 7)), "",
-            cause="transfer", noise=like_hosts(707)),
-    # More than text.
-    case_of("pictures against texts, a rank has the whole matrix", senses.contrastive, Fault("whole", 6 * MS, (4,)), "",
-            cause="compute", noise=like_hosts(712)),
-    nobody("as many frames as there happen to be", "", senses.framed, spread=5, noise=unlike_hosts(715)),
-    case_of("frames, a rank has films", senses.framed, Fault("film", 4_500_000, (6,)), "", cause="compute", spread=1,
-            noise=like_hosts(716)),
     # One rank is set otherwise.
     case_of("one rank recomputes", settings.unlike, Fault("recompute", 0, (1,)), "linear", cause="compute",
             noise=like_hosts(722)),
@@ -42,15 +30,6 @@ FURTHER: tuple[Case, ...] = (
            Fault("crowd", 0, _EIGHT, (2, 5), 6.0), noise=like_hosts(752)),
     nobody("a longer forward, a shorter backward, ranks meet at the end", "", chances.lopsided,
            Fault("more", 4 * MS, (1,)), Fault("less", 4 * MS, (1,)), is_met=False, noise=like_hosts(755)),
-    # Layouts.
-    nobody("healthy, tied embeddings, micro-batches by step", "", mixtures.tied, micros=(8, 4, 6), steps=6,
-           noise=unlike_hosts(761)),
-    case_of("tied embeddings, slow between first and last stage", mixtures.tied, Fault("tied", 7 * MS, (0, 6)), "",
-            cause="transfer", noise=like_hosts(763)),
-    case_of("heads and rings, a pair's exchanges are slow", mixtures.heads_and_rings, Fault("pair", 6 * MS, (4, 5)), "",
-            cause="transfer", noise=like_hosts(765)),
-    case_of("two branches, one rank's second has more to do", mixtures.two_streams, Fault("side", 6 * MS, (1,)),
-            "conv1d", cause="compute", noise=like_hosts(772)),
     # Inference.
     nobody("healthy, prompts in chunks", "", chunks.chunked, noise=like_hosts(781)),
     case_of("prompts in chunks, the driver plans for longer", chunks.chunked, Fault("plan", 3 * MS, (0,)), "schedule",

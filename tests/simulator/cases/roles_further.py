@@ -3,8 +3,8 @@
 from tests.simulator.capture import Capture
 from tests.simulator.case import LOADER, MS, Case, case_of, on_nodes
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import four_ways, two_models, unlike_ranks
-from tests.simulator.noise import Noise, like_hosts
+from tests.simulator.jobs import unlike_ranks
+from tests.simulator.noise import like_hosts
 
 _SAME = "same kernels"
 
@@ -16,11 +16,6 @@ ROLES_FURTHER: tuple[Case, ...] = (
             LOADER, steps=6, first=4, noise=like_hosts(2210)),
     case_of("servers, a worker's loader, ranges alone", unlike_ranks.served, Fault("data", 8 * MS, (0,)), LOADER, how=_PAYLOADS,
             by="nsys", noise=like_hosts(2211)),
-    # Meetings of faults.
-    case_of("a slow link and a late loader elsewhere", two_models.slow_ends, Fault("data", 9 * MS, (4,)), LOADER,
-            left=(Fault("edge", 3 * MS, (2,)),), others=(1, 2), noise=Noise(2218, 0.2, 0.03, 0.0)),
-    case_of("four ways, garbage once before slow exchanges", four_ways.four_ways, Fault("gc", 20 * MS, (13,), (2,)), "gc.collect",
-            left=(Fault("wire", 2 * MS, (4, 6)),), others=(4, 6), steps=5, noise=like_hosts(2219)),
     # The last lot.
     case_of("servers of three workers, one logs", unlike_ranks.served, Fault("host", 6 * MS, (1,)), "log_metrics", workers=3,
             noise=like_hosts(2301)),
@@ -31,6 +26,4 @@ ROLES_FURTHER: tuple[Case, ...] = (
     case_of("servers on two nodes, clocks drift, a worker's hot GPU", on_nodes(unlike_ranks.served, 3), Fault("throttle", 0, (3,), None, 1.4),
             _SAME, how=Capture(offset_ns=dict.fromkeys((3, 4, 5), 9 * MS), drift=dict.fromkeys((3, 4, 5), 2e-5)),
             noise=like_hosts(2310)),
-    case_of("four ways on two nodes, a loader, clocks apart", on_nodes(four_ways.four_ways, 8), Fault("data", 9 * MS, (6,)), LOADER,
-            how=Capture(offset_ns=dict.fromkeys(range(8, 16), -6 * MS)), noise=like_hosts(2311)),
 )  # fmt: skip

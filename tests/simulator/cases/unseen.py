@@ -3,27 +3,13 @@
 from tests.simulator import workloads as usual
 from tests.simulator.case import FOUR, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import alignment, cadences, overlapping, side_streams
+from tests.simulator.jobs import cadences, overlapping, side_streams
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
 
 _EIGHT = tuple(range(8))
 _SAME = "same kernels"
 
 UNSEEN: tuple[Case, ...] = (
-    # Films.
-    nobody("healthy, films", "", alignment.filmed, noise=unlike_hosts(906)),
-    case_of("films, rank 0 turns them into pictures", alignment.filmed, Fault("decode", 9 * MS, (0,)), "conv",
-            cause="compute", noise=like_hosts(907)),
-    nobody("films, a host's lead hides what it does", "", alignment.filmed, Fault("host", 3 * MS, (5,)), ranks=8,
-           noise=like_hosts(909)),
-    case_of("films, garbage in two", alignment.filmed, Fault("gc", 9 * MS, (3,), (1, 2)), "gc.collect",
-            noise=like_hosts(910)),
-    # Latents from one rank.
-    nobody("healthy, latents from rank 0", "", alignment.encoded_by_one, ranks=2, noise=unlike_hosts(911)),
-    case_of("rank 0 encodes the pictures of all", alignment.encoded_by_one, Fault("encode", 7 * MS, (0,)), "conv",
-            cause="compute", noise=like_hosts(912)),
-    case_of("a loader before rank 0's encoding", alignment.encoded_by_one, Fault("data", 12 * MS, (2,)), LOADER,
-            left=(Fault("encode", 4 * MS, (0,)),), others=(0,), noise=like_hosts(913)),
     # Three moves.
     nobody("healthy, three moves", "", overlapping.in_three_moves, noise=unlike_hosts(932)),
     case_of("three moves, one rail", overlapping.in_three_moves, Fault("rail", 8 * MS, (2, 6)),

@@ -91,28 +91,6 @@ def _passed(program: Program, line: Group, stage: int, *, is_forward: bool, reco
         program.exchange(line, 1_000_000, 30_000, sends=(ranks[target],), stream=stream + 1, after=(done,))
 
 
-def with_large_stage(stages: int = 2, data: int = 2, steps: int = 4, faults: Faults = ()) -> Job:
-    """Pipelines side by side; the first stage has three times as many parameters, and reduces three times as often."""
-    lines = adjacent("pp", stages, data)
-    columns = strided("dp", data, stages)
-
-    def step(program: Program, number: int) -> None:
-        line, stage = divmod(program.rank, stages)
-        load(program, faults, number)
-        for place, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, 4, 1)):
-            microbatch(program, lines[line], stage, stages, 400_000, is_forward=is_forward)
-            if place == 1:
-                strike(program, faults, number)
-        last = program.launched - 1
-        for _ in range(3 if stage == 0 else 1):
-            last = program.collective(
-                "all_reduce", columns[stage], 60_000_000, 900_000, stream=COMM_STREAM + 8, after=(last,)
-            )
-        optimizer(program, (last,))
-
-    return job_of(stages * data, steps, step, (*lines, *columns), faults)
-
-
 def edged(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Faults = (), *, edges: Sequence[int] = (1,),
           message_ns: int = 200_000, elements: int = 20_000_000) -> Job:  # fmt: skip
     """1F1B whose messages between one stage and the next of `edges` take longer (`link`, of both ranks), both ways."""
