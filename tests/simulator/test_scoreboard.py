@@ -33,7 +33,6 @@ _UNMATCHED = "calls on two streams of one group are not matched, so that waits i
 _WITHOUT_STEPS = "stragglers are looked for in steps alone"
 
 KNOWN_WRONG = {
-    "rollouts, one rank's answers are longer": "both causes are named, the larger one second",
     "one rank's launches wait for their kernels": "idle time is called launch latency, not a blocking call",
     "one graph a step on two, a loader": "with two CPUs both loaders are called slow",
     "two ranks reduce something of their own": "an all-reduce of some ranks is not held against the others",

@@ -29,7 +29,7 @@ IMBALANCE: tuple[Case, ...] = (
             noise=unlike_hosts(409)),
     case_of("a hot expert", experts.hot_expert, Fault("compute", 3 * MS, (1,)), "_grouped_mm"),
     case_of("rollouts, one rank's answers are longer", rollouts.rollouts, Fault("answers", 4 * MS, (3,)), "generate",
-            cause="host and compute"),
+            cause="compute and host"),
     nobody("rollouts, answers of random lengths", "blocking_calls launch_bound uneven_work", rollouts.rollouts, spread=30),
     case_of("embeddings, one rank's tables", models.recommending, Fault("tables", 3 * MS, (1,)), "_embedding_bag",
             cause="compute"),

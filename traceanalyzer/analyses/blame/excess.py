@@ -10,7 +10,7 @@ from traceanalyzer.analyses.blame.rank_sets import EVERYBODY
 from traceanalyzer.analyses.blame.step_budget import PARTS
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, jitter, median_of_others, medians
-from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, SYNC
+from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, UNKNOWN
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, floats, picked, table_of, with_columns, without_rows
 
@@ -19,8 +19,8 @@ from traceanalyzer.model.tables import columns_of, floats, picked, table_of, wit
 
 _NEEDED, _LOADING, _COPY = "needed_host_ns", "loading_ns", "copy_ns"
 
-_HOST_PARTS = (SYNC.column, HOST.column, COPY.column)
-"""What ranks of different stages of a pipeline have alike; compute, loading and bubbles differ by design."""
+_BY_DESIGN = (DATA.column, UNKNOWN.column)
+"""What ranks of different stages of a pipeline have not alike: one loads, and each has bubbles of its own."""
 
 
 def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
@@ -80,9 +80,8 @@ def _beyond(columns: Mapping[str, Any], more: np.ndarray, is_stage: np.ndarray) 
     # What launching takes holds the loading of data, which is a part by itself.
     needed = excess.pop(_NEEDED) - np.maximum(np.where(np.isnan(loading), excess[DATA.column], loading), 0.0)
     excess[HOST.column] = _up_to(excess[HOST.column], needed)
-    for part in PARTS:
-        if part not in (*_HOST_PARTS, COMPUTE.column, "transfer_ns"):  # by design
-            excess[part] = np.where(is_stage, 0.0, excess[part])
+    for part in _BY_DESIGN:
+        excess[part] = np.where(is_stage, 0.0, excess[part])
     net = np.minimum(sum(excess.values()), columns["end_ns"] - columns["begin_ns"])
     return {**{f"{part}_excess": excess[part] for part in PARTS}, "excess_ns": net}
 

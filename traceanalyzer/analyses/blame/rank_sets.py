@@ -270,7 +270,7 @@ def with_slower_ns(needs: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     is_slower = longer_ns * usual >= SHARE * longer * usual_ns
     rows = pd.MultiIndex.from_arrays([needs["rank"], needs["step"].fillna(NONE).astype("int64")])
     more, slower, all_ns = (
-        each.groupby(keys).sum().unstack("what").reindex(rows, columns=[OPERATOR, KERNEL])
+        each.groupby(keys).sum().unstack("what").reindex(rows, columns=[OPERATOR, KERNEL])  # noqa: PD010
         for each in (longer_ns, usual_ns.where(is_slower, 0.0), sums["total_ns"])
     )  # fmt: skip
     is_throughout = slower[KERNEL] >= SHARE * (all_ns[KERNEL] - more[KERNEL])
