@@ -59,8 +59,8 @@ def blocking_calls(
     """Calls in a step block the CPU until its GPU is done: `.item()`, pageable copies, synchronization.
 
     The GPU is idle in and after such a call until the CPU has launched again, and the CPU's lead is gone. Where the CPU
-    does something else for most of that time, or in few steps, it is a stall; calls of a loop's turns are per-tensor
-    work. The change is calls that do not wait.
+    does something else for most of that time, it is a stall; calls of a loop's turns are per-tensor work. The change is
+    calls that do not wait.
     """
     calls = run.within(sync_calls.table)
     calls = calls[~_is_of_ddp(calls)]
@@ -74,9 +74,7 @@ def blocking_calls(
     mine = calls[(calls["rank"] == rank) & (calls["idle_ns"] > 0)]
     own = mine.groupby(_PLACE, dropna=False, observed=True)[["calls", "idle_ns"]].sum()
     own = own.sort_values("idle_ns", ascending=False).reset_index()
-    steps = run.few_steps(mine, "idle_ns")
-    if steps and not run.few_steps(mine, "calls"):
-        return
+    steps = run.few_steps(mine, "calls")
     count = int(own["calls"].sum())
     often = f"{digits(count / run.count)} times {run.per}" if round(count / run.count) > 1 else f"once {run.per}"
     often = f"{'once' if count == 1 else f'{count} times'} in {numbered('step', steps)}" if steps else often
