@@ -1,4 +1,4 @@
-"""Uneven work: between ranks, from step to step, within steps, and of all ranks in some steps."""
+"""Uneven work: between ranks, from step to step and within steps."""
 
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture, capture
 from tests.simulator.engine import run
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import between_steps, lengths
+from tests.simulator.jobs import lengths
 from traceanalyzer.analyses import run as analysed
 from traceanalyzer.findings import find
 
@@ -36,16 +36,6 @@ def test_the_longest_rank_differs_from_step_to_step():
         (),
     )
     assert found.leads
-
-
-def test_all_ranks_compute_more_in_some_steps():
-    (found,) = uneven(between_steps.validates(faults=()))
-    assert (found.headline, found.why, found.steps, found.saves) == (
-        "Uneven steps: all GPUs compute 4.80 ms longer in steps 3 and 6.",
-        "Mostly validate: 1.37 ms of a mean step.",
-        (3, 6),
-        None,
-    )
 
 
 @pytest.mark.parametrize("faults", [(), (Fault("throttle", 0, (1,), None, 1.5),)], ids=["healthy", "a slower GPU"])

@@ -1,4 +1,4 @@
-"""Uneven work: ranks, or steps, that get more of it than the others.
+"""Uneven work: ranks that get more of it than the others.
 
 Ranks compute for different times, another one longest from step to step, and wait for each other in collectives.
 
@@ -11,7 +11,7 @@ deal optimizer shards or embedding tables by size.
 and 14: 21.8 → 14.3 ms/step.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.blame.step_budget import KERNEL, OPERATOR, RANGE, StepNeeds, WhatRan
+from traceanalyzer.analyses.blame.step_budget import KERNEL, StepNeeds, WhatRan
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.grouping import by_step_and_rank
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -46,7 +46,7 @@ def uneven_work(
     stragglers: Stragglers,
     pipeline: Pipeline,
 ) -> Iterator[Finding]:
-    """Ranks compute more or larger kernels than others, all the time or in turns; so do all ranks in some steps.
+    """Ranks compute more or larger kernels than others, all the time or in turns.
 
     The change deals compute out evenly, or makes that of the ranks as long as the others'. Within a step, where all
     compute alike and wait for each other in turns, it is no waits.
@@ -54,7 +54,6 @@ def uneven_work(
     work = _Work.of(step_needs, what_ran)
     if work.compute.empty:
         return
-    yield from _longer_steps(work)
     yield from _without_work(work)
     if work.compute.shape[1] < 2 or len(pipeline):
         return
@@ -74,20 +73,18 @@ class _Work:
         compute: in which any kernel runs.
         alike: kernels that every rank runs as often and as large.
         other: all other kernels.
-        named: rows of `WhatRan` of compute.
     """
 
     compute: pd.DataFrame
     alike: pd.DataFrame
     other: pd.DataFrame
-    named: pd.DataFrame
 
     @classmethod
     def of(cls, step_needs: StepNeeds, what_ran: WhatRan) -> "_Work":
         held = step_needs.table
         held = held[held["step"].notna() & ~is_true(held["is_partial"])]
         if held.empty:
-            return cls(*4 * [pd.DataFrame()])
+            return cls(*3 * [pd.DataFrame()])
         compute = by_step_and_rank(held.astype({"step": "int64"}), COMPUTE.column).dropna()
         named = what_ran.table
         named = named[(named["part"] == COMPUTE.column) & named["step"].isin(compute.index)]
@@ -101,7 +98,7 @@ class _Work:
             .reindex(index=compute.index, columns=compute.columns).fillna(0.0)
             for mask in (is_alike, ~is_alike)
         )  # fmt: skip
-        return cls(compute, alike, other, named)
+        return cls(compute, alike, other)
 
     def is_more_of_it(self) -> bool:
         """Whether other work makes most of what each step's longest rank computes beyond the others.
@@ -180,42 +177,6 @@ def _within_steps(step_needs: StepNeeds, stragglers: Stragglers, run: Run) -> It
         half_of="these waits",
         table="stragglers",
     )
-
-
-def _longer_steps(work: _Work) -> Iterator[Finding]:
-    """Fewer than half of the steps, in which every rank computes longer than usual by more calls; no change."""
-    compute = work.compute.iloc[1:]  # the first recorded one may be a warm-up
-    is_long = (compute >= RATIO * compute.median()).all(axis=1)
-    steps = compute.index[is_long]
-    if not len(steps) or len(steps) >= SHARE * len(compute):
-        return
-    own = work.named[work.named["step"].isin(compute.index)]
-    calls = own[own["what"] == KERNEL].groupby(["rank", "step"])["calls"].sum().unstack("rank")  # noqa: PD010
-    if not (calls.loc[calls.index.isin(steps)].min() > calls.loc[~calls.index.isin(steps)].median()).all():
-        return
-    more_ns = float((compute.loc[steps] - compute.median()).mean(axis=1).mean())
-    mean_ns = more_ns * len(steps) / len(work.compute)
-    name = _name_of_more(own, steps, len(compute) - len(steps), compute.shape[1], more_ns)
-    who = "the GPU computes" if compute.shape[1] == 1 else "all GPUs compute"
-    yield Finding(
-        headline=f"Uneven steps: {who} {time_text(more_ns)} longer in {numbered('step', steps)}.",
-        why=f"{f'Mostly {name}' if name else 'More kernels run'}: {time_text(mean_ns)} of a mean step.",
-        fix="Look at these steps apart (--steps). Do what they do beside less often, or on less data.",
-        steps=tuple(map(int, steps)),
-        table="step_needs",
-    )
-
-
-def _name_of_more(own: pd.DataFrame, steps: Sequence[int], others: int, ranks: int, more_ns: float) -> str | None:
-    """The range, else the operator, that holds most of what these steps compute more."""
-    is_long = own["step"].isin(steps)
-    total, usual = (own[mask].groupby(["what", "name"])["total_ns"].sum() / ranks for mask in (is_long, ~is_long))
-    more = (total / len(steps)).sub(usual / others, fill_value=0)
-    for what in (RANGE, OPERATOR):
-        held = more[more.index.get_level_values("what") == what]
-        if len(held) and held.max() >= SHARE * more_ns:
-            return str(held.idxmax()[1])
-    return None
 
 
 def _without_work(work: _Work) -> Iterator[Finding]:
