@@ -63,8 +63,8 @@ def cause_of(part: str) -> str:
 def is_of_every_host(row: Mapping[str, Any], operators: pd.DataFrame) -> bool:
     """Whether no rank is a straggler: hosts, or loaders, take no longer than the others by more than these differ.
 
-    Of an operator that the others call as often, or of unrecorded code, two runs of the same work are the measure. A range of PyTorch's own, or
-    a node of autograd, is no name for it: every host is in that.
+    Of an operator that the others call as often, or of unrecorded code, two runs of the same work are the measure. A
+    range of PyTorch's own, or a node of autograd, is no name for it: every host is in that.
     """
     own, apart, name = row["own_host_ns"], row["apart_host_ns"], row["name"]
     if row["cause"] == DATA.key:
