@@ -63,16 +63,19 @@ def cause_of(part: str) -> str:
 def is_of_every_host(row: Mapping[str, Any], operators: pd.DataFrame) -> bool:
     """Whether no rank is a straggler: hosts, or loaders, take no longer than the others by more than these differ.
 
-    Of an operator that the others call as often, or of unrecorded code, two runs of the same work are the measure. A
-    range of PyTorch's own, or a node of autograd, is no name for it: every host is in that.
+    Of an operator that the others call as often, or of unrecorded code, two runs of the same work are the measure; in
+    some steps the rank's own others. A range of PyTorch's own, or a node of autograd, is no name for it: every host is
+    in that.
     """
     own, apart, name = row["own_host_ns"], row["apart_host_ns"], row["name"]
     if row["cause"] == DATA.key:
         return bool(row["own_ns"] < row["apart_ns"])
     if row["cause"] != HOST.key or pd.isna(own) or pd.isna(apart):
         return False
-    is_unrecorded = name == NOTHING and row["is_in_every_step"]
-    if is_unrecorded or (name is not None and is_called_alike(name, row["ranks"], operators)):
+    is_alike = name is not None and is_called_alike(name, row["ranks"], operators)
+    if is_alike and not row["is_in_every_step"]:
+        return bool(row["host_times"] < RATIO)
+    if is_alike or (name == NOTHING and row["is_in_every_step"]):
         return bool(own < RATIO * row["peers_host_ns"])
     return bool(own < apart) and (name is None or is_framework_range(name) or is_autograd_node(name))
 
@@ -130,6 +133,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         peers_ns = round(own_ns / same_work_ratio)
     hosts = host_needs_ns(_of_steps(others, complete))
     own_hosts = host_needs_ns(_of_steps(own, complete))
+    usual_hosts = host_needs_ns(rows_where(late, ~is_own & late["rank"].isin(own["rank"])))
     return {
         "ranks": tuple(sorted(map(int, group["rank"].unique()))),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
@@ -154,6 +158,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "own_host_ns": pd.NA if own_hosts.empty else round(own_hosts.min()),
         "peers_host_ns": pd.NA if hosts.empty else round(hosts.max()),
         "apart_host_ns": pd.NA if hosts.empty else round(apart_ns(hosts)),
+        "host_times": float((own_hosts / usual_hosts).min()),
         "apart_ns": apart_ns(_of_steps(others, complete).groupby("rank")[part].mean().astype("float64")),
         "total_ns": cost_ns * len(numbers),
     }
