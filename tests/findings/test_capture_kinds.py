@@ -92,6 +92,6 @@ def test_what_may_be_concluded(results):
     late = [Finding("late", ranks=(rank,), changes=(Change("rank", "peers", frozenset({rank})),)) for rank in (1, 2)]
     caveat = Finding("Ranks are missing.", is_about_capture=True, severity="medium")
     first, kept = believable([caveat, *late], results)
-    assert (first, kept.ranks, kept.caveat) == (caveat, (1,), "Upper bound: ranks are missing.")
+    assert (first, kept.ranks, kept.caveat) == (caveat, (1,), "Upper bound: Ranks are missing.")
     _, fact = believable([replace(caveat, severity="high"), late[0]], results)
     assert fact.changes == ()

@@ -34,7 +34,7 @@ def believable(facts: Sequence[Finding], results: Results) -> list[Finding]:
     if any(caveat.severity == HIGH for caveat in caveats):
         return [*caveats, *(replace(fact, changes=()) for fact in facts)]
     doubts = [caveat for caveat in caveats if caveat.severity == MEDIUM]
-    bound = f"Upper bound: {doubts[0].headline[0].lower()}{doubts[0].headline[1:]}" if doubts else ""
+    bound = f"Upper bound: {doubts[0].headline}" if doubts else ""
     return [*caveats, *(replace(fact, caveat=fact.caveat or bound) if fact.changes else fact for fact in facts)]
 
 
