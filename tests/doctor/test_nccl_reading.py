@@ -20,7 +20,7 @@ def test_two_jobs_are_kept_apart():
     assert (plain.coll_channels(), without.coll_channels()) == (24, 4)
     assert (plain.set_to("NCCL_P2P_DISABLE"), without.set_to("NCCL_P2P_DISABLE")) == (None, "1")
     assert set(plain.facts["nccl"].values()) == {"2.28.9+cuda13.0"}
-    assert [(one.rank, one.gpu, one.init_s, one.is_closed) for one in plain.members] == [
+    assert [(one.rank, one.gpu, one.init_s, one.closed_by) for one in plain.members] == [
         (0, 0, 0.26, "Destroy"),
         (1, 1, 0.26, "Destroy"),
     ]
@@ -63,7 +63,7 @@ gpu:11:40 [0] NCCL INFO comm 0x7f00 rank 0 nranks 2 cudaDev 0 busId 1000 - Init 
 """
     (found,) = read_logs([("log", text)])
     (member,) = found.members
-    assert (set(found.facts["nccl"].values()), member.is_complete, member.has_started) == (
+    assert (set(found.facts["nccl"].values()), member.is_complete, "Init START" in member.events) == (
         {"2.14.3+cuda11.7"},
         True,
         False,

@@ -241,7 +241,7 @@ def _members(log: NcclLog) -> Rows:
             "nvl_domain": own["nvl_domain"],
             "network": own["network"],
             "last_operation": own["operation"],
-            "end": member.is_closed or ("none in the log" if member.is_complete else None),
+            "end": member.closed_by or ("none in the log" if member.is_complete else None),
         }
         for member in sorted(log.members, key=lambda one: (-one.size, one.communicator, one.rank))
         for own in (facts[member.process],)

@@ -89,6 +89,7 @@ def standing(recorder: FlightRecorder) -> Standing:
 def absences(recorder: FlightRecorder, last: pd.DataFrame) -> list[Absence]:
     """Of each group the first collective that is not complete and that not all of its ranks called."""
     calls = recorder.entries[~recorder.entries["is_p2p"] & (recorder.entries["state"] != "completed")]
+    calls = calls.sort_values("created_ns", na_position="last", kind="stable")
     found = []
     for key, own in last.groupby("group", sort=False, observed=True):
         group = recorder.groups[str(key)]
@@ -98,30 +99,24 @@ def absences(recorder: FlightRecorder, last: pd.DataFrame) -> list[Absence]:
         for seq, at in calls[calls["group"] == key].groupby("seq"):
             missing = tuple(sorted(rank for rank in expected & set(recorder.dumps) if seq_of.get(rank, -1) < seq))
             if missing or undumped:
-                found.append(_absence(recorder, group, at, own[own["rank"].isin(missing)], missing, undumped))
+                call = next(at.itertuples())
+                behind = tuple(own[own["rank"].isin(missing)].itertuples())
+                found.append(
+                    Absence(
+                        group,
+                        call,
+                        came=tuple(sorted(at["rank"].unique().tolist())),
+                        missing=missing,
+                        undumped=undumped,
+                        since_ns=None if pd.isna(call.created_ns) else int(call.created_ns),
+                        last=behind,
+                        frames=recorder.frames_of(call.rank, call.entry),
+                        missing_frames=recorder.frames_of(behind[0].rank, behind[0].entry) if behind else (),
+                        timeout_ms=None if at["timeout_ms"].isna().all() else int(at["timeout_ms"].max()),
+                    )
+                )
                 break
     return sorted(found, key=lambda one: (not one.missing, one.since_ns is None, one.since_ns or 0))
-
-
-def _absence(
-    recorder: FlightRecorder, group: Group, at: pd.DataFrame, last: pd.DataFrame, missing: tuple[int, ...],
-    undumped: tuple[int, ...],
-) -> Absence:  # fmt: skip
-    call = next(at.sort_values("created_ns", na_position="last", kind="stable").itertuples())
-    behind = tuple(last.itertuples())
-    created, limits = at["created_ns"].dropna(), at["timeout_ms"].dropna()
-    return Absence(
-        group=group,
-        call=call,
-        came=tuple(sorted(at["rank"].unique().tolist())),
-        missing=missing,
-        undumped=undumped,
-        since_ns=int(created.min()) if len(created) else None,
-        last=behind,
-        frames=recorder.frames_of(call.rank, call.entry),
-        missing_frames=recorder.frames_of(behind[0].rank, behind[0].entry) if behind else (),
-        timeout_ms=int(limits.max()) if len(limits) else None,
-    )
 
 
 def mismatches(recorder: FlightRecorder) -> Iterator[Mismatch]:

@@ -40,7 +40,7 @@ def init_incomplete(log: NcclLog) -> Iterator[Diagnosis]:
     for member in log.members:
         by_communicator[member.communicator].append(member)
     for communicator, members in by_communicator.items():
-        unfinished = [one for one in members if one.has_started and not (one.is_complete or one.is_closed)]
+        unfinished = [one for one in members if one.is_unfinished]
         if not unfinished:
             continue
         size = members[0].size
@@ -109,7 +109,7 @@ def log_in_words(log: NcclLog) -> Iterator[Diagnosis]:
         else "",
     ]  # fmt: skip
     is_fine = bool(complete) and len(complete) == len(world) and not log.warnings and len(versions) == 1
-    closed = any(member.is_closed == "Destroy" for member in world)
+    closed = any(member.closed_by == "Destroy" for member in world)
     yield Diagnosis(
         diagnosis="The log: "
         + "; ".join(part for part in parts if part)

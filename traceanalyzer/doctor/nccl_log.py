@@ -93,7 +93,7 @@ Process = tuple[str, int]
 """Host and process id: what NCCL marks its lines with."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Member:
     """One rank of one communicator.
 
@@ -104,11 +104,9 @@ class Member:
         size: ranks of the communicator.
         device: CUDA device of the process, `None` where unknown.
         gpu: the machine's number of the GPU (NVML), `None` where unknown.
-        has_started: whether the start of init is in the log (versions before 2.16 do not print it).
-        is_complete: whether the end of init is.
-        is_closed: whether it was destroyed or aborted afterwards, as written: `Destroy`, `Abort`.
-        init_s: time of init, where printed.
         nodes: nodes of the communicator, where printed.
+        init_s: time of init, where printed.
+        events: `Init START` (not before 2.16), `Init COMPLETE`, `Destroy COMPLETE`, …
     """
 
     communicator: str
@@ -117,11 +115,24 @@ class Member:
     size: int
     device: int | None = None
     gpu: int | None = None
-    has_started: bool = False
-    is_complete: bool = False
-    is_closed: str | None = None
-    init_s: float | None = None
     nodes: int | None = None
+    init_s: float | None = None
+    events: set[str] = field(default_factory=set)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the end of init is in the log."""
+        return "Init COMPLETE" in self.events
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether init started and neither ended nor was given up."""
+        return "Init START" in self.events and not (self.is_complete or self.closed_by)
+
+    @property
+    def closed_by(self) -> str | None:
+        """`Destroy` or `Abort`, where it was closed."""
+        return next((word for word in ("Destroy", "Abort") for event in self.events if event.startswith(word)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +270,7 @@ class NcclLog:
 
 
 _MEMBER = re.compile(r"comm (0x[0-9a-fA-F]+) rank (\d{1,6}) n[rR]anks (\d{1,6})(?!\d)(.*)$")
-_STATE = re.compile(r"- (Init|Destroy|Abort|Finalize) (START|COMPLETE)")
+_STATE = re.compile(r"- ((?:Init|Destroy|Abort|Finalize) (?:START|COMPLETE))")
 _MEMBER_FACT = re.compile(r"(cudaDev|nvmlDev|nNodes) (\d{1,9})(?!\w)|(commId) (\w+)")
 _TIMINGS = re.compile(r"Init timings - \w+: rank (\d{1,9}) nranks (\d{1,9}) total (\d{1,9}(?:\.\d{1,9})?)")
 _LINK = re.compile(
@@ -434,9 +445,8 @@ class _Reading:
         if found := _MEMBER.search(text):
             self._member(process, found)
         elif found := _TIMINGS.search(text):
-            own = [key for key in self.of_process[process] if self.members[key].rank == int(found[1])]
-            for key in own[-1:]:
-                self.members[key] = replace(self.members[key], init_s=float(found[3]))
+            for member in [one for one in self._own(process) if one.rank == int(found[1])][:1]:
+                member.init_s = float(found[3])
         elif found := _ENVIRONMENT.match(text):
             log.environment[found[1], found[2].strip()].add(process)
         elif found := _CHOICE.search(text):
@@ -446,33 +456,30 @@ class _Reading:
 
     def _member(self, process: Process, found: re.Match[str]) -> None:
         facts = {one[0] or one[2]: one[1] or one[3] for one in _MEMBER_FACT.findall(found[4])}
-        state = _STATE.search(found[4])
-        event, stage = state.groups() if state else (None, None)
+        event = state[1] if (state := _STATE.search(found[4])) else ""
         key, size = (process, found[1]), int(found[3])
-        if not state and "nNodes" not in facts:
+        if not event and "nNodes" not in facts:
             return
-        before = self.members.get(key)
-        if before is None or ((event, stage) == ("Init", "START") and before.is_closed):
+        member = self.members.get(key)
+        if member is None or (event == "Init START" and member.closed_by):
             nth = len(self.of_process[process])
-            if before is not None:  # an address that was used before: keep the closed one under a name of its own
-                self.members[process, f"{found[1]} closed {nth}"] = self.members.pop(key)
-            before = Member(f"{size} ranks, number {nth + 1}", process, int(found[2]), size)
+            if member is not None:  # an address that was used before: keep the closed one under a name of its own
+                self.members[process, f"{found[1]} closed {nth}"] = member
+            member = self.members[key] = Member(f"{size} ranks, number {nth + 1}", process, int(found[2]), size)
             self.of_process[process].append(key)
-        self.members[key] = replace(
-            before,
-            communicator=facts.get("commId") or before.communicator,
-            device=int(facts["cudaDev"]) if "cudaDev" in facts else before.device,
-            gpu=int(facts["nvmlDev"]) if "nvmlDev" in facts else before.gpu,
-            nodes=int(facts["nNodes"]) if "nNodes" in facts else before.nodes,
-            has_started=before.has_started or (event, stage) == ("Init", "START"),
-            is_complete=before.is_complete or (event, stage) == ("Init", "COMPLETE"),
-            is_closed=event if event in {"Destroy", "Abort"} else before.is_closed,
-        )
+        member.communicator = facts.pop("commId", member.communicator)
+        for name, value in facts.items():
+            setattr(member, {"cudaDev": "device", "nvmlDev": "gpu", "nNodes": "nodes"}[name], int(value))
+        member.events |= {event} - {""}
 
     def _communicator(self, process: Process, ranks: set[int], highest: int) -> str | None:
         """The process' newest communicator that a line about these ranks can be of."""
-        own = (self.members[key] for key in reversed(self.of_process[process]))
+        own = self._own(process)
         return next((one.communicator for one in own if one.rank in ranks and one.size > highest), None)
+
+    def _own(self, process: Process) -> list[Member]:
+        """The process' ranks of communicators, the newest first."""
+        return [self.members[key] for key in reversed(self.of_process[process])]
 
     def _topology_node(self, process: Process, kind: str | None, rate: str | None, node: str, name: str) -> None:
         """`+ PCI[24.0] - GPU/1B000 (0)` and, below it, `+ NVL[240.0] - NVS/0`."""
@@ -490,11 +497,8 @@ class _Reading:
 
     def _placed(self, link: Link) -> Link:
         """A connection with its communicator; versions before 2.16 name that only when init is complete."""
-        if link.communicator is not None:
-            return link
-        ends = {link.source, link.target}
-        own = [self.members[key] for key in self.of_process[link.process]]
-        return replace(link, communicator=next((one.communicator for one in own if one.rank in ends), None))
+        own = [one.communicator for one in self._own(link.process) if one.rank in {link.source, link.target}]
+        return link if link.communicator else replace(link, communicator=own[-1] if own else None)
 
 
 def _named(code: str, names: Sequence[str]) -> str:

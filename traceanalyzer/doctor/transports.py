@@ -68,9 +68,9 @@ def _stall(log: NcclLog, case: Case) -> str | None:
         return f"PyTorch's watchdog gave up collective {given_up[0].timed_out} on rank {given_up[0].rank}"
     if case.recorder is not None and (case.recorder.entries["state"] != "completed").any():
         return "the flight recorder has collectives that never completed"
-    if unfinished := [member.rank for member in world if member.has_started and not member.is_complete]:
+    if unfinished := [member.rank for member in world if member.is_unfinished]:
         return f"init never completes on {numbered('rank', unfinished)}"
-    if any(member.is_closed == "Destroy" for member in log.members):
+    if any(member.closed_by == "Destroy" for member in log.members):
         return None
     if unconnected := {link.process for link in log.links} - log.facts["connected"].keys():
         ranks = log.ranks_of(unconnected)
