@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from traceanalyzer.doctor.topology import Gpu, Topology
 
 
-K, T = TypeVar("K"), TypeVar("T")
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ SETTINGS = KNOWLEDGE.settings
 def mixed_versions(case: Case) -> Iterator[Diagnosis]:
     """Ranks of one job with different versions of NCCL, by its log, else by the flight recorder's dumps."""
     sources: list[Mapping[int | str, str]] = [
-        {log.ranks.get(process, process[0]): version for process, version in log.facts["nccl"].items()}
+        {log.ranks.get(process, "{}:{}".format(*process)): version for process, version in log.facts["nccl"].items()}
         for log in case.logs
     ]
-    sources += [dict(case.recorder.library_versions)] if case.recorder else []
+    sources += [{**case.recorder.library_versions}] if case.recorder else []
     for versions in sources:
         if len(by_version := by_value(versions)) > 1:
             who = {version: [one for one in own if isinstance(one, int)] for version, own in by_version.items()}
@@ -29,7 +29,7 @@ def mixed_versions(case: Case) -> Iterator[Diagnosis]:
                 diagnosis=f"Ranks run different versions of NCCL: {', '.join(sorted(by_version))}. "
                 "They may hang, crash or silently disagree.",
                 signal="; ".join(f"{version} on {place}" for version, place in places.items()) + ".",
-                ranks=tuple(min(who.values(), key=len)),
+                ranks=tuple(sorted(who.values(), key=len)[0]),
             )
             return
 

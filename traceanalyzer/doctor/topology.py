@@ -133,14 +133,14 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
         if row is None:
             continue
         device, cells, rest, is_separated = row
-        found = {(device, other): cell for other, cell in zip(columns, cells, strict=True)}
+        own = {(device, other): cell for other, cell in zip(columns, cells, strict=True)}
         if set(cells) & _P2P.keys():
-            p2p |= {pair: cell for pair, cell in found.items() if cell in _P2P}
+            p2p |= {pair: cell for pair, cell in own.items() if cell in _P2P}
         elif device in rows:
             notes.add(f"{name} holds more than one matrix; the first is read.")
         else:
             rows[device] = rest, is_separated
-            paths |= {pair: cell for pair, cell in found.items() if cell in PATHS or is_nvlink(cell)}
+            paths |= {pair: cell for pair, cell in own.items() if cell in PATHS or is_nvlink(cell)}
     if not devices:
         raise InputError(f"{name}: no topology matrix found; give what `nvidia-smi topo -m` prints, header included")
     if not rows and not p2p:

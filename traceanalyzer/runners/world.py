@@ -112,7 +112,7 @@ def transports() -> list[str] | None:
     for file in files:
         file.unlink()
     logs = read_logs([text for text in texts if holds_log(text[1])])
-    return sorted({transport for log in logs for transport in log.transports()}) or None
+    return sorted({link.transport for log in logs for link in log.links}) or None
 
 
 @contextmanager
