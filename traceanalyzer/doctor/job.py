@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from traceanalyzer.doctor.case import Case, Diagnosis, by_value
 from traceanalyzer.doctor.known_errors import KNOWLEDGE
@@ -15,21 +16,22 @@ SETTINGS = KNOWLEDGE.settings
 
 def mixed_versions(case: Case) -> Iterator[Diagnosis]:
     """Ranks of one job with different versions of NCCL, by its log, else by the flight recorder's dumps."""
-    sources: list[Mapping[int | str, str]] = [
+    sources: list[Mapping[Any, str]] = [
         {log.ranks.get(process, "{}:{}".format(*process)): version for process, version in log.facts["nccl"].items()}
         for log in case.logs
     ]
-    sources += [{**case.recorder.library_versions}] if case.recorder else []
+    sources += [case.recorder.library_versions] if case.recorder else []
     for versions in sources:
         if len(by_version := by_value(versions)) > 1:
             who = {version: [one for one in own if isinstance(one, int)] for version, own in by_version.items()}
             places = {version: numbered("rank", ranks) if ranks else ", ".join(map(str, by_version[version][:4]))
                       for version, ranks in who.items()}  # fmt: skip
+            rarest = min(who.values(), key=len)
             yield Diagnosis(
                 diagnosis=f"Ranks run different versions of NCCL: {', '.join(sorted(by_version))}. "
                 "They may hang, crash or silently disagree.",
                 signal="; ".join(f"{version} on {place}" for version, place in places.items()) + ".",
-                ranks=tuple(sorted(who.values(), key=len)[0]),
+                ranks=tuple(rarest),
             )
             return
 
