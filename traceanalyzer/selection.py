@@ -303,13 +303,13 @@ def numbers_of(names: pd.Series) -> np.ndarray:
     return np.array([*map(int, texts)] if len(set(texts)) == len(names) else range(len(names)), dtype=np.int64)
 
 
-def ends_recording(found: pd.DataFrame) -> np.ndarray:
+def ends_recording(found: pd.DataFrame, of: str = "") -> np.ndarray:
     """Steps of PyTorch's profiler after which it paused: the next one in the file is not the program's next step.
 
     It numbers the steps that it does not record, too. Numbers that do not rise are of another profiler, or of a run
     that was resumed: there the time between the two tells.
     """
-    starts, ends = array_of(found, "start_ns"), array_of(found, "end_ns")
+    starts, ends = array_of(found, f"{of}start_ns"), array_of(found, f"{of}end_ns")
     is_apart = starts[1:] - ends[:-1] > _PAUSE * (ends - starts)[:-1]
     pairs = [
         one is not None and other is not None and other != one + 1 and (other > one or bool(apart))
@@ -486,9 +486,7 @@ def host_spans(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 def before_pauses(steps: pd.DataFrame) -> np.ndarray:
     """Mask of the steps after which recording paused."""
-    return ends_recording(
-        steps[["name", "host_start_ns", "host_end_ns"]].set_axis(["name", "start_ns", "end_ns"], axis=1)
-    )
+    return ends_recording(steps, of="host_")
 
 
 def _up_to_next(starts: np.ndarray, ends: np.ndarray, is_last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -108,7 +108,8 @@ def under_each_other(tables: Sequence[pd.DataFrame], *, is_with_texts: bool = Fa
         if any(isinstance(dtype, pd.CategoricalDtype) for dtype in own) and (is_with_texts or len(own) > 1)
     }
     # Converted together: of many small tables each one's conversion takes longer than all the rest.
-    return pd.concat(tables, ignore_index=True).astype(dict.fromkeys(as_texts, pd.StringDtype(na_value=np.nan)))
+    table = pd.concat(tables, ignore_index=True)
+    return table.astype(dict.fromkeys(as_texts, pd.StringDtype(na_value=np.nan))) if as_texts else table
 
 
 def lengths_of(table: pd.DataFrame) -> np.ndarray:
