@@ -1,7 +1,6 @@
 """Small whole inputs that damage starts from."""
 
 import json
-import pickle
 import random
 from functools import cache
 from pathlib import Path
@@ -127,20 +126,6 @@ def snapshot() -> Any:
 
 
 @cache
-def long_snapshot(shares_lists: bool) -> bytes:
-    """A pickled history of several batches of events; lists of frames are equal, and the same objects or not."""
-    history = History()
-    for step in range(700):
-        block = history.alloc(512 + step)
-        history.alloc(1 << 20) if step % 50 == 0 else None
-        history.free(block)
-    if shares_lists:
-        lists: dict[str, Any] = {}
-        for event in history.events:
-            event["frames"] = lists.setdefault(str(event["frames"]), event["frames"])
-    return pickle.dumps(history.snapshot(), protocol=4)
-
-
 def logs() -> list[str]:
     """NCCL's logs."""
     return [

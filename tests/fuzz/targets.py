@@ -301,38 +301,6 @@ def _snapshot(rng: random.Random, folder: Path) -> Look:
     return look
 
 
-def _snapshot_of_repeats(rng: random.Random, folder: Path) -> Look:
-    """The same of a longer history, whose lists of frames repeat, held against all of it as it stands."""
-    from unittest.mock import patch
-
-    from traceanalyzer.errors import InputError
-    from traceanalyzer.snapshots import reading
-
-    data = bytearray(seeds.long_snapshot(rng.random() < 0.5))
-    if rng.random() < 0.8:
-        data = bytearray(bytes_mutated(rng, bytes(data)))
-    path = folder / "snapshot.pickle"
-    path.write_bytes(data)
-
-    def look() -> bool:
-        with patch.multiple(reading, LARGE_BYTES=1, PIECE_BYTES=50_000):
-            short = reading.read_snapshot(path)
-        try:
-            whole = reading.read_snapshot(path)
-        except InputError as error:
-            if "plain data is read" in str(error):
-                raise WrongError(f"repeats: read without them, and refused with them: {error}") from error
-            return False  # lengths of frames, and of what repeats, are looked at as a whole only
-        stacks = [[one.stacks[number] for number in one.history["stack"]] for one in (short, whole)]
-        if stacks[0] != stacks[1] or not short.history.drop(columns="stack").equals(
-            whole.history.drop(columns="stack")
-        ):
-            raise WrongError("repeats: another history than as a whole")
-        return False
-
-    return look
-
-
 def _pickles(rng: random.Random, _folder: Path) -> Look:
     from traceanalyzer.files import safe_pickle
 
@@ -589,7 +557,6 @@ TARGETS: Mapping[str, Target] = MappingProxyType({
     "flight_recorder": Target("flight-recorder dumps (pickle and JSON), through the doctor", _flight_recorder),
     "inspector": Target("NCCL Inspector's records, through the doctor", _inspector),
     "snapshots": Target("memory snapshots, through their examination", _snapshot),
-    "snapshots_of_repeats": Target("memory snapshots without what repeats, held against the same as a whole", _snapshot_of_repeats),
     "pickles": Target("the restricted unpickler", _pickles),
     "grammars": Target("gates, filters, changes, ranks, steps, kinds", _grammars),
     "analyses": Target("Kineto ranks with run.json through all analyses, rules and words", _analyses),

@@ -23,7 +23,7 @@ FOUND = (
     ("inspector", 158), ("snapshots", 5), ("snapshots", 72), ("snapshots", 136), ("snapshots", 222), ("summaries", 3),
     ("summaries", 7), ("analyses", 42), ("analyses_of_tables", 37),
     ("kineto", 200191), ("kineto", 200571), ("flight_recorder", 100705), ("inspector", 100014), ("run_json", 204796),
-    ("analyses", 1080), ("snapshots_of_repeats", 3),
+    ("analyses", 1080),
     ("snapshots", 813), ("analyses", 1655), ("analyses", 229), ("analyses", 1160097), ("nccl_log", 1771773),
     ("archives", 5000443), ("archives", 5001832), ("archives", 6000094), ("kineto", 5003353), ("analyses", 5000009),
 )  # fmt: skip
