@@ -125,7 +125,6 @@ def snapshot() -> Any:
     return history.snapshot()
 
 
-@cache
 def logs() -> list[str]:
     """NCCL's logs."""
     return [
