@@ -6,14 +6,14 @@ import pytest
 
 from tests.doctor.builders import dump, entry, log, write_dumps
 from traceanalyzer.cli import run
-from traceanalyzer.doctor import examine, examine_texts
+from traceanalyzer.doctor import examine
 
 GLOBAL = "[PG ID 0 PG GUID 0(default_pg) Rank {rank}]"
 
 
 def first(*texts, topo=None):
     given = [(f"{number}.log", text) for number, text in enumerate(texts)]
-    return examine_texts(topo=topo and ("topo.txt", topo), nccl_logs=given).diagnoses[0]
+    return examine(topo=topo and ("topo.txt", topo), nccl_logs=given).diagnoses[0]
 
 
 def timeout(rank, seq, operation="ALLREDUCE", *, limit_ms=600_000, prefix="[rank{rank}]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:607] "):  # fmt: skip
@@ -134,7 +134,7 @@ Root Cause (first observed failure):
 
 @pytest.mark.parametrize(("code", "name"), [(-9, "SIGKILL"), (137, "SIGKILL"), (-11, "SIGSEGV"), (-7, "SIGBUS")])
 def test_the_rank_that_was_killed_comes_before_the_timeouts(code, name):
-    found = examine_texts(nccl_logs=[("a", SUMMARY.format(code=code) + timeout(0, 840))]).diagnoses
+    found = examine(nccl_logs=[("a", SUMMARY.format(code=code) + timeout(0, 840))]).diagnoses
     assert (found[0].rule, found[0].ranks, found[0].severity) == ("dead_ranks", (11,), "high")
     assert name in found[0].diagnosis
     assert "rank 0 follows from it" in found[0].signal
@@ -226,7 +226,7 @@ def test_a_redacted_log_and_a_setting_that_it_contradicts():
     (log(ends="connected").replace("coll channels", "coll channels\nnode0:100:100 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 12, bw 20.0/20.0, type NVL/PIX, sameChannels 1"), False),
 ])  # fmt: skip
 def test_a_log_that_stops_after_p2p_without_a_topology(text, is_suspected):
-    found = {one.rule: one for one in examine_texts(nccl_logs=[("a", text)]).diagnoses}
+    found = {one.rule: one for one in examine(nccl_logs=[("a", text)]).diagnoses}
     assert ("suspected_p2p_failure" in found) == is_suspected
     if is_suspected:
         assert "nvidia-smi topo -m" in found["suspected_p2p_failure"].recommendation
@@ -275,7 +275,7 @@ def test_hosts_of_one_nvlink_domain(via):
     text += "\n" + "".join(FABRIC.format(host=rank // 2, pid=100 + rank) for rank in range(4))
     if via == "P2P/MNNVL":
         text += "node0:100:100 [0] NCCL INFO MNNVL 1 cliqueId 1 cliqueSize 4 cliqueRank 0 nvlDomainSize 72\n"
-    found = {one.rule: one for one in examine_texts(nccl_logs=[("a", text)]).diagnoses}
+    found = {one.rule: one for one in examine(nccl_logs=[("a", text)]).diagnoses}
     assert ("mnnvl_unused" in found) == (via != "P2P/MNNVL")
     assert ("NVLink domain of 72 GPUs (MNNVL)" in found["log_in_words"].diagnosis) == (via == "P2P/MNNVL")
 
@@ -312,7 +312,7 @@ def matrix(*rows, head="GPU0 GPU1 GPU2 mlx5_0 CPU_Affinity NUMA_Affinity"):
 
 
 def test_a_path_across_sockets_from_the_topology_alone():
-    one = first_of = examine_texts(topo=("t", matrix("GPU0 X SYS 0 0", "GPU1 SYS X 1 1", head="GPU0 GPU1 CPU Affinity"))).diagnoses[0]  # fmt: skip
+    one = first_of = examine(topo=("t", matrix("GPU0 X SYS 0 0", "GPU1 SYS X 1 1", head="GPU0 GPU1 CPU Affinity"))).diagnoses[0]  # fmt: skip
     assert first_of.rule == "sys_paths"
     assert "32 GB/s" in one.signal
     assert "hangs where the IOMMU or ACS" in one.recommendation
@@ -342,9 +342,7 @@ def test_other_programs_troubles_are_none_of_nccls(line, tmp_path):
     (tmp_path / "train.log").write_text(line)
     (tmp_path / "nccl.log").write_text(log(ends="closed"))
     assert run(["doctor", str(tmp_path)]) == 0
-    assert {one.severity for one in examine_texts(nccl_logs=[("a", log(ends="closed") + "\n" + line)]).diagnoses} == {
-        "info"
-    }
+    assert {one.severity for one in examine(nccl_logs=[("a", log(ends="closed") + "\n" + line)]).diagnoses} == {"info"}
 
 
 def test_a_stuck_watchdog_in_a_terminal_that_cuts_words():

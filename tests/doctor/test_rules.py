@@ -4,7 +4,7 @@ import pytest
 
 from tests.doctor.builders import SYS_TOPOLOGY, dump, entry, log, write_dumps
 from tests.samples import SAMPLES
-from traceanalyzer.doctor import examine, examine_texts
+from traceanalyzer.doctor import examine
 
 FOLDER = SAMPLES / "doctor"
 NVLINK = (FOLDER / "topo_2xH200_nvlink.txt").read_text()
@@ -12,7 +12,7 @@ NVLINK = (FOLDER / "topo_2xH200_nvlink.txt").read_text()
 
 def said(topo=None, *logs):
     texts = [(f"{number}.log", text) for number, text in enumerate(logs)]
-    found = examine_texts(topo=None if topo is None else ("topo.txt", topo), nccl_logs=texts)
+    found = examine(topo=None if topo is None else ("topo.txt", topo), nccl_logs=texts)
     return {one.rule: one for one in found.diagnoses}
 
 

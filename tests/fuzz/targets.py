@@ -350,20 +350,20 @@ def _plain(value: Any) -> None:
 
 
 def _topology(rng: random.Random, _folder: Path) -> Look:
-    from traceanalyzer.doctor.examination import examine_texts
+    from traceanalyzer.doctor.examination import examine
 
     text = text_mutated(rng, seeds.TOPOLOGY)
-    return lambda: _examined(examine_texts(topo=("topo.txt", text)))
+    return lambda: _examined(examine(topo=("topo.txt", text)))
 
 
 def _nccl_log(rng: random.Random, _folder: Path) -> Look:
-    from traceanalyzer.doctor.examination import examine_texts
+    from traceanalyzer.doctor.examination import examine
 
     texts = [
         (f"{number}.log", text_mutated(rng, rng.choice((*seeds.logs(), seeds.RAS))))
         for number in range(rng.choice((1, 1, 2)))
     ]
-    return lambda: _examined(examine_texts(nccl_logs=texts))
+    return lambda: _examined(examine(nccl_logs=texts))
 
 
 def _inspector(rng: random.Random, folder: Path) -> Look:

@@ -63,7 +63,7 @@ def doctor(
       kubectl logs trainer-0 | analyze-traces doctor --nccl-log -
     """  # noqa: D301 - click wants the character itself
     from traceanalyzer import __version__
-    from traceanalyzer.doctor.examination import examine_texts
+    from traceanalyzer.doctor.examination import examine
     from traceanalyzer.doctor.inputs import Inputs
     from traceanalyzer.report import examination as report
     from traceanalyzer.report.writers.write import fingerprint, whole
@@ -75,7 +75,7 @@ def doctor(
     given = Inputs(topo, nccl_logs, flight_recorder, monitors)
     given = given if place is None else given.or_those_of(place, follows_links=follow_links)
     topology = _nvidia_smi() if is_run else None if given.topo is None else _texts(given.topo, follow_links)[0]
-    found = examine_texts(
+    found = examine(
         topo=topology,
         nccl_logs=[text for one in given.nccl_logs for text in _texts(one, follow_links)],
         flight_recorder=given.flight_recorder,

@@ -69,17 +69,11 @@ def examined(
     is_named = topo is not None or bool(nccl_logs)
     if not (is_named or found_topo or found_logs or in_run):
         return None, None, ()
-    from traceanalyzer.doctor import examine_texts
-    from traceanalyzer.doctor.inputs import log_files, read_text
+    from traceanalyzer.doctor import examine
     from traceanalyzer.doctor.transports import wiring
 
-    topo, logs = topo or found_topo, [path for place in nccl_logs for path in log_files(place)] or found_logs
     try:
-        texts = [(path.name, read_text(path)) for path in logs]
-        matrix = (topo.name, read_text(topo)) if topo is not None else in_run
-        if matrix is None and not texts:
-            return None, None, ()
-        examination = examine_texts(topo=matrix, nccl_logs=texts)
+        examination = examine(topo=topo or found_topo or in_run, nccl_logs=nccl_logs or found_logs)
     except InputError as error:
         if is_named:
             raise

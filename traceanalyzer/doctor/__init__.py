@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from traceanalyzer.doctor.case import Case, Diagnosis
-    from traceanalyzer.doctor.examination import RULES, Examination, diagnose, examine, examine_texts
+    from traceanalyzer.doctor.examination import RULES, Examination, diagnose, examine
     from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
     from traceanalyzer.doctor.monitors import Monitors, read_monitors
     from traceanalyzer.doctor.nccl_log import NcclLog, read_logs
@@ -29,7 +29,6 @@ __all__ = [
     "Topology",
     "diagnose",
     "examine",
-    "examine_texts",
     "parse_topology",
     "read_flight_recorder",
     "read_logs",

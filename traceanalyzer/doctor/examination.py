@@ -56,53 +56,44 @@ class Examination:
         return ("No problem found in these inputs.", *(one.diagnosis for one in self.diagnoses[:2]))
 
 
+Text = tuple[str, str]
+"""Name and content."""
+
+
 def examine(
     *,
-    topo: Path | None = None,
-    nccl_logs: Sequence[Path] = (),
+    topo: Path | Text | None = None,
+    nccl_logs: Sequence[Path | Text] = (),
     flight_recorder: Path | None = None,
     monitors: Sequence[Path] = (),
+    follows_links: bool = False,
 ) -> Examination:
     """Read what there is and report what it shows.
 
     Args:
-        topo: a file with what `nvidia-smi topo -m` prints.
-        nccl_logs: files, or folders of them; what `ncclras` and `nvidia-smi` printed may be among them.
+        topo: a file with what `nvidia-smi topo -m` prints, or its name and text.
+        nccl_logs: files, folders of them, or names and texts; what `ncclras` and `nvidia-smi` printed may be there too.
         flight_recorder: a folder of dumps, or one.
         monitors: files of NCCL Inspector, NCCL's profiler plugin and xpu_timer, or folders of them.
+        follows_links: whether links that lead out of a folder are read.
 
     Raises:
         UsageError: nothing was given.
         InputError: an input holds nothing of its kind.
     """
-    return examine_texts(
-        topo=None if topo is None else (topo.name, read_text(topo)),
-        nccl_logs=[(path.name, read_text(path)) for place in nccl_logs for path in log_files(place)],
-        flight_recorder=flight_recorder,
-        monitors=monitors,
-    )
-
-
-def examine_texts(
-    *,
-    topo: tuple[str, str] | None = None,
-    nccl_logs: Sequence[tuple[str, str]] = (),
-    flight_recorder: Path | None = None,
-    monitors: Sequence[Path] = (),
-    follows_links: bool = False,
-) -> Examination:
-    """The same of texts in memory, each with its name."""
     if not (topo or nccl_logs or flight_recorder or monitors):
         raise UsageError(
             "nothing to examine: give a folder of logs and dumps, --run, or one of --topo, --nccl-log, "
             "--flight-recorder and --monitor"
         )
-    texts = [text for _, text in (*nccl_logs, *filter(None, [topo]))]
+    given = [text for place in nccl_logs for text in _texts(place)]
+    matrix = None if topo is None else _texts(topo)[0]
+    texts = [text for _, text in (*given, *filter(None, [matrix]))]
     recorder = None if flight_recorder is None else read_flight_recorder(flight_recorder, follows_links=follows_links)
     records = read_monitors(monitors, follows_links=follows_links) if monitors else None
-    logs = [one for one in nccl_logs if holds_log(one[1]) or not (is_ras(one[1]) or topology.is_inventory(one[1]))]
+    logs = [one for one in given if holds_log(one[1]) or not (is_ras(one[1]) or topology.is_inventory(one[1]))]
     case = Case(
-        topology=None if topo is None else topology.parse_topology(topo[1], topo[0]),
+        topology=None if matrix is None else topology.parse_topology(matrix[1], matrix[0]),
         logs=read_logs(logs) if logs else (),
         recorder=recorder,
         standing=None if recorder is None else hang.standing(recorder),
@@ -115,6 +106,10 @@ def examine_texts(
     notes = [] if follows_links else [note for place in folders for note in left_out(place)]
     notes += [note for part in (case.topology, recorder, records) if part is not None for note in part.notes]
     return Examination(case, tuple(one.legible for one in diagnose(case)), tuple(map(printable, notes)))
+
+
+def _texts(given: Path | Text) -> list[Text]:
+    return [given] if isinstance(given, tuple) else [(path.name, read_text(path)) for path in log_files(given)]
 
 
 RULES: tuple[Callable[..., Iterable[Diagnosis]], ...] = (
