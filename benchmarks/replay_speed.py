@@ -15,17 +15,22 @@ import pandas as pd
 
 import traceanalyzer as ta
 from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.analyses.operators.launch_loops import Loops
+from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.operators.same_work import same_work
 from traceanalyzer.analyses.phases.phases import op_phases
 from traceanalyzer.analyses.replay import critical_path, replay
 from traceanalyzer.analyses.replay.changes import PEERS, Change
 from traceanalyzer.model import RankTrace, make_trace
+from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.selection import Selection, select
 
 NEEDED = ("members", "clocks", "steps", "ranks", "calls", "groups")
 EVENTS = ("gpu_ops", "api_calls", "host_ops", "ranges", "comm_args")
 
 
+@pandas_set_up()
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("capture")
@@ -44,11 +49,12 @@ def main() -> None:
         trace = as_rank(base[rank % len(base)], rank, options.ranks)
         own = reduce_rank(trace, NEEDED)
         tree, phases = OperatorTree.of(trace), op_phases(trace)
+        loops, work = Loops.of(trace, tree, Scopes.of(trace, tree)), same_work(trace, tree)
         clock.leave_out()
-        pieces[rank] = replay.per_rank(trace, own["members"], own["calls"], own["groups"], tree, phases)
+        pieces[rank] = replay.per_rank(trace, own["members"], own["calls"], own["groups"], tree, phases, loops, work)
         clock.add("graph of each rank")
         of_ranks[rank] = own
-    before = combine(of_ranks, ("members", "clocks", "steps"))
+    before = combine(of_ranks, ("members", "clocks", "steps", "ranks", "call_waits"))
     clock.leave_out()
     found = replay.across(pieces, **before)
     clock.add("joined, replayed twice")
@@ -57,11 +63,11 @@ def main() -> None:
     stretches = critical_path.stretches(pieces, found)
     critical_path.across(pieces, stretches)
     clock.add("critical path")
-    found.engine.gains([(Change("rank", PEERS, frozenset({0})),)])
-    clock.add("a first gain, with and without the profiler")
-    found.engine.gains([(Change("host"),)])
+    found.engine.steps([(), (Change("rank", PEERS, frozenset({0})),)])
+    clock.add("a first gain")
+    found.engine.steps([(Change("host"),)])
     clock.add("one gain more")
-    found.engine.gains([(Change("host", PEERS, frozenset({rank})),) for rank in range(min(options.ranks, 7))])
+    found.engine.steps([(Change("host", PEERS, frozenset({rank})),) for rank in range(min(options.ranks, 7))])
     clock.add("seven gains together, as of episodes that hide each other")
     print(f"{options.ranks} ranks × {len(base[0].gpu_ops):,} operations; events {options.ranks * held / 1e6:.0f} MB")
     if options.memory:

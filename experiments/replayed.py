@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from traceanalyzer.analyses.base import Result
-    from traceanalyzer.analyses.replay.what_if import Answer
+    from traceanalyzer.findings.what_if import Answer
 
 
 def results_of(folder: Path, names: Sequence[str]) -> Mapping[str, Result]:
@@ -68,8 +68,9 @@ def held(row: Mapping[str, Any]) -> bool | None:
 
 def of_unprofiled(answer: Answer, happened_ms: float | None) -> dict[str, Any]:
     """The forecast without the profiler with its range, and what happened."""
-    forecast = answer.gain.unprofiled_ns[1] / 1e6 if answer.gain.unprofiled_ns else None
-    least, most = (ns / 1e6 for ns in answer.unprofiled_afters_ns) if answer.unprofiled_afters_ns else (None, None)
+    saves = answer.saves
+    ends = (saves.before_ns - saved_ns for saved_ns in (saves.likely_ns, saves.high_ns, saves.low_ns))
+    forecast, least, most = (ns / 1e6 for ns in ends) if saves.is_unprofiled else 3 * (None,)
     miss = 100 * (forecast / happened_ms - 1) if forecast and happened_ms else None
     numbers = {"unprofiled_forecast_ms": forecast, "unprofiled_least_ms": least, "unprofiled_most_ms": most,
                "unprofiled_happened_ms": happened_ms}  # fmt: skip

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from replayed import of_unprofiled, results_of, told, unprofiled_ms
 
 from traceanalyzer.analyses.replay.changes import ORDERS, Change
-from traceanalyzer.analyses.replay.what_if import answer, needed
+from traceanalyzer.findings.what_if import answer, needed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,15 +44,18 @@ def _rows(given: Sequence[str]) -> list[dict[str, Any]]:
 
 def _row(before: str, after: str, jobs: dict[str, Any], folder: Path) -> dict[str, Any]:
     found = answer(jobs[before], [Change("schedule", after)])
-    gain, happened = found.gain, jobs[after]["replay"].engine.before_ns
+    assert found.schedule is not None
+    engine = jobs[after]["replay"].engine
+    (before_ns, after_ns), *_ = found.schedule.steps_ns
+    happened = engine.steps(engine.costs[:1]).mean()
     return {
         "recorded": before,
         "asked": after,
-        "recorded_ms": round(gain.before_ns / 1e6, 2),
-        "error_ms": round(gain.error_ns / 1e6, 2),
-        "forecast_ms": round(gain.after_ns / 1e6, 2),
+        "recorded_ms": round(before_ns / 1e6, 2),
+        "error_ms": round(found.error_ns / 1e6, 2),
+        "forecast_ms": round(after_ns / 1e6, 2),
         "happened_ms": round(happened / 1e6, 2),
-        "miss_pct": round(100 * (gain.after_ns / happened - 1), 1),
+        "miss_pct": round(100 * (after_ns / happened - 1), 1),
         **of_unprofiled(found, unprofiled_ms(folder)),
     }
 

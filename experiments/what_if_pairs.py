@@ -17,7 +17,7 @@ from replayed import of_unprofiled, replay_of, results_of, told, unprofiled_ms
 
 import traceanalyzer as ta
 from traceanalyzer.analyses.replay.changes import read_change
-from traceanalyzer.analyses.replay.what_if import answer
+from traceanalyzer.findings.what_if import answer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,18 +110,18 @@ def sides(folder: Path, pair: str) -> tuple[Path, Path]:
 
 def _row(pair: str, before: Path, after: Path) -> dict[str, Any]:
     changes = list(map(read_change, CHANGES[pair]))
-    found = answer(results_of(before, ("replay",)), changes)
-    happened = replay_of(after).engine
+    results = results_of(before, ("replay",))
+    engine, happened = results["replay"].engine, replay_of(after).engine
     assert happened is not None
-    gain, before_ms = found.gain, unprofiled_ms(before)
+    found, before_ms, after_ns = answer(results, changes), unprofiled_ms(before), engine.steps([tuple(changes)]).mean()
     return {
         "pair": pair,
         "change": ", ".join(CHANGES[pair]),
-        "before_ms": round(gain.before_ns / 1e6, 2),
-        "predicted_ms": round(gain.after_ns / 1e6, 2),
-        "error_ms": round(gain.error_ns / 1e6, 2),
+        "before_ms": round(engine.before_ns / 1e6, 2),
+        "predicted_ms": round(after_ns / 1e6, 2),
+        "error_ms": round(found.error_ns / 1e6, 2),
         "measured_ms": round(happened.before_ns / 1e6, 2),
-        "miss_pct": round(100 * (gain.after_ns / happened.before_ns - 1), 1),
+        "miss_pct": round(100 * (after_ns / happened.before_ns - 1), 1),
         "hosts_pct": _hosts_pct(before, after),
         "unprofiled_before_ms": "" if before_ms is None else round(before_ms, 2),
         **of_unprofiled(found, unprofiled_ms(after)),

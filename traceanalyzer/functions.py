@@ -9,8 +9,8 @@ from typing import Any, cast
 from traceanalyzer.analyses import ANALYSES, Result, Results, run, thresholds_of
 from traceanalyzer.analyses.engine import kinds_of_thresholds, no_such_analysis, no_such_threshold
 from traceanalyzer.analyses.replay.changes import Change, read_change
-from traceanalyzer.analyses.replay.what_if import Answer, answer, needed
 from traceanalyzer.errors import UsageError
+from traceanalyzer.findings.what_if import Answer, answer, needed
 from traceanalyzer.model import TraceSet
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.validation import shown, threshold

@@ -6,7 +6,7 @@ import pandas as pd
 
 from tests.findings.of_job import said
 from tests.simulator import workloads as usual
-from traceanalyzer.analyses.replay.graph import Alone
+from traceanalyzer.analyses.replay.contention import Alone
 from traceanalyzer.findings.contention import contention
 from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.terms import Terms
@@ -18,8 +18,12 @@ def _run(beside_ns):
     rows += [("compute", 0, 10_000 * place, beside_ns) for place in range(1, 5)] + [("comm", -1, 9_000, 50_000)]
     ops = pd.DataFrame(rows, columns=["kind", "work", "start_ns", "duration_ns"])
     ops = ops.astype({"kind": "category"}).assign(shapes=pd.Categorical([""] * len(ops)))
-    node = SimpleNamespace(alone=Alone(ops), piece=SimpleNamespace(ops=ops))
-    run = Run({}, SimpleNamespace(job=SimpleNamespace(nodes={0: node})), (1,), pd.Series([60_000.0], index=[0]))
+    node = SimpleNamespace(column=lambda _table, name: ops[name].to_numpy())
+    engine = SimpleNamespace(
+        job=SimpleNamespace(nodes={0: node}),
+        contention=SimpleNamespace(alone={0: Alone(ops)}),
+    )
+    run = Run({}, engine, (1,), pd.Series([60_000.0], index=[0]))
     run.__dict__.update(terms=Terms(), recorded=1)
     return run
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pandas as pd
 import traceanalyzer as ta
 from tests.simulator import Capture, Job, Run, capture, kineto, nsys, run
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.replay.changes import Change
 
 
 def analysed(job: Job, *names: str, how: Capture | None = None, by: str = "kineto") -> tuple[Run, dict[str, Result]]:
@@ -34,6 +36,18 @@ def _made(recorded: bytes, names: tuple[str, ...]) -> tuple[Run, dict[str, Resul
         else:
             kineto.write(captured, Path(folder))
         return truth, ta.analyse(ta.load(folder), *names)
+
+
+def steps_of(replay: Any, *changes: Change) -> tuple[float, float]:
+    """The mean step as replayed without and with changes, in ns."""
+    before, after = replay.engine.steps([(), changes]).mean(axis=0)
+    return float(before), float(after)
+
+
+def saved_ns(replay: Any, *changes: Change) -> float:
+    """By how much it is shorter with them."""
+    before, after = steps_of(replay, *changes)
+    return before - after
 
 
 def repeated(results: Mapping[str, Result], times: int) -> dict[str, Result]:

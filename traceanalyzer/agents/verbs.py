@@ -18,11 +18,11 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.replay.changes import read_change
-from traceanalyzer.analyses.replay.what_if import answer as answered
 from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.discovery.candidates import find_snapshots
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings import Finding
+from traceanalyzer.findings.what_if import answer as answered
 from traceanalyzer.job import run_info
 from traceanalyzer.job.framework_logs import known_step, logged_memory
 from traceanalyzer.loading import LoadOptions, label_of, load, other_runs, parse_ranks
@@ -412,20 +412,16 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
         "id": "The changes, made together.",
         "of": "What the times are of: a mean complete step, else the capture.",
-        "before_ns": "As recorded, ns.",
-        "after_ns": "Replayed with the changes, ns.",
-        "gain_ns": "Before − after, never negative, ns.",
-        "most_gain_ns": "The same without the start delays that no recorded dependency explains, ns.",
-        "error_ns": "By how much the replay without a change misses the recording, ns.",
-        "error_pct": "The same in percent of before.",
-        "unmatched_ns": "Communication in it whose partners are not known, ns.",
-        "is_bound": "The gain is a bound, no forecast.",
-        "is_lower_bound": "The gain may be more: waits for unknown partners, or start delays without a cause, stay.",
-        "unprofiled_ns": "Before, without the profiler, an estimate, ns; absent where not known.",
-        "unprofiled_after_ns": "After, without that, ns.",
-        "unprofiled_afters_ns": "Shortest and longest step after the change that a run without the profiler may have.",
-        "unprofiled_gains_ns": "Least and most gain of that step, by what recording may take the hosts.",
-        "path_pct_before": "Percent of the critical path by category, as recorded.",
+        "ms": "What is saved, ms.",
+        "low_ms": "Lower end of the interval.",
+        "high_ms": "Upper end of the interval.",
+        "before_ms": "The step without the change.",
+        "after_ms": "The step with it.",
+        "percent": "Saved, in percent of before.",
+        "is_unprofiled": "The times are without the profiler.",
+        "confidence": "The interval in words, and what makes it wide.",
+        "error_ms": "By how much the replay without a change misses the recording.",
+        "path_pct_before": "Percent of the critical path by category.",
         "path_pct_after": "The same after the changes.",
     }
 )

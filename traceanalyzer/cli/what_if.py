@@ -91,7 +91,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
     """  # noqa: D301 - click wants the character itself
     from rich.markup import escape
 
-    from traceanalyzer.analyses.replay.what_if import answer, needed
+    from traceanalyzer.findings.what_if import answer, needed
     from traceanalyzer.job import run_info
     from traceanalyzer.job.framework_logs import known_step
     from traceanalyzer.report.words import reasons, unused_step

@@ -4,10 +4,12 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
+from traceanalyzer.analyses.replay.changes import EVEN
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings.finding import Finding
@@ -101,17 +103,20 @@ def _is_once(fact: Finding, run: Run) -> bool:
 def merged(findings: Sequence[Finding], run: Run) -> list[Finding]:
     """One finding for each cause: two whose changes shorten mostly the same parts of the job are one.
 
-    So is what saves little once a straggler is fixed. A straggler leads, else the one that saves more for sure, and a
-    fix goes before an ideal of which it saves half. The others are its signs.
+    So is what saves little once a straggler is fixed. A straggler leads, first one whose work is dealt out rather than
+    gone, else the one that saves more for sure. The others are its signs.
     """
     leading = [item for item in findings if item.saves is not None and not item.is_nothing and _is_replayed(item)]
     if run.engine is None or len(leading) < 2:
         return list(findings)
     shortened = run.engine.shortened([finding.changes for finding in leading])
-    order = sorted(
-        range(len(leading)),
-        key=lambda place: (not leading[place].ranks, _key(leading[place], has_lead=True, ideal=SHARE)),
-    )
+
+    def key(place: int) -> tuple[Any, ...]:
+        finding = leading[place]
+        is_gone = all(change.to != EVEN for change in finding.changes)
+        return not finding.ranks, is_gone, _key(finding, has_lead=True, ideal=SHARE)
+
+    order = sorted(range(len(leading)), key=key)
     lead_of: dict[int, int] = {}
     for place in order:
         lead_of[place] = next(

@@ -11,12 +11,11 @@ Only kernels with the same name, grid, operator, shapes and types are compared.
 from collections.abc import Iterator
 
 from traceanalyzer.analyses.replay.changes import ALONE, Change
-from traceanalyzer.analyses.replay.rank_graph import NEVER
+from traceanalyzer.analyses.replay.piece import NEVER
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
-from traceanalyzer.model.tables import array_of
 
 
 def contention(run: Run) -> Iterator[Finding]:
@@ -25,8 +24,8 @@ def contention(run: Run) -> Iterator[Finding]:
     The change is every such kernel at its median alone.
     """
     beside_ns = alone_ns = 0
-    for nodes in run.engine.job.nodes.values() if run.engine else ():
-        alone, lengths = nodes.alone.lengths_ns(), array_of(nodes.piece.ops, "duration_ns")
+    for rank, of_rank in run.engine.contention.alone.items() if run.engine else ():
+        alone, lengths = of_rank.lengths_ns(), run.engine.job.nodes[rank].column("ops", "duration_ns")
         known = alone < -NEVER
         beside_ns += int(lengths[known].sum())
         alone_ns += int(alone[known].sum())

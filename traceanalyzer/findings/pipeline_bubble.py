@@ -21,12 +21,12 @@ from traceanalyzer.analyses.pipelines.pipeline_schedule import (
     ONE_F_ONE_B,
     PipelineSchedule,
 )
-from traceanalyzer.analyses.replay.changes import TYPICAL, Change
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.schedule import rescheduled
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
-from traceanalyzer.findings.savings import Saves
+from traceanalyzer.findings.savings import Saves, saves_of_schedule
 
 _INTERLEAVED = ", or ScheduleInterleavedZeroBubble of torch.distributed.pipelining"
 _PLAIN = f", ScheduleInterleaved1F1B{_INTERLEAVED}"
@@ -81,9 +81,4 @@ def _played(run: Run, row: Mapping[str, Any], ranks: int) -> tuple[Change | None
         found = rescheduled(run.engine, run.results, str(change.to), ())
     except (InputError, UsageError):
         return None, None
-    steps = found.unprofiled_ns or {TYPICAL: (found.gain.before_ns, found.gain.after_ns)}
-    gains = {cost: max(0, before - after) for cost, (before, after) in steps.items()}
-    low_ns = max(0, min(gains.values()) - found.gain.error_ns)
-    return change, Saves(
-        steps[TYPICAL][0], gains[TYPICAL], low_ns, max(gains.values()), is_unprofiled=bool(found.unprofiled_ns)
-    )
+    return change, saves_of_schedule(found, run.engine)

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.statistics import LEAST_PCT, PERCENT, SHARE, few_longer
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import complete_steps
-from traceanalyzer.findings.savings import likely_ns
+from traceanalyzer.findings.savings import saved_ns
 from traceanalyzer.findings.terms import Terms
 from traceanalyzer.meaning.vocabulary import numbered
 
@@ -141,7 +141,7 @@ class Run:
         """What the changes, made together, save of a mean step, with the typical profiler overhead; 0 if unknown."""
         if self.engine is None or not self.can_replay(*changes):
             return 0
-        return likely_ns(self.engine, changes)
+        return max(0, saved_ns(self.engine, changes))
 
     def who(self, ranks: Collection[int]) -> str:
         """Ranks in words: `rank 5 (host b07)`, `ranks 8–15 (host b07)`, `both ranks`, `all 8 ranks`."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from traceanalyzer.analyses.replay.changes import EXPLAINED, UNMATCHED, Change
 from traceanalyzer.analyses.replay.gains import WITHIN_PCT, Engine, evened_ends, step_weights
+from traceanalyzer.analyses.replay.schedule import Rescheduled
 from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO
 from traceanalyzer.meaning.columns import Scale, Unit, per_cent, scale
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
@@ -142,10 +143,17 @@ def savings_of(engine: Engine, questions: Sequence[Question]) -> list[Saves]:
     return [saves if saves.is_nothing else next(wider) for saves in found]
 
 
-def likely_ns(engine: Engine, changes: tuple[Change, ...]) -> int:
-    """What the changes, made together, save of a mean step at the typical overhead of the profiler."""
+def saves_of_schedule(found: Rescheduled, engine: Engine) -> Saves:
+    """What another order of passes saves; the lower end less what the play misses the recorded step by."""
+    gains = [max(0, before - after) for before, after in found.steps_ns]
+    low_ns = max(0, min(gains) - found.error_ns)
+    return Saves(found.steps_ns[0][0], gains[0], low_ns, max(gains), engine.has_cost_of_recording)
+
+
+def saved_ns(engine: Engine, changes: tuple[Change, ...]) -> int:
+    """What the changes, made together, save of a mean step at the profiler's typical overhead; negative if longer."""
     before, after = engine.steps([*_without_profiler(engine, changes)[:1], _asked(engine, changes)[0]]).mean(axis=0)
-    return max(0, round(before - after))
+    return round(before - after)
 
 
 def _at_corners(engine: Engine, questions: Sequence[Question], unknown: Sequence[tuple[Change, ...]]) -> list[Saves]:
@@ -185,8 +193,11 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     likely_ns, steps = max(0, round(least[:, 0].mean())), _span(least[:, :1])
     # Beyond all corners what a change saves is as uncertain as two runs of the same work are unlike: calibration.md.
     low_ns, high_ns = round(_span(least)[0] / RATIO), round(_span(full)[1] * RATIO)
-    before_ns = round(before[:, 0].mean())
-    high_ns = max(min(high_ns, before_ns), likely_ns)
+    before_ns = most_ns = round(before[:, 0].mean())
+    if question.half_of:  # nothing takes away more than all of it
+        left_ns = engine.steps(_asked(engine, question.changes, unknown)).mean(axis=0).min()
+        most_ns = min(_span(full)[1], round(before_ns - left_ns))
+    high_ns = max(min(high_ns, most_ns), likely_ns)
     limit, remedy = _widest(
         {
             ("only part of an ideal can be reached", ""): full[:, 0].mean() - least[:, 0].mean(),
@@ -234,8 +245,8 @@ def _span(gains: np.ndarray) -> tuple[int, int]:
     """Lower and upper end over all corners (columns) of the mean of steps (rows) weighed anew; never negative."""
     gains = evened_ends(gains)
     weights = step_weights(len(gains))
-    # One event in one step may not recur: the lower end takes the largest gain for the second largest.
-    least = np.minimum(gains, np.sort(gains, axis=0)[-2:][0])
+    # One event in one step may not recur: the lower end takes the largest gain for the second largest (both ends: one).
+    least = np.minimum(gains, np.sort(gains[: max(len(gains) - 1, 1)], axis=0)[-2:][0])
     low, high = (np.percentile(weights @ each, at, axis=0) for each, at in zip((least, gains), WITHIN_PCT, strict=True))
     return max(0, round(low.min())), max(0, round(high.max()))
 

@@ -11,25 +11,23 @@ The saving replays each layer with even loads, forward and backward.
 from collections.abc import Iterator
 
 from traceanalyzer.analyses.communication.groups import TABLES, Groups
-from traceanalyzer.analyses.experts import DISPATCH, DispatchLoads, Exchanges
+from traceanalyzer.analyses.experts import DispatchLoads
 from traceanalyzer.analyses.replay.changes import EVEN, Change
 from traceanalyzer.analyses.statistics import RATIO
-from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
+from traceanalyzer.meaning.vocabulary import COMPUTE
 
 
 def uneven_experts(
     run: Run,
     dispatch_loads: DispatchLoads,
-    exchanges: Exchanges,
-    headline: Headline,
     groups: Groups,
 ) -> Iterator[Finding]:
     """Dispatches load a rank's experts more than the mean rank's.
 
-    The change is compute even over ranks, forward and backward; of a rank that is the busiest in each dispatch its own,
-    less what it has beyond the mean after dispatches. Exchanges of embedding tables have no experts.
+    The change is compute dealt out evenly, forward and backward: the tokens stay as many. A rank that is the busiest in
+    each dispatch is a straggler. Exchanges of embedding tables have no experts.
     """
     tables = groups.table.loc[groups.table["role"].str.contains(TABLES).fillna(value=False), "group_ranks"]
     loads = run.within(dispatch_loads.to_frame())
@@ -40,16 +38,14 @@ def uneven_experts(
     hot = uneven["hot_rank"].value_counts()
     rank, times = int(hot.index[0]), f"{uneven['load_max_over_mean'].mean():.3g}"
     whom = f"rank {rank} in each" if len(hot) == 1 else f"another rank in turn, most often rank {rank}"
-    after = run.per_step(exchanges.table[exchanges.table["direction"] == DISPATCH], ["compute_after_ns"])
-    longer = (after - after.mean())["compute_after_ns"] * run.count
-    compute = headline.table.set_index("rank")["compute_ns"]
-    own = Change("compute", float(1 - longer[rank] / compute[rank]), frozenset({rank}))
     yield Finding(
         headline=f"Uneven experts: the busiest rank gets {times}× the mean rank's tokens.",
         why=f"{len(uneven)} of {len(loads)} dispatches are uneven; the others wait for {whom}.",
         fix="Balance the router (auxiliary loss, capacity factor), place hot experts on different ranks, or replicate "
         "them.",
-        changes=(own if len(hot) == 1 else Change("compute", EVEN),),
+        changes=(Change("compute", EVEN),),
+        ranks=(rank,) if len(hot) == 1 else (),
+        cause=COMPUTE.kind if len(hot) == 1 else None,
         named=(rank,),
         evidence=tuple(
             uneven[["step", "place", "hot_rank", "max_load_bytes", "mean_load_bytes"]].head(8).astype("object")

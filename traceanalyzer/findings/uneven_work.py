@@ -34,7 +34,7 @@ from traceanalyzer.meaning.vocabulary import COMPUTE, IDLE_CAUSES, numbered
 
 _FIX = "Give each rank as much per step: batches by tokens rather than samples, packed sequences, balanced experts."
 
-_NO_WAITS = Change("waits")
+_EVEN = Change("compute", EVEN)
 
 
 def uneven_work(
@@ -48,8 +48,7 @@ def uneven_work(
 ) -> Iterator[Finding]:
     """Ranks compute more or larger kernels than others, all the time or in turns.
 
-    The change deals compute out evenly, or makes that of the ranks as long as the others'. Within a step, where all
-    compute alike and wait for each other in turns, it is no waits.
+    The change deals compute out evenly between one collective and the next.
     """
     work = _Work.of(step_needs, what_ran)
     if work.compute.empty:
@@ -59,9 +58,9 @@ def uneven_work(
         return
     if not headline.to_frame()["comm_ns"].fillna(0).any():
         yield from _slower_alone(work, run)
-    elif work.is_more_of_it() and (found := _between_ranks(work, run)):
-        yield found
-    elif not len(episodes) and run.is_worth(SHARE * run.saved_ns(_NO_WAITS)):
+    elif work.is_more_of_it():
+        yield _between_ranks(work, run)
+    elif not len(episodes) and run.is_worth(SHARE * run.saved_ns(_EVEN)):
         yield from _within_steps(step_needs, stragglers, run)
 
 
@@ -121,16 +120,11 @@ def _beyond_others(wide: pd.DataFrame) -> np.ndarray:
     return beyond
 
 
-def _between_ranks(work: _Work, run: Run) -> Finding | None:
+def _between_ranks(work: _Work, run: Run) -> Finding:
     mean = work.compute.mean().sort_values()
     gap = int((mean.iloc[1:].to_numpy() / mean.iloc[:-1].clip(lower=1).to_numpy()).argmax()) + 1
     most, rest = (sorted(map(int, ranks)) for ranks in (mean.index[gap:], mean.index[:gap]))
     is_always = bool((work.compute[most].min(axis=1) > work.compute[rest].max(axis=1)).all())
-    even = Change("compute", EVEN)
-    if not is_always or run.is_worth(run.saved_ns(even)):
-        change = even
-    else:  # work that only ranks of that role do
-        change = Change("compute", float(mean[rest].median() / mean[most].max()), frozenset(most))
     longest, shortest = work.compute.max(axis=1).mean(), work.compute.min(axis=1).mean()
     least = int(mean.index[0])
     if is_always:
@@ -142,11 +136,11 @@ def _between_ranks(work: _Work, run: Run) -> Finding | None:
         headline=f"Uneven work: {headline}.",
         why=f"In a step compute takes {time_text(shortest)} to {time_text(longest)}, by more or larger kernels.",
         fix=_FIX,
-        changes=(change,),
+        changes=(_EVEN,),
         named=(*most, least) if is_always else (),
         evidence=_by_step(work.compute),
         table="step_needs",
-        caveat="Ranks with a role of their own may have that much to do by design." if change is not even else "",
+        caveat="Ranks with a role of their own may have that much to do by design." if is_always else "",
     )
 
 
@@ -173,8 +167,8 @@ def _within_steps(step_needs: StepNeeds, stragglers: Stragglers, run: Run) -> It
         why=f"Ranks wait {time_text(waits.mean())}{run.each} in {collective_words(first['collective'])}, though each "
         f"computes about {time_text(needs[COMPUTE.column].mean())}{run.each}.",
         fix="Even out the work between one collective and the next: layers, micro-batches, tokens per expert.",
-        changes=(_NO_WAITS,),
-        half_of="these waits",
+        changes=(_EVEN,),
+        half_of="this unevenness",
         table="stragglers",
     )
 

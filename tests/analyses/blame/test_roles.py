@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulator.analysed import analysed
+from tests.simulator.analysed import analysed, saved_ns
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import gpus, reinforced
 
@@ -17,7 +17,7 @@ def test_a_generator_is_late_beside_the_other_and_not_because_it_generates(more_
     episodes = results["episodes"].table
     told = episodes[["ranks", "cause", "name"]].to_numpy().tolist()
     assert told == ([[(5,), "compute", "paged_attention"]] if more_ns else [])
-    gains = [results["replay"].engine.gains([changes])[0].gain_ns for changes in episodes["changes"]]
+    gains = [saved_ns(results["replay"], *changes) for changes in episodes["changes"]]
     assert gains == ([pytest.approx(more_ns, rel=0.03)] if more_ns else [])
 
 

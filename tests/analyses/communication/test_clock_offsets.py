@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulator.analysed import analysed
+from tests.simulator.analysed import analysed, saved_ns
 from tests.simulator.capture import Capture
 from tests.simulator.case import on_nodes
 from tests.simulator.faults import Fault
@@ -28,5 +28,4 @@ def test_no_message_ends_before_both_calls_have_begun(offset_ms):
         assert said[rank] == pytest.approx(true_ms * MS, abs=100_000)
     (found,) = results["episodes"].table.to_dict("records")
     assert found["ranks"] == (3, 4, 5)
-    (gain,) = results["replay"].engine.gains([found["changes"]])
-    assert gain.gain_ns == pytest.approx(1_880_000, rel=0.05)
+    assert saved_ns(results["replay"], *found["changes"]) == pytest.approx(1_880_000, rel=0.05)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulator.analysed import analysed
+from tests.simulator.analysed import analysed, saved_ns, steps_of
 from tests.simulator.workloads import pipelined
 from traceanalyzer.analyses.replay.changes import read_change
 from traceanalyzer.errors import UsageError
@@ -45,13 +45,13 @@ def test_an_ideal_pipeline_has_the_bubble_of_its_schedule(stages, microbatches, 
     job = pipelined(stages, microbatches, 3, stage_ns=stage_ns, chunks=chunks)
     replay = analysed(job, "replay")[1]["replay"]
     passes_ns = 3 * (sum(stage_ns) / stages) * (microbatches + (stages - 1) / chunks)
-    after_ns = replay.engine.gains([(read_change("stage ideal"),)])[0].after_ns
+    _, after_ns = steps_of(replay, read_change("stage ideal"))
     assert passes_ns < after_ns < 1.03 * passes_ns
 
 
 def test_the_first_of_each_steps_messages_go_and_no_more():
     replay = analysed(pipelined(3, 4, 3), "replay")[1]["replay"]
     texts = ("collective messages@0/2=free", "collective messages@1/2=free", "collective messages=free")
-    none, half, all_of_them = (gain.gain_ns for gain in replay.engine.gains([(read_change(text),) for text in texts]))
+    none, half, all_of_them = (saved_ns(replay, read_change(text)) for text in texts)
     assert none == 0
     assert 0 < half < all_of_them

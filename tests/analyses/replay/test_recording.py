@@ -3,8 +3,9 @@
 import pytest
 
 from tests.host_builders import host_trace
+from tests.simulator.analysed import saved_ns, steps_of
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.replay.changes import COST_NS, Change
+from traceanalyzer.analyses.replay.changes import COST_NS, UNRECORDED, Change
 
 MS, US = 1_000_000, 1_000
 LAUNCHES, RECORDED = 5, 100
@@ -29,30 +30,27 @@ def replay_of(trace):
 
 @pytest.mark.parametrize("cost", [*COST_NS])
 def test_a_job_that_its_host_binds_is_shorter_by_what_was_recorded(cost):
-    gain = replay_of(launching(50 * US)).engine.gains([(Change("profiler", cost),)])[0]
+    gain_ns = saved_ns(replay_of(launching(50 * US)), Change("profiler", cost))
     # Of the calls only those between the first launch and the last.
-    assert gain.gain_ns == (LAUNCHES - 1) * (RECORDED + 1) * COST_NS[cost]
+    assert gain_ns == (LAUNCHES - 1) * (RECORDED + 1) * COST_NS[cost]
 
 
 def test_a_job_that_its_gpu_binds_is_as_long():
     replay = replay_of(launching(1_990 * US))
-    gain = replay.engine.gains([(Change("host"),)])[0]
-    assert gain.unprofiled_ns[0] - gain.unprofiled_ns[1] < 20 * US, "the GPU works all the time without the profiler"
+    before, after = replay.engine.steps([(UNRECORDED,), (Change("host"), UNRECORDED)]).mean(axis=0)
+    assert before - after < 20 * US, "the GPU works all the time without the profiler"
     _, longest, shortest = replay.engine.steps(replay.engine.costs).mean(axis=0)
     assert longest - shortest < 20 * US
 
 
-def test_each_gain_stands_beside_that_of_the_job_without_the_profiler():
+def test_hosts_that_take_no_time_are_not_shorter_without_the_profiler():
     replay = replay_of(launching(50 * US))
-    gain = replay.engine.gains([(Change("host"),)])[0]
-    before, after = gain.unprofiled_ns
-    assert before == replay.engine.gains([(Change("profiler", "none"),)])[0].after_ns
-    assert after == gain.after_ns, "hosts that take no time are not shorter without the profiler"
+    assert steps_of(replay, Change("host"))[1] == steps_of(replay, Change("host"), UNRECORDED)[1]
 
 
 def test_the_overhead_is_what_makes_the_known_step():
     estimated = replay_of(launching(50 * US))
-    step_ns = estimated.engine.gains([(Change("profiler", "most"),)])[0].after_ns - 500 * US
+    step_ns = round(steps_of(estimated, Change("profiler", "most"))[1]) - 500 * US
     (known,) = run([launching(50 * US)], ["replay"], unprofiled_step_ns=step_ns).values()
     likely, *ends = known.engine.steps(known.engine.costs).mean(axis=0)
     assert abs(likely - step_ns) < 10 * US

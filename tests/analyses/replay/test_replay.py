@@ -10,7 +10,7 @@ from tests import once
 from tests.conftest import sampled
 from tests.samples import RUNS
 from tests.simulator import run, scenarios
-from tests.simulator.analysed import analysed
+from tests.simulator.analysed import analysed, saved_ns, steps_of
 from traceanalyzer.analyses.replay.changes import Change
 
 RANK_1 = frozenset({1})
@@ -126,9 +126,8 @@ def replay_of(shape):
 def test_a_change_of_the_whole_job_gives_what_that_job_does(of):
     case, shape = of
     change, more = WHOLE[case]
-    gain = replay_of(shape).engine.gains([(change,)])[0]
-    after = step_ns(run(quiet(altered(SHAPES[shape], **more))))
-    assert gain.after_ns == pytest.approx(after, rel=0.05), gain.before_ns
+    before_ns, after_ns = steps_of(replay_of(shape), change)
+    assert after_ns == pytest.approx(step_ns(run(quiet(altered(SHAPES[shape], **more)))), rel=0.05), before_ns
 
 
 @pytest.mark.parametrize(
@@ -141,19 +140,19 @@ def test_a_change_of_the_whole_job_gives_what_that_job_does(of):
 def test_a_change_gives_what_the_job_does_without_it(case, by):
     slow, fast, change = CHANGES[case]
     _, results = analysed(quiet(slow), "replay", by=by)
-    gain = results["replay"].engine.gains([(change,)])[0]
+    before_ns, after_ns = steps_of(results["replay"], change)
     before, after = (step_ns(run(quiet(job))) for job in (slow, fast))
-    assert gain.before_ns == pytest.approx(before, rel=0.01)
-    assert gain.after_ns == pytest.approx(after, rel=0.05), (before, after)
-    assert gain.gain_ns == pytest.approx(before - after, rel=0.05)
+    assert before_ns == pytest.approx(before, rel=0.01)
+    assert after_ns == pytest.approx(after, rel=0.05), (before, after)
+    assert before_ns - after_ns == pytest.approx(before - after, rel=0.05)
 
 
 def test_a_slow_rank_gains_as_its_peers_and_its_peers_gain_nothing():
     _, results = analysed(scenarios.ddp(3, slow_compute_ns={2: 500_000}), "replay")
-    *floors, slow = results["replay"].engine.gains([(Change("rank", "peers", frozenset({rank})),) for rank in range(3)])
-    assert slow.gain_ns > 0.03 * slow.before_ns
-    assert all(gain.gain_ns < 0.01 * gain.before_ns for gain in floors), "what the others need is a floor"
-    assert not slow.is_bound
+    replay = results["replay"]
+    *floors, slow = (saved_ns(replay, Change("rank", "peers", frozenset({rank}))) for rank in range(3))
+    assert slow > 0.03 * replay.engine.before_ns
+    assert max(floors) < 0.01 * replay.engine.before_ns, "what the others need is a floor"
 
 
 @pytest.mark.parametrize(
@@ -166,5 +165,4 @@ def test_a_slow_rank_gains_as_its_peers_and_its_peers_gain_nothing():
 )
 def test_without_waits_a_job_is_as_fast_as_its_slowest_rank_alone(job, gain_ms):
     _, results = analysed(quiet(job), "replay")
-    gain = results["replay"].engine.gains([(Change("waits"),)])[0]
-    assert gain.gain_ns / MS == pytest.approx(gain_ms, abs=0.25)
+    assert saved_ns(results["replay"], Change("waits")) / MS == pytest.approx(gain_ms, abs=0.25)

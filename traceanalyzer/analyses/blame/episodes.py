@@ -414,13 +414,14 @@ def across(
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
     linked = groups_of_slow_links(slower_calls.table)
     on_path = path_stretches.table["rank"].unique()
-    meeting = replay.engine.job.meetings.together() if replay.engine else ()
+    meeting = replay.engine.job.meeting_ranks() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
     calls = only(call_waits.table, ["rank", "call", "collective"]).merge(exposed_calls.table, on=["rank", "call"])
     if replay.engine is not None:
-        met = replay.engine.job.meetings
-        waits = {"wait_ns": np.maximum(met.ready_ns - met.begun_ns[met.waits], 0), "unmatched_ns": 0}
-        meetings = pd.DataFrame({"rank": met.rank, "step": met.step, "collective": met.name, **waits})
+        joins = replay.engine.job.joins
+        met = joins[~replay.engine.job.is_of_gpu & joins["waits"]]
+        waits = {"wait_ns": met["ready_ns"] - met["start_ns"], "unmatched_ns": 0}
+        meetings = only(met, ["rank", "step", "collective"]).assign(**waits)
         calls = under_each_other([only(calls, list(meetings)), meetings]) if len(meetings) else calls
     tables = []
     for number, (_, own) in enumerate(step_needs.table.groupby(job)):

@@ -8,10 +8,9 @@ The graph is built a rank at a time (`rank_graph.piece_of`), joined over ranks b
     from traceanalyzer.analyses.replay.replay import Replay
 
     def across(parts, replay: Replay) -> …:
-        (gain,) = replay.engine.gains([(Change("rank", "peers", ranks=frozenset({7})),)])
+        before, after = replay.engine.steps([(), (Change("rank", "peers", ranks=frozenset({7})),)]).mean(axis=0)
 
-where `replay.engine` is `None` without a graph (`replay.why_not`). A `Gain` is of the job's mean complete step:
-`before_ns`, `after_ns`, `gain_ns`, `error_ns`. Changes of one tuple are made together; many tuples are run side by
-side, far faster than one after the other. `Engine.steps` gives the steps themselves. `changes.PARTS` says what can be
-changed, docs/what_if.md what it means.
+where `replay.engine` is `None` without a graph (`replay.why_not`). A row is a complete step of the job in ns, a column
+a set of changes, made together: many are run side by side, far faster than one after the other. `findings/savings.py`
+makes intervals of them. `changes.PARTS` says what can be changed, docs/what_if.md what it means.
 """

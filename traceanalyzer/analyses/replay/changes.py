@@ -22,12 +22,11 @@ from traceanalyzer.model.tables import array_of
 
 TYPICAL, LEAST, MOST = "none", "least", "most"
 
-COST_NS: Mapping[str, int] = MappingProxyType({TYPICAL: 3_200, LEAST: 1_000, MOST: 6_000})
+COST_NS: Mapping[str, int] = MappingProxyType({TYPICAL: 3_200, LEAST: 1_900, MOST: 5_700})
 """Estimated cost of one recorded operator or call of the CUDA interface, with shapes, without Python stacks.
 
-Read off as (step recorded − step without a profiler) ÷ operators and calls of the step, on CPU-bound jobs,
-on three hosts; it differs between hosts and jobs, so that most lies at what the dearest of them took, about 6 µs:
-docs/results/recording.csv.
+Solved for from the step without a profiler: 1.9 to 4.3 µs on four in five of 17 CPU-bound jobs of two H100s
+(docs/results/calibration.md), 3.8 to 5.7 µs on other machines.
 """
 
 RUN_TO_RUN = 0.05
@@ -224,13 +223,6 @@ class Change:
         read_schedule(str(self.to))
         if self.ranks is not None or self.steps is not None:
             raise UsageError("schedule: all ranks and steps take it; write schedule 1f1b, without ranks or --in-steps")
-
-    @property
-    def only_shortens(self) -> bool:
-        """Whether nothing takes longer after it; what peers take, or the mean of all, may be more than a rank's own."""
-        if isinstance(self.to, str):
-            return self.to not in (PEERS, EVEN, IDEAL) and self.part != "schedule"
-        return self.part == "links" or self.to <= 1
 
     def __str__(self) -> str:
         if self.part == "schedule":

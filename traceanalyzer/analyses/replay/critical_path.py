@@ -1,7 +1,7 @@
 """The job's critical path, stretch by stretch and summed up."""
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,11 +17,10 @@ from traceanalyzer.analyses.replay.graph import (
     LAUNCHED,
     OWN,
     RELEASED,
-    WAITS,
     Sums,
 )
 from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
-from traceanalyzer.analyses.replay.rank_graph import SOURCE
+from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.meaning.vocabulary import (
@@ -62,24 +61,15 @@ def critical_path(job: Job, windows: Windows, lengths: Lengths) -> pd.DataFrame:
     """
     weights = job.weights(lengths)
     times = job.order.latest(weights[:, None])[:, 0]
-    begin_ns, last = _window(windows, times)
+    begins = times[windows.begin]
+    begin_ns = int(begins[windows.step == 0].max() if windows.has_steps else begins.min())
+    last = int(windows.ends[times[windows.ends].argmax()])
     edges = list(_walk(job, times, weights, last, begin_ns))
     stretches = _Stretches(job, lengths)
     for edge in reversed(edges):
         stretches.add(edge)
     first = SOURCE if not edges else int(job.source[edges[-1]])
-    columns = _tiling(stretches.rows, int(times[first]) if first != SOURCE else 0)
-    return _clipped(columns, begin_ns, int(times[last]), job.origin_ns)
-
-
-def _window(windows: Windows, times: np.ndarray) -> tuple[int, int]:
-    """Begin of the window, and the node that ends it."""
-    begins = times[windows.begin]
-    last = int(windows.ends[times[windows.ends].argmax()])
-    if not windows.has_steps:
-        return int(begins.min()), last
-    first_step = windows.table["step"] == windows.table["step"].min()
-    return int(begins[first_step.to_numpy(dtype=bool)].max()), last
+    return _tiling(job, stretches.rows, int(times[first]) if first != SOURCE else 0, begin_ns, int(times[last]))
 
 
 def _walk(job: Job, times: np.ndarray, weights: np.ndarray, node: int, until_ns: int) -> Iterator[int]:
@@ -114,62 +104,56 @@ class _Stretches:
 
     def add(self, edge: int) -> None:
         """Add those of an edge; between ranks, into an instance none, and from it the transfer."""
-        if edge < self.bounds[-1]:
+        row = edge - int(self.bounds[-1]) - len(self.job.joins)
+        if row >= 0:
+            call = int(self.job.waiting[row])
+            rank, op = (int(self.job.joins[name].iloc[call]) for name in ("rank", "op"))
+            self._row(rank, self.lengths.transfer_ns[call], COMM.kind, op)
+        elif edge < self.bounds[-1]:
             place = int(np.searchsorted(self.bounds, edge, side="right")) - 1
             self._add_own(self.ranks[place], edge - int(self.bounds[place]))
-            return
-        job, joins, met = self.job, self.job.joins, self.job.meetings
-        row = edge - int(self.bounds[-1]) - len(joins)
-        if 0 <= row < len(job.waiting):
-            call = int(job.waiting[row])
-            self._row(self.lengths.transfer_ns[call], COMM.kind, joins["rank"].iloc[call], joins["op"].iloc[call])
-        row -= len(job.waiting) + len(met.begins)
-        if row >= 0:
-            length = (met.after_ns if self.lengths.met_ns is None else self.lengths.met_ns)[row]
-            self._row(length, COMM.kind, met.rank[row])
 
-    def _row(self, length: int, key: str, rank: int, op: int = NONE) -> None:
-        self._rows.extend((int(length), _CODE[key], int(op), NONE, int(rank)))
+    def _row(self, rank: int, length: int, key: str, op: int = NONE) -> None:
+        self._rows.extend((int(length), _CODE[key], op, NONE, rank))
 
-    def _block(self, lengths: list[np.ndarray], codes: list[Any], op: Any, host: Any, rank: int) -> None:
-        """Of each operation, or stretch of the host, one length after the other."""
-        shape = (len(lengths[0]), len(lengths))
-        columns = (
-            np.stack(lengths, axis=1),
-            np.stack(codes, axis=-1),
-            np.reshape(op, (-1, 1)),
-            np.reshape(host, (-1, 1)),
-        )
-        self._rows.frombytes(np.stack([np.broadcast_to(each, shape) for each in (*columns, rank)], axis=-1).tobytes())
+    def _block(self, rank: int, parts: Sequence[tuple[np.ndarray, Any]], op: Any, host: Any) -> None:
+        """Lengths and codes of their categories: those of the first operation or stretch of the CPU, then the next."""
+        columns = np.array([np.broadcast_arrays(*part, op, host, rank) for part in parts], dtype=np.int64)
+        self._rows.frombytes(columns.transpose(2, 0, 1).tobytes())
 
     def _add_own(self, rank: int, edge: int) -> None:
-        """Add those of an edge of one rank."""
-        nodes, timing = self.job.nodes[rank], self.lengths.timing[rank]
+        """Add those of an edge of one rank: its CPU's work, what decided, what that leaves unexplained, operations."""
+        nodes, timing, shift = self.job.nodes[rank], self.lengths.timing[rank], self.job.shift_ns(rank)
         if rank not in self.sums:
             self.sums[rank] = nodes.sums(timing)
-        sums, since_ns = self.sums[rank], self.job.origin_ns + self.job.offset_ns[rank]
-        kind, row, known = int(nodes.kind[edge]), int(nodes.row[edge]), nodes.known
-        if kind in (CHAINED, BLOCKS, ANCHOR):
-            self._add_host(rank, edge, row, since_ns)
-            return
+        sums, known, (returns, late) = self.sums[rank], nodes.known, nodes.returns
+        kind, row = int(nodes.kind[edge]), int(nodes.row[edge])
+        at = edge - int(np.searchsorted(nodes.kind, kind))
         if kind == OWN:
             self._add_operations(rank, row, row)
-            return
-        last = int(nodes.last[nodes.run_of_op[row]])
-        if kind == LAUNCHED:
-            row += int(sums.by_launch_ns[row : last + 1].argmax())
-            self._add_work(rank, int(nodes.column("ops", "launch")[row]))
-            self._row(known.latency_ns[row], LAUNCH.key, rank, row)
-        elif kind == RELEASED:
-            self._row(known.release_ns[row] - since_ns, BEFORE.key, rank)
-        elif kind == FOLLOWS:
-            self._row(known.turnaround_ns[row], BETWEEN_KERNELS.key, rank, row)
+        elif kind == ANCHOR:
+            self._row(rank, nodes.column("segments", "begin_ns")[row] - shift, BEFORE.key)
+        elif kind in (CHAINED, BLOCKS):
+            if kind == CHAINED:
+                self._add_work(rank, int(nodes.cut_of_segment[row]))
+            called = nodes.column("segments", "own_ns")[row] * timing.is_called[row]
+            left = late[row] * (timing.has_lag and timing.is_blocking[row])
+            self._row(rank, called if kind == CHAINED else returns[at], SYNC.key)
+            self._row(rank, left, UNKNOWN.key)
         else:
-            wait = edge - int(np.searchsorted(nodes.kind, WAITS))
-            self._row(known.wait_ns[wait], BETWEEN_KERNELS.key, rank, row)
-        self._row(sums.lag_ns[row], UNKNOWN.key, rank, row)
-        if not nodes.is_single[row]:
-            self._add_operations(rank, row, last)
+            last = int(nodes.last[nodes.run_of_op[row]])
+            if kind == LAUNCHED:
+                row += int(sums.by_launch_ns[row : last + 1].argmax())
+                self._add_work(rank, int(nodes.column("ops", "launch")[row]))
+                self._row(rank, known.latency_ns[row], LAUNCH.key, row)
+            elif kind == RELEASED:
+                self._row(rank, known.release_ns[row] - shift, BEFORE.key)
+            else:
+                decided = known.turnaround_ns[row] if kind == FOLLOWS else known.wait_ns[at]
+                self._row(rank, decided, BETWEEN_KERNELS.key, row)
+            self._row(rank, sums.lag_ns[row], UNKNOWN.key, row)
+            if not nodes.is_single[row]:
+                self._add_operations(rank, row, last)
 
     def _add_operations(self, rank: int, first: int, last: int) -> None:
         """Add a run's operations from one on, with what lies between them."""
@@ -178,9 +162,9 @@ class _Stretches:
         between[0] = lag[0] = 0
         kind = nodes.piece.ops["kind"].cat
         kinds = np.array([_CODE[name] for name in kind.categories])[kind.codes.to_numpy()[own]]
-        codes = [np.full(len(kinds), _CODE[key]) for key in (BETWEEN_KERNELS.key, UNKNOWN.key)]
-        lengths = [between, lag, self.lengths.timing[rank].duration_ns[own]]
-        self._block(lengths, [*codes, kinds], np.arange(first, last + 1), NONE, rank)
+        duration = self.lengths.timing[rank].duration_ns[own]
+        parts = [(between, _CODE[BETWEEN_KERNELS.key]), (lag, _CODE[UNKNOWN.key]), (duration, kinds)]
+        self._block(rank, parts, np.arange(first, last + 1), NONE)
 
     def _add_work(self, rank: int, last: int) -> None:
         """Add the host's stretches of a segment up to one, each cut into the loader's part and the rest."""
@@ -189,39 +173,19 @@ class _Stretches:
         own = slice(int(np.searchsorted(segment, segment[last])), last + 1)
         ns = self.lengths.timing[rank].host_ns[own]
         data = np.minimum(nodes.column("host", DATA.column)[own], ns)
-        self._block([data, ns - data], [_CODE[DATA.key], _CODE[HOST.key]], NONE, np.arange(own.start, own.stop), rank)
-
-    def _add_host(self, rank: int, edge: int, segment: int, since_ns: int) -> None:
-        """Into a segment: the work of the one before and the blocking call, or the return after an operation's end."""
-        nodes, timing = self.job.nodes[rank], self.lengths.timing[rank]
-        if nodes.kind[edge] == ANCHOR:
-            self._row(nodes.column("segments", "begin_ns")[segment] - since_ns, BEFORE.key, rank)
-            return
-        returns, lag = nodes.returns
-        if nodes.kind[edge] == BLOCKS:
-            self._row(returns[edge - int(np.searchsorted(nodes.kind, BLOCKS))], SYNC.key, rank)
-        else:
-            self._add_work(rank, int(nodes.cut_of_segment[segment]))
-            self._row(nodes.column("segments", "own_ns")[segment] * timing.is_called[segment], SYNC.key, rank)
-        self._row(lag[segment] * (timing.has_lag and timing.is_blocking[segment]), UNKNOWN.key, rank)
+        parts = [(data, _CODE[DATA.key]), (ns - data, _CODE[HOST.key])]
+        self._block(rank, parts, NONE, np.arange(own.start, own.stop))
 
 
-def _tiling(rows: np.ndarray, start_ns: int) -> dict[str, Any]:
-    """Columns of the stretches, which begin at a time and follow each other."""
+def _tiling(job: Job, rows: np.ndarray, start_ns: int, begin_ns: int, end_ns: int) -> pd.DataFrame:
+    """The stretches, which begin at a time and follow each other, as far as they lie in the window."""
     length, code, op, host, rank = (column.copy() for column in rows.T)
-    ends = start_ns + np.cumsum(length)
     # What overlaps its successor (kernels of one stream may) is on the path until that begins.
-    ends = np.minimum.accumulate(ends[::-1])[::-1]
+    ends = np.minimum.accumulate((start_ns + np.cumsum(length))[::-1])[::-1]
+    starts, ends = np.maximum(np.append(start_ns, ends[:-1])[: len(ends)], begin_ns), np.minimum(ends, end_ns)
     category = pd.Categorical.from_codes(code, categories=list(CATEGORIES))
-    starts = np.append(start_ns, ends[:-1])[: len(ends)]
-    return {"start_ns": starts, "end_ns": ends, "rank": rank, "category": category, "op": op, "host": host}
-
-
-def _clipped(columns: dict[str, Any], begin_ns: int, end_ns: int, origin_ns: int) -> pd.DataFrame:
-    """The part of the stretches that lies in the window; their times, as those of its ends, count from `origin_ns`."""
-    starts, ends = np.maximum(columns["start_ns"], begin_ns), np.minimum(columns["end_ns"], end_ns)
-    columns |= {"start_ns": starts + origin_ns, "end_ns": ends + origin_ns}
-    return rearranged(columns, np.flatnonzero(ends > starts))
+    columns = {"start_ns": starts + job.origin_ns, "end_ns": ends + job.origin_ns, "rank": rank, "category": category}
+    return rearranged({**columns, "op": op, "host": host}, np.flatnonzero(ends > starts))
 
 
 # The critical path of the recorded job, stretch by stretch and summed up.

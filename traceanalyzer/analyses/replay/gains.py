@@ -1,7 +1,7 @@
 """What a change gains: the changed replay beside the unchanged one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -9,88 +9,23 @@ import numpy as np
 from traceanalyzer.analyses.replay.changes import (
     COST_NS,
     EVEN,
-    EXPLAINED,
     IDEAL,
     LEAST,
     MOST,
     RUN_TO_RUN,
     TYPICAL,
-    UNRECORDED,
     Change,
 )
+from traceanalyzer.analyses.replay.contention import Contention
 from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
-from traceanalyzer.analyses.replay.lengths import (
-    Contention,
-    Peers,
-    changed,
-    concerning_each,
-    keeps_waits,
-    met_after,
-    timing_after,
-    transfers_after,
-)
-from traceanalyzer.analyses.replay.rank_graph import NEVER
+from traceanalyzer.analyses.replay.lengths import Edits, concerning_each, keeps_waits
+from traceanalyzer.analyses.replay.peers import Peers
+from traceanalyzer.analyses.replay.piece import NEVER
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.errors import UsageError
 from traceanalyzer.execution import FREE, all_aside
 from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.model.tables import array_of
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """Of the job's mean complete step, or of the capture when it has none.
-
-    Attributes:
-        before_ns: the recorded job's step.
-        after_ns: the changed job's.
-        error_ns: by how much the replay without a change misses the recording.
-        unmatched_ns: mean over ranks of the time in communication calls whose partners are unknown, so that waits in
-            them do not change.
-        unprofiled_ns: the step before and after at the typical overhead of the profiler; `None` where that is unknown.
-        steps: of how many steps it is the mean; `None` of a whole capture.
-        lacks_hosts: of some rank the CPU is not in the graph: it may not launch a shorter step in time.
-        delayed_ns: by how much the changed step would be shorter without start delays that have no recorded cause.
-    """
-
-    before_ns: int
-    after_ns: int
-    error_ns: int
-    unmatched_ns: int = 0
-    unprofiled_ns: tuple[int, int] | None = None
-    steps: int | None = None
-    lacks_hosts: bool = False
-    delayed_ns: int = 0
-
-    @property
-    def gain_ns(self) -> int:
-        """Before − after; never negative."""
-        return max(0, self.before_ns - self.after_ns)
-
-    @property
-    def most_gain_ns(self) -> int:
-        """The gain where the change takes those delays away, too."""
-        return max(self.gain_ns, self.before_ns - self.after_ns + self.delayed_ns)
-
-    def matters(self, unknown_ns: int) -> bool:
-        """Whether a time that is unknown is more than 3% of the step."""
-        return unknown_ns > PERCENT / 100 * self.before_ns
-
-    @property
-    def is_delayed(self) -> bool:
-        """What the change gains lies between `gain_ns` and `most_gain_ns`."""
-        return self.matters(self.delayed_ns)
-
-    @property
-    def is_bound(self) -> bool:
-        """The unknown matters, or a CPU is not in the graph: the gain is a bound, no forecast."""
-        return self.lacks_hosts or self.matters(max(self.error_ns, self.unmatched_ns, self.delayed_ns))
-
-    @property
-    def is_lower_bound(self) -> bool:
-        """Start delays without a cause, or waits for unknown partners, stay as they were, and matter."""
-        return self.matters(max(self.delayed_ns, self.unmatched_ns))
-
 
 RESAMPLES, WITHIN_PCT = 1_000, (10, 90)
 """How often steps are weighed anew, and the percentiles of their mean that bound it."""
@@ -130,6 +65,7 @@ class Engine:
         self.job, self.windows = job, windows
         self.contention = Contention(job)
         self.peers = Peers(job, self.contention)
+        self.edits = Edits(job, self.peers)
         self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
         self._held = 0
         self._replayed: dict[tuple[Change, ...], np.ndarray] = {}
@@ -165,11 +101,6 @@ class Engine:
         """Whether any rank's capture has the host's side."""
         return any(not nodes.piece.why_no_host for nodes in self.job.nodes.values())
 
-    @property
-    def lacks_hosts(self) -> bool:
-        """Whether some rank's capture is without the host's side."""
-        return any(nodes.piece.why_no_host for nodes in self.job.nodes.values())
-
     @cached_property
     def has_cost_of_recording(self) -> bool:
         """Whether any capture holds calls of which is known what writing them down takes."""
@@ -181,19 +112,17 @@ class Engine:
 
         Of those in no instance all of it; where one lacks a rank what follows its last: the other may come later still.
         """
-        steps = self.windows.table["step"].dropna().to_numpy(dtype=np.int64)
-        joins = [array_of(self.job.joins, name) for name in ("op", "is_whole", "own_ns")]
-        total = 0
+        steps = self.windows.table["step"].dropna().unique()
+        joins, total = self.job.joins, 0
+        op, own_ns = array_of(joins, "op"), array_of(joins, "own_ns")
+        is_open = array_of(joins, "waits") & ~array_of(joins, "is_whole")
         for rank, nodes in self.job.nodes.items():
-            ops = nodes.piece.ops
-            op, is_whole, own_ns = (values[self.job.joins_of(rank)] for values in joins)
-            open_ns = np.where(nodes.is_comm, array_of(ops, "duration_ns"), 0)
-            open_ns[op] = np.where(is_whole, 0, own_ns)
-            total += int(open_ns[np.isin(array_of(ops, "step"), steps) if len(steps) else slice(None)].sum())
-        met = self.job.meetings
-        is_open = met.is_alone & (np.isin(met.step, steps) if len(steps) else True)
-        total += int(met.after_ns[is_open].sum())
-        return round(total / max(len(self.windows.table), 1))
+            rows = self.job.joins_of(rank)
+            open_ns = np.where(nodes.is_of("comm"), nodes.column("ops", "duration_ns"), 0)
+            open_ns[op[rows]] = np.where(array_of(joins, "is_whole")[rows], 0, own_ns[rows])
+            total += int(open_ns[_in(nodes.column("ops", "step"), steps)].sum())
+        of_cpus = is_open & ~self.job.is_of_gpu & _in(array_of(joins, "step"), steps)
+        return round((total + int(own_ns[of_cpus].sum())) / max(len(self.windows.table), 1))
 
     def of_ranks(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         """The changes with those to stages as changes to their ranks.
@@ -226,7 +155,7 @@ class Engine:
     def lengths(self, *changes: Change) -> Lengths:
         """The graph's lengths after the changes, compute relieved of waits that are gone."""
         changes = self.of_ranks(changes)
-        before = changed(self.job, self.peers, changes)
+        before = self.edits.lengths(changes)
         if not self._has_contention:
             return before
         return self.contention.after(before, self.job.replay(before)[:, 0])
@@ -265,7 +194,7 @@ class Engine:
         own = [[self._of_rank(rank, changes) for rank, changes in each.items()] for each in concerned]
         weights = np.stack([np.concatenate(each) for each in own], axis=1)
         cut = np.where(weights <= NEVER, np.maximum(weights[:, :1], 0), 0)
-        before, *after = (_parts(changed(self.job, self.peers, changes)) for changes in every)
+        before, *after = (_parts(self.edits.lengths(changes)) for changes in every)
         shorter = np.maximum(before[:, None] - np.stack(after, axis=1), 0)
         return np.concatenate([shorter, cut[:, 1:]])
 
@@ -273,7 +202,7 @@ class Engine:
         """Length of every edge with compute as long as the waits that are left make it."""
         # One after the other: lengths are of all operations, edges of runs of them.
         weights = [
-            self.job.weights(self.contention.after(changed(self.job, self.peers, changes), times[:, column]))
+            self.job.weights(self.contention.after(self.edits.lengths(changes), times[:, column]))
             for column, changes in enumerate(scenarios)
         ]
         return np.stack(weights, axis=1)
@@ -285,8 +214,8 @@ class Engine:
         own = [[self._of_rank(rank, each[rank]) for each in by_rank] for rank in self.job.nodes]
         columns = []
         for place, changes in enumerate(scenarios):
-            between = transfers_after(self.job, changes), met_after(self.job, changes)
-            columns.append(self.job.joined([each[place] for each in own], *between, has_waits=keeps_waits(changes)))
+            transfers = self.edits.transfers(changes)
+            columns.append(self.job.joined([each[place] for each in own], transfers, has_waits=keeps_waits(changes)))
         return np.stack(columns, axis=1)
 
     def _of_rank(self, rank: int, changes: tuple[Change, ...]) -> np.ndarray:
@@ -294,41 +223,12 @@ class Engine:
         known = self._known.get((rank, changes))
         if known is not None:
             return known
-        found = self.job.own_weights(rank, timing_after(self.job, self.peers, rank, changes))
+        found = self.job.own_weights(rank, self.edits.timing(rank, changes))
         self._known[rank, changes] = found
         self._held += len(found)
         while self._held > MOST_EDGES and len(self._known) > 1:
             self._held -= len(self._known.pop(next(iter(self._known))))
         return found
-
-    def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
-        """What each set of changes, made together, gains; delays without a reason are kept, and dropped after it."""
-        after = _capped(self.before_ns, self._mean_steps(scenarios), scenarios)
-        explained = self._mean_steps([(*changes, EXPLAINED) for changes in scenarios])
-        without: list[tuple[int, int]] | list[None] = [None] * len(scenarios)
-        if self.has_cost_of_recording:
-            before, *each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
-            without = [(before, one) for one in _capped(before, each, scenarios)]
-        return [self._gain(*each) for each in zip(after, explained, without, strict=True)]
-
-    def _gain(self, after_ns: int, explained_ns: int, unprofiled_ns: tuple[int, int] | None) -> Gain:
-        known = self.before_ns, after_ns, self.error_ns, self.unmatched_ns, unprofiled_ns
-        delayed_ns = max(0, after_ns - explained_ns)
-        return Gain(*known, steps=self.windows.steps, lacks_hosts=self.lacks_hosts, delayed_ns=delayed_ns)
-
-    def unprofiled_ns(self, changes: Sequence[Change]) -> dict[str, tuple[int, int]]:
-        """The step before and after without the profiler, by what recording may take the hosts (`COST_NS`).
-
-        Empty where the capture holds no calls whose cost is known, or where that cost is what is changed.
-        """
-        if not self.has_cost_of_recording or any(change.part == "profiler" for change in changes):
-            return {}
-        costs = [Change("profiler", cost) for cost in COST_NS]
-        steps = self._mean_steps([*((cost,) for cost in costs), *((*changes, cost) for cost in costs)])
-        afters = [
-            _capped(before, [after], [changes])[0] for before, after in zip(steps, steps[len(costs) :], strict=False)
-        ]
-        return dict(zip(COST_NS, zip(steps, afters, strict=False), strict=True))
 
     @property
     def costs(self) -> tuple[tuple[Change, ...], ...]:
@@ -413,17 +313,6 @@ class Engine:
             self._replayed |= zip(missing, self.steps_after(missing).T, strict=True)
         return np.stack([self._replayed[changes] for changes in scenarios], axis=1)
 
-    def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
-        return list(map(round, self.steps(scenarios).mean(axis=0).tolist()))
-
-
-def _capped(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence[Change]]) -> list[int]:
-    """Steps after changes: where all only shorten, one that begins earlier and ends as before is no longer one."""
-    return [
-        min(after, before_ns) if all(change.only_shortens for change in changes) else after
-        for after, changes in zip(afters_ns, scenarios, strict=True)
-    ]
-
 
 def _parts(lengths: Lengths) -> np.ndarray:
     """Length of every operation, stretch of a CPU, and transfer; none of one that waits for no partner."""
@@ -431,6 +320,6 @@ def _parts(lengths: Lengths) -> np.ndarray:
     return np.concatenate([*own, lengths.transfer_ns * lengths.has_waits]).astype(np.float32)
 
 
-def _unrecorded(changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    """The changes to the job without the profiler, which takes nothing away a second time."""
-    return changes if any(change.part == "profiler" for change in changes) else (*changes, UNRECORDED)
+def _in(steps: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Which of these are in the chosen steps; all where none are chosen."""
+    return np.isin(steps, chosen) if len(chosen) else np.ones(len(steps), dtype=bool)

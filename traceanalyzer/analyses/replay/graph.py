@@ -1,6 +1,5 @@
 """A rank's graph contracted to few nodes, and the order in which nodes can be computed."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,76 +11,9 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_any
-from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.replay.rank_graph import LATENCY_NS, NEVER, SOURCE, Explained, Piece, explained, offsets
-from traceanalyzer.analyses.statistics import RATIO, SHARE
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.replay.piece import LATENCY_NS, NEVER, SOURCE, Explained, Piece, explained, offsets
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
-
-# What kernels take without communication beside them.
-
-
-class Alone:
-    """One rank's operations by the work that they do (`same_work`).
-
-    Attributes:
-        works: the numbers of what they do, in order; -1 stands for all of which it is not known.
-        code: of each operation the position of its work.
-        medians: of each work the median of its runs without communication beside them; NaN of fewer than three, of
-            unlike ones, and where the work is not known.
-    """
-
-    def __init__(self, ops: pd.DataFrame) -> None:
-        starts, lengths = array_of(ops, "start_ns"), array_of(ops, "duration_ns")
-        comm = is_any(ops["kind"], "comm")
-        beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
-        self._is_beside = (beside >= SHARE * lengths) & ~comm & (lengths > 0)
-        self.works, self.code = np.unique(array_of(ops, "work"), return_inverse=True)
-        runs = np.flatnonzero((beside == 0) & ~comm)
-        groups = Groups.of_numbers(self.code[runs])
-        is_told = (groups.counts() > 2) & _are_alike(groups, lengths[runs])
-        is_told &= self.works[self.code[runs[groups.first]]] != NONE
-        self.medians = np.full(len(self.works), np.nan)
-        self.medians[self.code[runs[groups.first]][is_told]] = groups.medians(lengths[runs])[is_told]
-
-    def lengths_ns(self, medians: np.ndarray | None = None) -> np.ndarray:
-        """For each operation the median time of its kernel when no communication runs beside it.
-
-        Without limit for operations that do not run beside communication, or of which too few runs are alone.
-        `medians`, one for each kernel, are those of the rank itself, unless given.
-        """
-        typical = self.medians if medians is None else medians
-        of_op = np.where(np.isnan(typical), -NEVER, typical)[self.code] if len(typical) else np.empty(len(self.code))
-        found: np.ndarray = np.round(np.where(self._is_beside, of_op, -NEVER)).astype(np.int64)
-        return found
-
-
-def _are_alike(groups: Groups, lengths: np.ndarray) -> np.ndarray:
-    """Whether a kernel's runs take about as long: else its name, grid and shapes do not tell how much it does."""
-    counts = groups.counts()
-    ordered = lengths[np.lexsort((lengths, groups.of_row))]
-    begins = np.cumsum(counts) - counts
-    low, high = (ordered[begins + (counts - 1) * quarter // 4] for quarter in (1, 3))
-    alike: np.ndarray = high <= RATIO * low
-    return alike
-
-
-def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """A rank's medians, by kernel, with its peers' (a row each) for kernels that it never runs alone.
-
-    Those are scaled by what kernels that both run alone take longer on the rank: GPUs are not equally fast.
-    """
-    if not (np.isnan(own) & ~np.isnan(others).all(axis=0)).any():
-        return own
-    ratio = np.divide(own, others, out=np.full(others.shape, np.nan), where=others != 0)
-    is_known = ~np.isnan(ratio).all(axis=1)
-    scaled = others[is_known] * np.nanmedian(ratio[is_known], axis=1)[:, None]
-    wanted = np.isnan(own) & ~np.isnan(scaled).all(axis=0)
-    found = own.copy()
-    found[wanted] = np.nanmedian(scaled[:, wanted], axis=0)
-    return found
-
 
 # A piece of the graph contracted to few nodes: whole runs of operations and segments of the host.
 #
@@ -179,7 +111,6 @@ class Nodes:
         self.recorded = Timing(*lengths, every_segment, every_segment)
         self.is_single = (self.column("ops", "call") != NONE) | self.begins_step
         self.earlier = self._earlier()
-        self.is_comm = self.is_of("comm")
         self.begins_run = self._runs()
         self.first = np.flatnonzero(self.begins_run)
         self.last = np.append(self.first[1:], len(ops))[: len(self.first)] - 1
@@ -193,11 +124,6 @@ class Nodes:
         self.segment_node = 1 + len(self.first) + len(self.singles) + np.arange(len(piece.segments))
         self._link()
 
-    @cached_property
-    def alone(self) -> Alone:
-        """How long its kernels take without communication beside them."""
-        return Alone(self.piece.ops)
-
     def column(self, table: str, name: str) -> np.ndarray:
         """Values of a column of one of the piece's tables: replays ask for some of them again and again."""
         if (table, name) not in self._columns:
@@ -209,13 +135,6 @@ class Nodes:
         if kind not in self._is_of:
             self._is_of[kind] = is_any(self.piece.ops["kind"], kind)
         return self._is_of[kind]
-
-    @cached_property
-    def blocking_calls(self) -> Counter[tuple[int, str]]:
-        """How often the host makes which blocking call in which step."""
-        held = self.column("segments", "before") != NONE
-        steps, calls = (self.column("segments", name)[held].tolist() for name in ("step", "call"))
-        return Counter(zip(steps, calls, strict=True))
 
     @cached_property
     def begins_step(self) -> np.ndarray:

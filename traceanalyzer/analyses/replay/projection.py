@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.collectives import bus_factors
-from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.analyses.replay.what_if import answer
+from traceanalyzer.analyses.replay.changes import RUN_TO_RUN, Change
+from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.job.model_state import Model, needs
 
@@ -166,8 +168,11 @@ def project(
     links = links_of(calls, world)
     ranks = results["ranks"].to_frame()
     a_host = int(ranks.groupby("host").size().max()) if ranks["host"].notna().all() else world
-    hidden = answer(results, [Change("comm", 0.0)])
-    step_ns = _step(hidden, "before")
+    replay = results["replay"]
+    assert isinstance(replay, Replay)
+    if replay.engine is None:
+        raise InputError(f"the job cannot be replayed: {replay.why_not}")
+    step_ns, without_ns = round(_steps_ns(replay.engine)[0]), round(_steps_ns(replay.engine, Change("comm"))[0])
     rows = []
     for size in sizes:
         far = network_gbps if network_gbps and size > a_host else links.gbps
@@ -175,12 +180,12 @@ def project(
             _growth(calls, Links(links.gbps, 0), Links(links.gbps, 0), world, size, by_ring=False),
             _growth(calls, links, Links(far, links.hop_ns), world, size, by_ring=True),
         )
-        steps = [
-            answer(results, [Change("collective", factor, name=name) for name, factor in grown.items()])
+        ends = [
+            _steps_ns(replay.engine, *(Change("collective", factor, name=name) for name, factor in grown.items()))
             for grown in corners
         ]
-        ends = [end for one in steps for end in one.unprofiled_afters_ns or (one.gain.after_ns,) * 2]
-        low, high = min(ends), max(ends)
+        off = RUN_TO_RUN if replay.engine.has_cost_of_recording else 0
+        low, high = round(np.min(ends) * (1 - off)), round(np.max(ends) * (1 + off))
         rows.append(
             {
                 "ranks": size,
@@ -195,17 +200,15 @@ def project(
     if max(sizes) > a_host:
         between = f"{network_gbps:.0f} GB/s between them" if network_gbps else "as fast between them as within one"
         said.append(f"More than {a_host} ranks are on several hosts: {between}.")
-    strategies = _strategies(model, links, world, _step(hidden, "after")) if model else pd.DataFrame()
+    strategies = _strategies(model, links, world, without_ns) if model else pd.DataFrame()
     table = costs(calls, links, [world, *(size for size in sizes if size != world)])
     return Projection(world, step_ns, pd.DataFrame(rows), strategies, table, links, tuple(said))
 
 
-def _step(given: Any, which: str) -> int:
-    """The mean step, without the profiler where that is known."""
-    unprofiled = given.gain.unprofiled_ns
-    if unprofiled is None:
-        return int(given.gain.before_ns if which == "before" else given.gain.after_ns)
-    return int(unprofiled[which == "after"])
+def _steps_ns(engine: Engine, *changes: Change) -> np.ndarray:
+    """The mean step after changes, without the profiler by its cost."""
+    steps: np.ndarray = engine.steps([(*changes, *cost) for cost in engine.costs]).mean(axis=0)
+    return steps
 
 
 def _strategies(model: Model, links: Links, ranks: int, without_ns: int) -> pd.DataFrame:

@@ -16,8 +16,10 @@ from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.shape import in_ring
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.graph import CircleError
-from traceanalyzer.analyses.replay.job import Job, windows_of, with_meetings, with_waits_alike
-from traceanalyzer.analyses.replay.rank_graph import Piece, piece_of
+from traceanalyzer.analyses.replay.job import Job, windows_of
+from traceanalyzer.analyses.replay.piece import Piece
+from traceanalyzer.analyses.replay.rank_graph import piece_of
+from traceanalyzer.analyses.replay.waits import with_waits_alike
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column
@@ -122,7 +124,7 @@ def across(
     pieces = with_waits_alike({rank: part["piece"].iloc[0] for rank, part in held.items()})
     offset_ns = clocks.offsets_ns()
     try:
-        replay = _replayed(with_meetings(pieces, offset_ns), members, offset_ns, steps)
+        replay = _replayed(pieces, members, offset_ns, steps)
     except CircleError:
         return Replay(_EMPTY, why_not=CIRCULAR)
     if unprofiled_step_ns is None or replay.engine is None:

@@ -27,8 +27,8 @@ from traceanalyzer.analyses.pipelines.orders import (
     with_messages,
 )
 from traceanalyzer.analyses.pipelines.pipeline_schedule import KINDS
-from traceanalyzer.analyses.replay.changes import COST_NS, TYPICAL, Change
-from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.errors import InputError
 from traceanalyzer.kinds import POINT_TO_POINT
@@ -298,7 +298,7 @@ def _of_rank(job: Job, lengths: Lengths, rank: int, passes: pd.DataFrame) -> tup
     )
     count = max(len(np.unique(step)), 1)
     in_steps = np.isin(array_of(ops, "step"), step)
-    other = in_steps & (row == NONE) & ~nodes.is_comm
+    other = in_steps & (row == NONE) & ~nodes.is_of("comm")
     joins = job.joins_of(rank)
     joins = joins[~job.joins["collective"].isin(OF_MESSAGES).to_numpy()[joins]]
     joins = joins[in_steps[array_of(job.joins, "op")[joins]]]
@@ -387,14 +387,21 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Rescheduled:
-    """Of the first pipeline how it was run and would be; and the gain of the job, without the profiler by its cost."""
+    """Of the first pipeline how it was run and would be, and the job's step.
+
+    Attributes:
+        recorded: how it was run.
+        wanted: how it would be.
+        steps_ns: before and after, without the profiler by its cost (`Engine.costs`).
+        error_ns: by how much the play in the recorded order misses the recorded step.
+        has_halves: the wanted order computes gradients of weights apart, and so did the recorded one, or neither does.
+    """
 
     recorded: Plan
     wanted: Plan
-    gain: Gain
-    unprofiled_ns: Mapping[str, tuple[int, int]]
+    steps_ns: Sequence[tuple[int, int]]
+    error_ns: int
     has_halves: bool
-    """The wanted order computes gradients of weights apart, and the recorded one did, too, or neither does."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -417,8 +424,8 @@ class Rescheduled:
 def rescheduled(engine: Engine, tables: Mapping[str, Result], wanted: str, others: Sequence[Change]) -> Rescheduled:
     """Play the recorded passes in the wanted order.
 
-    The gain is the play in the recorded order, with the other changes, less that in the wanted one; its error what the
-    play in the recorded order, without a change, misses the recorded step by. Of several pipelines the slowest counts.
+    The step becomes shorter by the play in the recorded order less that in the wanted one, with the other changes. Of
+    several pipelines the slowest counts.
 
     Raises:
         InputError: the trace does not say which pass is which.
@@ -439,15 +446,19 @@ def rescheduled(engine: Engine, tables: Mapping[str, Result], wanted: str, other
     usual = {"1f1b": 1, "interleaved": max(first.stages_per_rank, 2)}
     chunks = chunks or usual.get(name, first.stages_per_rank)
     orders = [order_of(name, len(play.ranks), play.recorded.microbatches, chunks) for play in plays]
-    own_ns = max(play.own_ns for play in plays)
-    after_ns = engine.before_ns - own_ns + _played(plays, orders, engine.lengths(*others) if others else before)
-    unprofiled = _unprofiled(engine, plays, orders, others)
-    gain = Gain(engine.before_ns, round(after_ns), round(abs(engine.before_ns - own_ns)), engine.unmatched_ns,
-                unprofiled.get(TYPICAL), engine.windows.steps)  # fmt: skip
+    error_ns = round(abs(engine.before_ns - max(play.own_ns for play in plays)))
+    as_recorded = engine.lengths(*others) if others else before
+    steps = []
+    for cost, replayed in zip(engine.costs, engine.steps(engine.costs).mean(axis=0), strict=True):
+        plain = [play.with_lengths(engine.lengths(*cost) if cost else before) for play in plays]
+        own_ns = max(step_ns(now.order, now.lengths) or 0.0 for now in plain)
+        changed = engine.lengths(*others, *cost) if cost else as_recorded
+        after_ns = replayed - own_ns + _played(plays, orders, changed, as_recorded if cost else None)
+        steps.append((round(replayed), round(after_ns)))
     plan = _plan(name, first.recorded.microbatches, orders[0])
     known = tables["pipeline"].table.set_index("rank")["schedule"].get(first.ranks[0])
     was = _plan(None if pd.isna(known) else str(known), first.recorded.microbatches, first.recorded.order)
-    return Rescheduled(was, plan, gain, unprofiled, _is_split(orders[0]) == _is_split(first.recorded.order))
+    return Rescheduled(was, plan, steps, error_ns, _is_split(orders[0]) == _is_split(first.recorded.order))
 
 
 class _Play:
@@ -489,23 +500,6 @@ def _played(
         stages = max(stage for _, stage, _ in _all(order)) + 1
         found.append(step_ns(order, play.with_lengths(lengths).in_stages(stages, slow)))
     return max(each or 0.0 for each in found)
-
-
-def _unprofiled(
-    engine: Engine, plays: Sequence[_Play], orders: Sequence[Order], others: Sequence[Change]
-) -> dict[str, tuple[int, int]]:
-    """The step before and after without what recording takes the hosts, by what that is taken to be."""
-    if not engine.has_cost_of_recording:
-        return {}
-    costs = [Change("profiler", cost) for cost in COST_NS]
-    changed = engine.lengths(*others)
-    found = {}
-    for cost, replayed in zip(costs, engine.gains([(each,) for each in costs]), strict=True):
-        plain = engine.lengths(cost)
-        own = max(step_ns(now.order, now.lengths) or 0.0 for now in (play.with_lengths(plain) for play in plays))
-        after = _played(plays, orders, engine.lengths(*others, cost), changed)
-        found[str(cost.to)] = (replayed.after_ns, round(replayed.after_ns - own + after))
-    return found
 
 
 def _pipelines(table: pd.DataFrame) -> list[list[int]]:

@@ -2,23 +2,24 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.replay.changes import EVEN, OF_HOSTS, PEERS, RUN_TO_RUN, Change
+from traceanalyzer.analyses.replay.changes import EVEN, OF_HOSTS, PEERS, Change
 from traceanalyzer.analyses.replay.critical_path import composition, path_of
-from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.replay.schedule import NEEDED, Rescheduled, rescheduled
-from traceanalyzer.analyses.statistics import PERCENT, SHARE
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.findings.savings import Question, Saves, saved_ns, saves_of_schedule, savings_of
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
-from traceanalyzer.meaning.columns import time_span, time_text
-from traceanalyzer.meaning.vocabulary import ON_PATH, gain_range_text, gain_text
+from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.vocabulary import ON_PATH
 
 # Whether a job has what a change is about: a name that nothing bears would be answered with a gain of nothing.
 
@@ -127,7 +128,7 @@ def _present_listed(numbers: Iterable[int]) -> str:
     return f"{ordered[0]} to {ordered[-1]}" if whole else ", ".join(map(str, ordered))
 
 
-# The answer to one what-if: the step before and after, how sure that is, and what the critical path consists of.
+# The answer to one what-if: what it saves, as a finding says it, and what the critical path consists of.
 
 
 _LABELS = {one.key: one.label for one in ON_PATH}
@@ -139,64 +140,32 @@ class Answer:
 
     Attributes:
         changes: what was asked.
-        gain: the step before and after.
-        path_pct_before: percent of the critical path by category, as recorded.
+        saves: what they save.
+        longer_ns: by how much the step is longer instead.
+        error_ns: by how much the replay without a change misses the recording.
+        path_pct_before: percent of the critical path by category.
         path_pct_after: the same after the changes.
         schedule: where another order of passes was asked for; then there is no path after the changes.
-        unprofiled_ns: the step without the profiler before and after, by the profiler's overhead
-            (`COST_NS`); empty where that is not known.
     """
 
     changes: tuple[Change, ...]
-    gain: Gain
+    saves: Saves
+    longer_ns: int
+    error_ns: int
     path_pct_before: dict[str, float]
     path_pct_after: dict[str, float]
     schedule: Rescheduled | None = None
-    unprofiled_ns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-    @property
-    def is_of_steps(self) -> bool:
-        """Whether figures cover a mean complete step, else the whole capture."""
-        return self.gain.steps is not None
-
-    @property
-    def error_pct(self) -> float | None:
-        """100 · error / step before."""
-        return 100 * self.gain.error_ns / self.gain.before_ns if self.gain.before_ns else None
-
-    @property
-    def unprofiled_afters_ns(self) -> tuple[int, int] | None:
-        """The shortest and the longest step after the changes that a run without the profiler may have.
-
-        By the profiler's overhead, and by how much runs of one job differ (`RUN_TO_RUN`).
-        """
-        afters = [after for _, after in self.unprofiled_ns.values()]
-        return (round(min(afters) * (1 - RUN_TO_RUN)), round(max(afters) * (1 + RUN_TO_RUN))) if afters else None
-
-    @property
-    def unprofiled_gains_ns(self) -> tuple[int, int] | None:
-        """The least and the most gain of that step; never negative."""
-        gains = [max(0, before - after) for before, after in self.unprofiled_ns.values()]
-        return (min(gains), max(gains)) if gains else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
         return {
             "changes": [str(change) for change in self.changes],
-            "of": "step" if self.is_of_steps else "capture",
-            "before_ns": self.gain.before_ns,
-            "after_ns": self.gain.after_ns,
-            "gain_ns": self.gain.gain_ns,
-            "most_gain_ns": self.gain.most_gain_ns,
-            "error_ns": self.gain.error_ns,
-            "error_pct": self.error_pct,
-            "unmatched_ns": self.gain.unmatched_ns,
-            "is_bound": self.gain.is_bound,
-            "is_lower_bound": self.gain.is_lower_bound,
-            "unprofiled_ns": self.gain.unprofiled_ns and self.gain.unprofiled_ns[0],
-            "unprofiled_after_ns": self.gain.unprofiled_ns and self.gain.unprofiled_ns[1],
-            "unprofiled_afters_ns": self.unprofiled_afters_ns,
-            "unprofiled_gains_ns": self.unprofiled_gains_ns,
+            "of": "step" if self.saves.each else "capture",
+            **self.saves.to_dict(),
+            "after_ms": (self.saves.before_ns - self.saves.likely_ns + self.longer_ns) / 1e6,
+            "is_unprofiled": self.saves.is_unprofiled,
+            "confidence": self.saves.confidence,
+            "error_ms": self.error_ns / 1e6,
             "path_pct_before": self.path_pct_before,
             "path_pct_after": self.path_pct_after,
             **({"schedule": self.schedule.to_dict()} if self.schedule else {}),
@@ -204,60 +173,20 @@ class Answer:
 
     def lines(self) -> list[str]:
         """The same in words."""
-        gain, what = self.gain, "step" if self.is_of_steps else "capture"
-        step = f"{what} {time_text(gain.before_ns)} → {time_text(gain.after_ns)}: {self._sentence()}"
-        if self.schedule:
-            return [step, *self._unprofiled(), *self.schedule.lines()]
-        return [
-            step,
-            *self._unprofiled(),
-            f"critical path before: {_answer_listed(self.path_pct_before)}",
-            f"critical path after:  {self._after()}",
-        ]
-
-    def _after(self) -> str:
-        is_same = self.gain.before_ns == self.gain.after_ns and self.path_pct_before == self.path_pct_after
-        return "the same: nothing of what changes lies on it" if is_same else _answer_listed(self.path_pct_after)
-
-    def _sentence(self) -> str:
-        gain, what = self.gain, "step" if self.is_of_steps else "capture"
-        error = time_text(gain.error_ns)
-        change_ns = gain.before_ns - gain.after_ns
-        if gain.is_delayed:
-            said = f"gain {gain_range_text(gain.gain_ns, gain.most_gain_ns)}"
-        elif change_ns < 0:
-            said = f"{time_text(-change_ns)} longer"
+        saves, error = self.saves, f"The replay without a change misses the recording by {time_text(self.error_ns)}."
+        profiled = "without the profiler" if saves.is_unprofiled else "as profiled"
+        before, longer = time_text(saves.before_ns), time_text(saves.before_ns + self.longer_ns)
+        if self.longer_ns:
+            said = [f"Takes {time_text(self.longer_ns)} longer {profiled} ({before} → {longer}).", error]
+        elif saves.likely_ns:
+            said = [f"Saves {saves.words}.", f"Confidence: {saves.confidence}. {error}"]
         else:
-            is_most = gain.is_bound and not gain.is_lower_bound
-            said = f"gain {gain_text(time_text(change_ns), is_bound=is_most)}" if change_ns else "no gain"
-        why = []
-        if gain.error_ns > PERCENT / 100 * gain.before_ns:
-            why.append(f"{error} ({self.error_pct:.1f}%) have no cause in the graph")
-        if gain.is_delayed:
-            why.append(f"{time_text(gain.delayed_ns)} of the changed {what} are start delays without a recorded cause")
-        if gain.unmatched_ns > PERCENT / 100 * gain.before_ns:
-            unmatched = f"{time_text(gain.unmatched_ns)} a rank"
-            why.append(f"waits stay as they are in {unmatched} of communication whose partners are unknown")
-        if gain.lacks_hosts:
-            why.append("CPUs that are not in the capture may not launch a shorter one in time")
-        return (
-            f"{said}, a bound and no forecast: {', and '.join(why)}"
-            if why
-            else f"{said}; replayed unchanged it is {error} off"
-        )
-
-    def _unprofiled(self) -> list[str]:
-        if self.gain.unprofiled_ns is None or any(change.part == "profiler" for change in self.changes):
-            return []
-        before, after = self.gain.unprofiled_ns
-        gained = f"gain {time_text(before - after)}" if after < before else "no gain"
-        said = gained if after <= before else f"{time_text(after - before)} longer"
-        line = f"without the profiler, an estimate: {time_text(before)} → {time_text(after)}, {said}"
-        if afters := self.unprofiled_afters_ns:
-            line += f"; it may be {time_span(*afters)} after the change"
-        if (gains := self.unprofiled_gains_ns) and after < before and gains[0] != gains[1]:
-            line += f" and the gain {time_span(*gains)}, by the profiler's overhead"
-        return [line]
+            said = [f"Saves nothing of {before} {profiled}.", error]
+        if self.schedule:
+            return [*said, *self.schedule.lines()]
+        is_same = self.path_pct_before == self.path_pct_after
+        after = "the same" if is_same else _answer_listed(self.path_pct_after)
+        return [*said, f"Critical path before: {_answer_listed(self.path_pct_before)}", f"Critical path after: {after}"]
 
     def __repr__(self) -> str:
         return "\n".join([f"what if {', '.join(map(str, self.changes))}", *self.lines()])
@@ -284,17 +213,20 @@ def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
         raise UsageError("say what is to be different, such as --host none or --rank 7=peers")
     for change in changes:
         check(engine, change)
-    before = composition(path_of(replay, engine.job.recorded))
+    cost = () if any(change.part == "profiler" for change in changes) else engine.costs[0]
+    before = composition(path_of(replay, engine.lengths(*cost)))
     schedules = [change for change in changes if change.part == "schedule"]
     if len(schedules) > 1:
         raise UsageError("a job runs one schedule: ask for one at a time")
     if schedules:
         others = [change for change in changes if change.part != "schedule"]
         found = rescheduled(engine, results, str(schedules[0].to), others)
-        return Answer(tuple(changes), found.gain, before, {}, found, found.unprofiled_ns)
-    after = composition(path_of(replay, engine.lengths(*changes)))
-    gain, unprofiled = engine.gains([tuple(changes)])[0], engine.unprofiled_ns(changes)
-    return Answer(tuple(changes), gain, before, after, unprofiled_ns=unprofiled)
+        longer_ns = max(0, found.steps_ns[0][1] - found.steps_ns[0][0])
+        return Answer(tuple(changes), saves_of_schedule(found, engine), longer_ns, found.error_ns, before, {}, found)
+    after = composition(path_of(replay, engine.lengths(*changes, *cost)))
+    (saves,) = savings_of(engine, [Question(tuple(changes))])
+    longer_ns = max(0, -saved_ns(engine, tuple(changes)))
+    return Answer(tuple(changes), saves, longer_ns, engine.error_ns, before, after)
 
 
 def _answer_listed(percents: dict[str, float]) -> str:

@@ -1,0 +1,447 @@
+"""What the same work takes on ranks that do the same, and the ranks' work dealt out evenly."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from traceanalyzer.analyses.communication.jobs import connected
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.pipelines.shape import is_of_hub
+from traceanalyzer.analyses.replay.changes import COST_NS
+from traceanalyzer.analyses.replay.contention import Contention
+from traceanalyzer.analyses.replay.graph import Nodes
+from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.replay.piece import Piece
+from traceanalyzer.analyses.statistics import RATIO, SHARE
+from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
+
+
+class Keyed:
+    """Rows of all ranks that have the same key.
+
+    Attributes:
+        keys: for each rank the number of each row's key, -1 where it has none.
+        counts: how many rows each rank (columns) has of each key (rows).
+        step: of each key its step.
+    """
+
+    def __init__(self, parts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+        """Number the keys, of two columns, of each rank's rows; with them goes which rows have one."""
+        step, other, held = (np.concatenate(each) for each in zip(*parts.values(), strict=True))
+        groups = Groups.of({"step": step[held], "other": other[held]}, ["step", "other"], by_appearance=True)
+        self.step = step[held][groups.first]
+        self._code = np.full(len(held), NONE, dtype=np.int64)
+        self._code[held] = groups.of_row
+        lengths = [len(part[0]) for part in parts.values()]
+        self.keys = dict(zip(parts, np.split(self._code, np.cumsum(lengths)[:-1]), strict=True))
+        self._held = held
+        self._cell = self._code[held] * len(parts) + np.repeat(np.arange(len(parts)), lengths)[held]
+        self._shape = (len(groups), len(parts))
+        self.counts = np.bincount(self._cell, minlength=len(groups) * len(parts)).reshape(self._shape)
+
+    def sums(self, lengths: Sequence[np.ndarray]) -> np.ndarray:
+        """The sums of the ranks' values by key (rows) and rank (columns)."""
+        sums = np.bincount(self._cell, np.concatenate(lengths)[self._held], self.counts.size)
+        return sums.reshape(self._shape).astype(float)
+
+
+class Peers:
+    """Work of all ranks side by side.
+
+    GPU work is compared by what the same work (`same_work`) takes in a step, and what most ranks do not do by what its
+    kernel takes; CPU work between the same two communication calls of a step. Without steps the whole capture is one.
+    What communicates, and what belongs to no step of a job with steps, is compared with nothing.
+    """
+
+    def __init__(self, job: Job, contention: Contention) -> None:
+        self.job, self.contention = job, contention
+        self.overhead_ns: Mapping[str, int] = {**COST_NS}
+        self.ranks = np.array([*job.nodes])
+        self.place = {rank: column for column, rank in enumerate(job.nodes)}
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Keep nothing of changes that were asked for."""
+        self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
+        self._evened: dict[tuple[str, int], dict[int, np.ndarray]] = {}
+        self._hosts: dict[int, Hosts] = {}
+
+    def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
+        """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left.
+
+        Of ranks in pipelines those of the same stage speak; stages are compared only where there is one pipeline.
+        """
+        alike = self.alike[self.place[rank]]
+        others = alike & ~np.isin(self.ranks, list(changed))
+        same_stage = others & (self.stages == self.stages[self.place[rank]])
+        others = same_stage if same_stage.any() else others
+        return np.flatnonzero(others if others.any() else alike & (len(changed) == len(self.ranks)))
+
+    @cached_property
+    def alike(self) -> np.ndarray:
+        """Which ranks run the same kernels, but for some; of a rank without such others which run the same operators.
+
+        Of other sizes of the same operators libraries run other kernels.
+        """
+        by_kernel = self._share(self._codes("name"))
+        is_alone = (by_kernel | by_kernel.T).sum(axis=1) < 2
+        return by_kernel | (is_alone[:, None] & self._share(self._programs)) if is_alone.any() else by_kernel
+
+    def _share(self, codes: Mapping[int, np.ndarray]) -> np.ndarray:
+        size = 1 + max(int(code.max(initial=NONE)) for code in codes.values())
+        counts = np.stack([np.bincount(code[code != NONE], minlength=size) for code in codes.values()])
+        rows = []
+        for own in counts:
+            shared, either = np.minimum(counts, own).sum(axis=1), np.maximum(counts, own).sum(axis=1)
+            fewer = np.minimum(counts.sum(axis=1), own.sum())
+            rows.append((shared >= SHARE * np.maximum(either, 1)) | (RATIO * shared >= np.maximum(fewer, 1)))
+        return np.stack(rows)
+
+    @cached_property
+    def _programs(self) -> dict[int, np.ndarray]:
+        """The operator that launched each operation, else its own name."""
+        return self._codes("operator", "name")
+
+    def _codes(self, *columns: str) -> dict[int, np.ndarray]:
+        """The first of these texts that each operation has, as a number that all ranks share; -1 if not compared."""
+        known, found = dict[str, int](), {}
+        for rank, nodes in self.job.nodes.items():
+            found[rank] = np.full(len(nodes.piece), NONE)
+            for column in reversed(columns):
+                values = nodes.piece.ops[column].cat
+                codes = np.array([*(known.setdefault(name, len(known)) for name in values.categories), NONE])
+                own = codes[values.codes.to_numpy()]
+                found[rank] = np.where(own == NONE, found[rank], own)
+            found[rank][~self._is_compared(nodes)] = NONE
+        return found
+
+    @cached_property
+    def stages(self) -> np.ndarray:
+        """Of each rank its place among those that it exchanges messages with, directly or not; 0 for those without."""
+        stages: np.ndarray = np.tril(self.linked, -1).sum(axis=1)
+        return stages
+
+    @cached_property
+    def linked(self) -> np.ndarray:
+        """Which ranks exchange messages, directly or not, but for those that go round between attention kernels."""
+        return linked_ranks(self.job)
+
+    def _is_compared(self, nodes: Nodes) -> np.ndarray:
+        return (nodes.column("ops", "call") == NONE) & self._is_in_step(nodes.column("ops", "step"))
+
+    def _is_in_step(self, step: np.ndarray) -> np.ndarray:
+        """Which of these are in a step; all of a job without steps."""
+        return (step != NONE) if self._has_steps else np.ones(len(step), dtype=bool)
+
+    @cached_property
+    def _has_steps(self) -> bool:
+        return any((nodes.column("ops", "step") != NONE).any() for nodes in self.job.nodes.values())
+
+    def durations(self, rank: int, part: str, apart: frozenset[int] | None) -> np.ndarray:
+        """What the rank's operations take where it does as much as its peers not `apart`, as fast as their median.
+
+        With `None` what they take where all ranks' work of that part is dealt out evenly.
+        """
+        own = self.job.nodes[rank].column("ops", "duration_ns")
+        if len(self.ranks) == 1:
+            slower_ns = self.contention.slower_by_waits_ns.get(rank) if apart is not None else None
+            return own if slower_ns is None else (own - slower_ns).astype(np.int64)
+        if apart is None:
+            return self._even(part, 0, rank)
+        wanted = self._usual(self._free_sums, rank, apart)
+        return own if wanted is None else _scaled(own, self._works.keys[rank], self._sums[:, self.place[rank]], wanted)
+
+    @cached_property
+    def _works(self) -> Keyed:
+        """Each rank's operations by step and work; what most ranks do not do, by step and what launched it."""
+        steps = {rank: nodes.column("ops", "step") for rank, nodes in self.job.nodes.items()}
+        works = {rank: nodes.column("ops", "work") for rank, nodes in self.job.nodes.items()}
+        programs = self._programs
+        same = Keyed({rank: (steps[rank], works[rank], works[rank] != NONE) for rank in steps})
+        is_same = np.append((same.counts > 0).mean(axis=1) > SHARE, False)
+        keys = {rank: np.where(is_same[key], works[rank], -2 - programs[rank]) for rank, key in same.keys.items()}
+        return Keyed({rank: (steps[rank], keys[rank], programs[rank] != NONE) for rank in steps})
+
+    @cached_property
+    def _sums(self) -> np.ndarray:
+        """What each rank's operations take by step and work."""
+        return self._works.sums([nodes.column("ops", "duration_ns") for nodes in self.job.nodes.values()])
+
+    @cached_property
+    def _free_sums(self) -> np.ndarray:
+        """The same without what compute takes longer beside waits: who is as fast as its peers makes nobody wait."""
+        slower_ns, nodes = self.contention.slower_by_waits_ns, self.job.nodes.items()
+        lengths = [own.column("ops", "duration_ns") - slower_ns.get(rank, 0) for rank, own in nodes]
+        return self._works.sums(lengths) if slower_ns else self._sums
+
+    def hosts(self, cost_ns: int) -> "Hosts":
+        """The CPUs' work without the profiler's overhead of so much for each operator and call."""
+        if cost_ns not in self._hosts:
+            self._hosts[cost_ns] = Hosts(self.job, self._spans, cost_ns)
+        return self._hosts[cost_ns]
+
+    def host(self, rank: int, cost_ns: int, apart: frozenset[int] | None) -> np.ndarray:
+        """The rank's stretches of CPU work such that each span takes what it takes on its peers.
+
+        What a span has beyond its peers' is taken from its longest stretches: an extra piece of work lies in one place.
+        Where the CPU is slower throughout, as a whole, all its stretches are scaled. With `None` all ranks' work is
+        dealt out evenly.
+        """
+        hosts, column = self.hosts(cost_ns), self.place[rank]
+        own = hosts.ns[rank]
+        if len(self.ranks) == 1:
+            return own
+        if apart is None:
+            return self._even("host", cost_ns, rank)
+        wanted = self._usual(hosts.sums, rank, apart)
+        if wanted is None:
+            return own
+        key, held = self._spans.keys[rank], hosts.sums[:, column]
+        scaled, typical = _scaled(own, key, held, wanted), self._usual(hosts.medians, rank, apart)
+        is_extra = (wanted < held) & (hosts.medians[:, column] <= RATIO * typical)
+        return np.where((key != NONE) & np.append(is_extra, False)[key], capped(own, key, wanted), scaled)
+
+    @cached_property
+    def _spans(self) -> Keyed:
+        """Each stretch of CPU work by its span between two calls of a step."""
+        return Keyed({rank: self._span(nodes, nodes.column("host", "step")) for rank, nodes in self.job.nodes.items()})
+
+    def _span(self, nodes: Nodes, step: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return step, since_first(calls_passed(nodes.piece), step), self._is_in_step(step)
+
+    def _usual(self, table: np.ndarray, rank: int, apart: frozenset[int]) -> np.ndarray | None:
+        """The median of the peers' columns of a table; `None` without peers."""
+        columns, own = self.of(rank, apart), self.place[rank]
+        if not len(columns):
+            return None
+        if apart != {rank} or own in columns:
+            return self._together(table, columns, _median)
+        # Of many ranks each is held against all the others: all of them together are put in order once. Without its
+        # own value, what is not below it is one place further.
+        middle = self._together(table, np.sort(np.append(columns, own)), _middle)
+        without = np.where(table[:, own, None] > middle[:, :2], middle[:, :2], middle[:, 1:])
+        return (without[:, 0] + without[:, 1 - len(columns) % 2]) / 2
+
+    def _together(self, table: np.ndarray, columns: np.ndarray, of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """A table's columns put together: one answer for all ranks that are held against the same others."""
+        key = (id(table), of.__name__, columns.tobytes())  # the table lives as long as the answers
+        if key not in self._known:
+            self._known[key] = of(table[:, columns])
+        return self._known[key]
+
+    def _even(self, part: str, cost_ns: int, rank: int) -> np.ndarray:
+        """The rank's share of all ranks' work of that part."""
+        if (part, cost_ns) not in self._evened:
+            self._evened[part, cost_ns] = self._dealt_out(part, cost_ns)
+        return self._evened[part, cost_ns][rank]
+
+    def _dealt_out(self, part: str, cost_ns: int) -> dict[int, np.ndarray]:
+        """All ranks' work of a part, as much for each between the same two calls: the sum over ranks stays.
+
+        Over the stages of a pipeline, between which layers can be moved, it is dealt out as a whole.
+        """
+        if part == "host":
+            lengths, spans = self.hosts(cost_ns).ns, self._spans
+        else:
+            lengths, spans = {rank: _of_part(nodes, part) for rank, nodes in self.job.nodes.items()}, self._spans_of_ops
+        sums, step = spans.sums([*lengths.values()]), np.unique(spans.step, return_inverse=True)[1]
+        found, known = {}, dict[bytes, tuple[np.ndarray, np.ndarray]]()
+        for rank, column in self.place.items():
+            is_stage = self.linked[column].sum() > 1
+            columns, stretch = (self.linked if is_stage else self.alike)[column], step * (not is_stage)
+            if columns.tobytes() not in known:
+                known[columns.tobytes()] = _shares(sums[:, columns], stretch, is_whole=is_stage)
+            (is_shared, wanted), own = known[columns.tobytes()], sums[:, column]
+            own = np.where(is_shared, own, np.bincount(stretch, own)[stretch])
+            found[rank] = _scaled(lengths[rank], spans.keys[rank], own, wanted)
+        return found
+
+    @cached_property
+    def _spans_of_ops(self) -> Keyed:
+        """Each operation by the span of CPU work that launched it."""
+        parts = {}
+        for rank, nodes in self.job.nodes.items():
+            step, launch = nodes.column("ops", "step"), nodes.column("ops", "launch")
+            passed = np.append(calls_passed(nodes.piece), 0)[launch]
+            parts[rank] = step, np.where(launch == NONE, 0, since_first(passed, step)), self._is_compared(nodes)
+        return Keyed(parts)
+
+
+class Hosts:
+    """CPU work without the profiler's overhead of so much for each operator and call.
+
+    Attributes:
+        ns: of each rank its stretches.
+    """
+
+    def __init__(self, job: Job, spans: Keyed, cost_ns: int) -> None:
+        self._spans = spans
+        self.ns = {rank: nodes.column("host", "ns") for rank, nodes in job.nodes.items()}
+        if cost_ns:
+            costs = {rank: cost_ns * nodes.column("host", "recorded") for rank, nodes in job.nodes.items()}
+            self.ns = {rank: np.maximum(own - costs[rank], 0) for rank, own in self.ns.items()}
+
+    @cached_property
+    def sums(self) -> np.ndarray:
+        """By span (rows) and rank."""
+        return self._spans.sums([*self.ns.values()])
+
+    @cached_property
+    def medians(self) -> np.ndarray:
+        """The median stretch by span and rank."""
+        table = np.zeros(self._spans.counts.shape)
+        for column, (rank, key) in enumerate(self._spans.keys.items()):
+            held = key[key != NONE]
+            groups = Groups.of_numbers(held)
+            table[held[groups.first], column] = groups.medians(self.ns[rank][key != NONE])
+        return table
+
+
+def _of_part(nodes: Nodes, part: str) -> np.ndarray:
+    chosen = ~nodes.is_of("comm") if part == "rank" else nodes.is_of(part)
+    return np.where(chosen, nodes.column("ops", "duration_ns"), 0)
+
+
+def _shares(held: np.ndarray, stretch: np.ndarray, *, is_whole: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Each rank's even share of the ranks' (columns) spans (rows), or of the stretch of them where one has none.
+
+    With it the spans of which each has its share.
+    """
+    is_shared = ((held > 0).all(axis=1) | (held == 0).all(axis=1)) & (not is_whole)
+    is_shared = np.bincount(stretch, ~is_shared)[stretch] == 0
+    mean = held.mean(axis=1)
+    return is_shared, np.where(is_shared, mean, np.bincount(stretch, mean)[stretch])
+
+
+def _scaled(own: np.ndarray, key: np.ndarray, held: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Lengths times what their key's sum should be of what it is."""
+    factor = np.divide(wanted, held, out=np.ones_like(held), where=held > 0)
+    scaled: np.ndarray = np.round(own * np.where(key == NONE, 1.0, np.append(factor, 1.0)[key])).astype(np.int64)
+    return scaled
+
+
+def _median(table: np.ndarray) -> np.ndarray:
+    median: np.ndarray = np.median(table, axis=1)
+    return median
+
+
+def _middle(table: np.ndarray) -> np.ndarray:
+    """The three values of each row from which its median comes, whichever one of the row is left out."""
+    count = table.shape[1]
+    low = (count - 2) // 2
+    places = np.minimum([low, low + 1, low + 2], count - 1)
+    middle: np.ndarray = np.partition(table, places, axis=1)[:, places]
+    return middle
+
+
+def calls_passed(piece: Piece) -> np.ndarray:
+    """For each piece of the rank's host work how many operations of communication were launched before it, in all."""
+    launch = array_of(piece.ops, "launch")
+    begins = np.zeros(len(piece.host), dtype=np.int64)
+    begins[launch[(array_of(piece.ops, "call") != NONE) & (launch != NONE)]] = 1
+    passed: np.ndarray = np.cumsum(begins) - begins
+    return passed
+
+
+def since_first(passed: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """The numbers as counted from the smallest of their step."""
+    groups = Groups.of_numbers(steps)
+    return passed - groups.smallest(passed)[groups.of_row]
+
+
+# Lengths of which the longest are cut until each group's sum is what is wanted.
+
+
+def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """No length of a group exceeds the level at which they sum to `wanted[key]`; unchanged where they sum to less.
+
+    Rows of key -1 belong to no group.
+    """
+    rows = np.flatnonzero(key >= 0)
+    order = rows[np.lexsort((ns[rows], key[rows]))]
+    cut = ns.copy()
+    if not len(order):
+        return cut
+    held, of = ns[order], key[order]
+    starts = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
+    counts = np.diff(np.append(starts, len(of)))
+    before = np.cumsum(held) - held
+    below = before - np.repeat(before[starts], counts)
+    longer = np.repeat(starts + counts, counts) - np.arange(len(of))
+    level = (wanted[of] - below) / longer
+    # From the first length that is above its level on, all are cut to that level.
+    place = np.minimum.reduceat(np.where(level <= held, np.arange(len(of)), len(of)), starts)
+    first = np.repeat(np.append(level, np.inf)[place], counts)
+    cut[order] = np.round(np.minimum(held, np.maximum(first, 0))).astype(np.int64)
+    return cut
+
+
+# Which ranks of a job exchange messages with each other: the stages of its pipelines.
+
+
+def linked_ranks(job: Job) -> np.ndarray:
+    """For each two ranks whether they do, directly or not.
+
+    Messages between attention kernels, that go round, are no stages', nor are those around one rank (`hubs`).
+    """
+    joins, ranks = job.joins, np.array([*job.nodes])
+    of_message = joins[joins["collective"].isin((*POINT_TO_POINT, "send_recv")) & ~joins["is_ring"]]
+    pairs = of_message.groupby("instance")["rank"].agg(one="min", other="max").drop_duplicates()
+    linked = np.eye(len(ranks), dtype=bool)
+    for together in connected(pairs[~is_of_hub(pairs)].itertuples(index=False)):
+        columns = np.isin(ranks, together)
+        linked[np.ix_(columns, columns)] = True
+    return linked
+
+
+# Which calls that wait for the GPU a rank makes more often than its peers do.
+
+
+_Place = tuple[int, str, int]
+"""Step, name, and how many communication calls of the step were launched before."""
+
+
+def more_calls(nodes: Mapping[int, Nodes], rank: int, peers: Collection[int]) -> list[int]:
+    """Segments of the rank that begin with them: of a step and name as many as it makes more than any peer.
+
+    Those between two communication calls between which it makes more of them.
+    """
+    left = _blocking_calls(nodes[rank]) if peers else Counter[tuple[int, str]]()
+    most = Counter[tuple[int, str]]()
+    for peer in peers:
+        most |= _blocking_calls(nodes[peer])
+        if not left - most:
+            return []
+    left = left - most
+    own = _places(nodes[rank])
+    usual = Counter[_Place]()
+    for peer in peers if left else ():
+        usual |= Counter(_places(nodes[peer]).values())
+    found = []
+    for segment, place in own.items():
+        if usual[place] > 0:
+            usual[place] -= 1
+        elif left[place[:2]] > 0:
+            left[place[:2]] -= 1
+            found.append(segment)
+    return found
+
+
+def _places(nodes: Nodes) -> dict[int, _Place]:
+    """Of each segment that a blocking call begins where that is."""
+    held = np.flatnonzero(nodes.column("segments", "before") != NONE)
+    first = np.searchsorted(nodes.column("host", "segment"), held)
+    steps, names = nodes.column("segments", "step")[held], nodes.piece.segments["call"].to_numpy(dtype=object)[held]
+    passed = since_first(np.append(calls_passed(nodes.piece), 0)[np.minimum(first, len(nodes.piece.host))], steps)
+    return dict(zip(held.tolist(), zip(steps.tolist(), names.tolist(), passed.tolist(), strict=True), strict=True))
+
+
+def _blocking_calls(nodes: Nodes) -> Counter[tuple[int, str]]:
+    """How often the host makes which blocking call in which step."""
+    held = nodes.column("segments", "before") != NONE
+    steps, calls = (nodes.column("segments", name)[held].tolist() for name in ("step", "call"))
+    return Counter(zip(steps, calls, strict=True))
