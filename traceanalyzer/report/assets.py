@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import jinja2
 from isal import isal_zlib
 from markupsafe import Markup
 
+from traceanalyzer import __version__
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import LOOKS, by_key
 from traceanalyzer.report import compiled, words
 from traceanalyzer.report.bundle import bundled
+from traceanalyzer.report.layout import LAYOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def render(
 
     Args:
         template: the page's file in `page/`; it extends `base.html`.
-        context: what the template sees.
+        context: what the template sees, besides version, moment and how many rows of a table stand in the page.
         entry: the module of the scripts that runs on it.
         styles: files of style beside what all pages have.
     """
@@ -116,9 +119,12 @@ def render(
         "img-src data: blob:; base-uri 'none'; form-action 'none'",
         "script": own,
         "style": Markup(style(*styles)),  # noqa: S704 - our own files
+        "version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "plain_rows": LAYOUT.plain_rows,
         "vocabulary": Markup(json.dumps(by_key(), ensure_ascii=False)),  # noqa: S704 - our own words
     }
-    return environment().get_template(f"page/{template}").render({**context, **shell})
+    return environment().get_template(f"page/{template}").render({**shell, **context})
 
 
 def packed(content: bytes) -> str:

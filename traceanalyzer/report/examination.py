@@ -177,10 +177,7 @@ def page(examination: Examination, command: str | None = None) -> str:
         "pictures": [] if recorder is None or standing is None else pictures(recorder, standing),
         "states": STATES,
         "tables": {name: _table(name, made[name]) for name in _TITLES if name in made},
-        "plain_rows": LAYOUT.plain_rows,
         "command": command,
-        "version": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return assets.render("doctor.html", context, entry="plain.js", styles=("doctor.css",))
 

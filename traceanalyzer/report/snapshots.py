@@ -190,7 +190,6 @@ def page(examined: Sequence[Examined], label: str, command: str | None = None, j
         "verdict": [*(job.sentences if job else ()), *sentences(examined)],
         "fit": None if fit is None else table_view.view(fit, _FIT),
         "assumptions": None if fit is None or not len(fit) else fit.table["assumptions"].iloc[0],
-        "plain_rows": LAYOUT.plain_rows,
         "shown": shown,
         "deciding": first,
         "others": [place for place in range(len(examined)) if place not in first],
@@ -199,8 +198,6 @@ def page(examined: Sequence[Examined], label: str, command: str | None = None, j
         "most_sites": LAYOUT.memory_sites,
         "frames": _frames,
         "command": command,
-        "version": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return assets.render("memory.html", context, entry="plain.js", styles=("memory.css",))
 

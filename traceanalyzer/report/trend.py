@@ -64,8 +64,6 @@ def page(table: pd.DataFrame, doubts: Sequence[str] = ()) -> str:
     context: dict[str, Any] = {
         "figures": [_figure(str(name), own) for name, own in table.groupby("metric", sort=False)],
         "doubts": doubts,
-        "version": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return assets.render("trend.html", context, entry="plain.js", styles=("trend.css",))
 

@@ -1,6 +1,7 @@
 """Joined tables and figures of a comparison as people read them."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,24 @@ import pandas as pd
 from traceanalyzer.analyses import column_named
 from traceanalyzer.diff import Capture, Comparison, TableDiff, metrics
 from traceanalyzer.diff.metrics import BY_NAME
-from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, digits, is_known, scale, signed, stem
-from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, OPAQUE, PARTS, UNMATCHED
+from traceanalyzer.meaning.columns import ABSENT, Column, Scale, digits, is_known, scale, signed, stem
+from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_CAUSES, PARTS
 from traceanalyzer.report.comparison import DiffReport
 from traceanalyzer.report.comparison.sentences import each, per
 from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.page.table_view import Cell, Heading
-from traceanalyzer.report.words import label, words
+from traceanalyzer.report.page.rows import Box
+from traceanalyzer.report.page.table_view import Cell, Heading, column_view
 from traceanalyzer.report.writers.tables import write_frame
 from traceanalyzer.snapshots.comparison import CATEGORY, COLUMNS, PEAK, MemoryChange, change_sentences
 
-# A joined table as people read it: short names, one unit a column, a bar for each row's change.
+# A joined table as people read it: short names, both runs' values in one cell, a bar for each row's change.
 
+
+TABLES: tuple[str, ...] = (
+    "collectives", "comm_phases", "operators", "kernel_operations", "kernels", "copies", "cuda_api", "modules",
+    "matrix_products", "critical_path", "phases",
+)  # fmt: skip
+"""The joined tables of a page, in order; those in which nothing differs, and all others, are files."""
 
 _SHOWN: tuple[str, ...] = (
     "calls", "copies", "size_bytes", "transfer_ns", "wait_ns", "exposed_ns", "exposed_wait_ns", "busbw_gbps",
@@ -31,81 +38,58 @@ _SHOWN: tuple[str, ...] = (
 _SPLIT: tuple[tuple[str, str], ...] = (("transfer_ns", "transfer"), ("wait_ns", "wait"))
 """Sums that the time of a communication call is made of, and their looks."""
 
-_OF_KIND = {"compute": "compute", "comm": "both", "copy": "copy"}
-"""Looks of rows of one kind: what communicates is transfer and wait together."""
+_LOOKS = {"compute": "compute", "comm": "both", "communication": "both", "copy": "copy"}
+"""Looks of rows by kind or category: what communicates is transfer and wait together."""
 
-_OF_CATEGORY = {"communication": "both", "copy": "copy"}
-"""Looks of rows of one category of kernels; all others compute."""
-
-_PLAIN = "change"
-
-POINTS = "pp"
+_BOTH, POINTS = "both", "pp"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A piece of a row's bar, from `at` for `width` percent of the bar's place; growth lies to the right."""
-
-    look: str
-    at: float
-    width: float
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row, and its bar."""
+class JoinedRow:
+    """One row, and its bar: boxes around the middle of the bar's place, growth to the right."""
 
     status: str
     cells: tuple[Cell, ...]
-    bar: tuple[Piece, ...]
+    bar: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A joined table for a page."""
+class JoinedView:
+    """A joined table for a page; `file` is its name in `tables/`."""
 
-    analysis: str
     title: str
     columns: tuple[Heading, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[JoinedRow, ...]
     total: int
-    counts: dict[str, int]
+    counts: Mapping[str, int]
+    file: str
 
 
-def table_view(table: TableDiff, most: int | None = None) -> View:
+def joined_view(table: TableDiff, run: str = "", most: int | None = None) -> JoinedView:
     """The table's rows, largest difference first; the first `most` of them."""
     frame = table.frame.head(most) if most else table.frame
     made = [*_key_columns(frame, table.keys), *_number_columns(frame, table.time)]
-    cells = list(zip(*(values for _, values in made), strict=True)) if made else []
-    rows = tuple(
-        Row(str(status), own, bar) for status, own, bar in zip(frame["status"], cells, _bars(frame, table), strict=True)
-    )
-    return View(
-        table.analysis, table.title, tuple(column for column, _ in made), rows, len(table.frame), table.counts()
-    )
+    cells = zip(*(values for _, values in made), strict=True)
+    rows = map(JoinedRow, frame["status"].astype("str"), cells, _bars(frame, table.time))
+    file = f"{table.analysis}__{plain_name(run)}"
+    return JoinedView(table.title, tuple(head for head, _ in made), tuple(rows), len(table.frame), table.counts(), file)
 
 
-def _bars(frame: pd.DataFrame, table: TableDiff) -> list[tuple[Piece, ...]]:
+def plain_name(run: str) -> str:
+    """A run's name as part of a file name."""
+    return re.sub(r"[^\w.-]+", "-", run).strip("-") or "run"
+
+
+def _bars(frame: pd.DataFrame, time: str | None) -> list[tuple[Box, ...]]:
     """Each row's change, transfer and wait apart where they are known; the longest bar takes half of the place."""
-    if not table.time:
+    if not time:
         return [()] * len(frame)
-    looks = _looks(frame)
-    is_comm = "collective" in frame
-    pieces = [
-        _pieces(row, table.time, "both" if is_comm else look)
-        for row, look in zip(frame.to_dict("records"), looks, strict=True)
-    ]
-    reaches = (sum(max(sign * change, 0) for _, change in own) for own in pieces for sign in (1, -1))
-    widest = max(reaches, default=0.0)
-    return [tuple(_placed(own, widest)) if widest else () for own in pieces]
-
-
-def _looks(frame: pd.DataFrame) -> list[str]:
-    if "kind" in frame:
-        return [_OF_KIND.get(str(kind), _PLAIN) for kind in frame["kind"]]
-    if "category" in frame:
-        return [_OF_CATEGORY.get(str(category), "compute") for category in frame["category"]]
-    return [_PLAIN] * len(frame)
+    look = next((frame[name] for name in ("kind", "category") if name in frame), pd.Series("change", frame.index))
+    looks = look.astype("str").map(_LOOKS).fillna("compute" if "category" in frame else "change")
+    if "collective" in frame:
+        looks[:] = _BOTH
+    rows = zip(frame.to_dict("records"), looks, strict=True)
+    return around_the_middle([_pieces(row, time, look) for row, look in rows])
 
 
 def _pieces(row: Mapping[Any, Any], time: str, look: str) -> list[tuple[str, float]]:
@@ -116,88 +100,68 @@ def _pieces(row: Mapping[Any, Any], time: str, look: str) -> list[tuple[str, flo
     return [(own, float(change)) for own, change in found if is_known(change) and change]
 
 
-def _placed(pieces: list[tuple[str, float]], widest: float) -> Iterator[Piece]:
-    more = less = 50.0
-    for look, change in pieces:
-        width = 50 * abs(change) / widest
-        if change < 0:
-            less -= width
-            yield Piece(look, less, width)
-        else:
-            yield Piece(look, more, width)
-            more += width
+def around_the_middle(rows: Sequence[Sequence[tuple[str, float]]]) -> list[tuple[Box, ...]]:
+    """Of each row's looks and changes boxes on one scale: what is more lies to the right of 50%, what is less left."""
+    reaches = [sum(max(sign * change, 0) for _, change in row) for row in rows for sign in (1, -1)]
+    widest = max(reaches, default=0) or 1
+    made = []
+    for row in rows:
+        more = less = 50.0
+        boxes = []
+        for look, change in row:
+            width = 50 * abs(change) / widest
+            less -= width if change < 0 else 0
+            boxes.append(Box(less if change < 0 else more, width, look, ""))
+            more += width if change > 0 else 0
+        made.append(tuple(boxes))
+    return made
 
 
 def _key_columns(frame: pd.DataFrame, keys: tuple[str, ...]) -> list[tuple[Heading, list[Cell]]]:
-    made = []
-    for key in keys:
-        if key == "activity":  # the name tells
-            continue
-        if frame[key].notna().any():
-            column = column_named(key)
-            heading = Heading(key, label(key, column), "", "", is_number=False)
-            made.append((heading, [_text(value, column) for value in frame[key]]))
+    known = [key for key in keys if key != "activity" and frame[key].notna().any()]  # the name tells the activity
+    made = [column_view(frame[key], replace(column_named(key), definition="")) for key in known]
     if "other_name" in frame and frame["other_name"].notna().any():
-        others = (_text(value, column_named("name")) for value in frame["other_name"])
-        names = [
-            Cell(f"{one.text} → {two.text}" if two.text != ABSENT else one.text,
-                 f"{one.full or one.text} → {two.full or two.text}" if two.text != ABSENT else one.full)
-            for one, two in zip(made[0][1], others, strict=True)
-        ]  # fmt: skip
-        made[0] = (made[0][0], names)
+        _, others = column_view(frame["other_name"], column_named("name"))
+        made[0] = (made[0][0], [_arrow(one, two) for one, two in zip(made[0][1], others, strict=True)])
     return made
 
 
-def _text(value: object, column: Column) -> Cell:
-    if not is_known(value):
-        return Cell(ABSENT)
-    full = str(value)
-    shown = " + ".join(words(part, column) for part in full.split(" + "))
-    return Cell(shown, full if shown != full else "")
+def _arrow(one: Cell, two: Cell) -> Cell:
+    """`a → b`; one of them where they read alike or there is no other."""
+    if two.text in (ABSENT, one.text):
+        return one
+    return Cell(f"{one.text} → {two.text}", f"{one.full or one.text} → {two.full or two.text}")
 
 
 def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading, list[Cell]]]:
+    """The change of the time first, then both runs' values of it and of the other sums."""
     made = []
-    is_split = all(f"change_{name}" in frame and frame[f"change_{name}"].notna().all() for name, _ in _SPLIT)
-    left = {"exposed_wait_ns"} if is_split else dict(_SPLIT)  # transfer and wait add up to the time
-    for name in (*(one for one in _SHOWN if one not in left), *((time,) if time and not is_split else ())):
-        if f"base_{name}" in frame:
-            column = column_named(name)
-            heads = {f"{side}_{name}": f"{label(name, column)} {side}" for side in ("base", "other")}
-            made += _numbers(frame, heads, column.unit)
-    changes = {f"change_{time}": "change", f"change_{time}_pct": "change", "change_share_pct_points": "share"}
-    for name, head in changes.items() if time else ():
-        made += _numbers(frame, {name: head}, Column.named(name).unit, signed=True)
+    for name in (f"change_{time}", f"change_{time}_pct", "change_share_pct_points") if time else ():
+        head = "share" if name.endswith("points") else "change"
+        made.append(column_view(frame[name], Column.named(name), head, is_signed=True))
     if time:
         made[-1] = (replace(made[-1][0], unit=POINTS), made[-1][1])
-    return made
+    is_split = all(f"change_{name}" in frame and frame[f"change_{name}"].notna().all() for name, _ in _SPLIT)
+    left_out = {"exposed_wait_ns"} if is_split else dict(_SPLIT)  # transfer and wait add up to the time
+    shown = [*([time] if time and not is_split else []), *(name for name in _SHOWN if name not in left_out)]
+    return [*made, *(_both_runs(frame, name, column_named(name)) for name in shown if f"base_{name}" in frame)]
 
 
-def _numbers(
-    frame: pd.DataFrame, heads: Mapping[str, str], unit: Unit, *, signed: bool = False
-) -> list[tuple[Heading, list[Cell]]]:
-    """Columns that share their unit, each under its heading."""
-    used = scale(unit, pd.concat([frame[name] for name in heads]).abs().dropna().tolist())
-    return [
-        (Heading(name, head, used.symbol, "", is_number=True), [_number(value, used, signed) for value in frame[name]])
-        for name, head in heads.items()
-    ]
-
-
-def _number(value: object, used: Scale, signed: bool) -> Cell:
-    if not is_known(value):
-        return Cell(ABSENT)
-    number = float(value)  # type: ignore[arg-type]
-    shown = used.text(number) if number else digits(0)
-    return Cell(f"+{shown}" if signed and number > 0 else shown, repr(number))
+def _both_runs(frame: pd.DataFrame, name: str, column: Column) -> tuple[Heading, list[Cell]]:
+    """Both runs' values in one unit: `149 → 14`."""
+    sides = [frame[f"base_{name}"], frame[f"other_{name}"]]
+    head, cells = column_view(pd.concat(sides, ignore_index=True).rename(name), column)
+    pairs = zip(cells[: len(frame)], cells[len(frame) :], strict=True)
+    return head, [Cell(one.text if one.text == two.text else f"{one.text} → {two.text}") for one, two in pairs]
 
 
 # The figures of a comparison side by side: a row each, a column for each run, as pages and Markdown show them.
 
 
-_RARE = frozenset(part.column for part in (OPAQUE, UNMATCHED, *IDLE_PARTS))
-
-_LABELS = {part.column: part.label for part in (*PARTS, *COMM_PARTS, *IDLE_PARTS)}
+_LABELS = {
+    **{part.column: part.label for part in (*PARTS, *COMM_PARTS)},
+    **{f"idle_{cause.column}": cause.part.label for cause in IDLE_CAUSES},
+}
 
 _WORDS = {"comm": "communication", "std": "standard deviation", "mfu": "MFU"}
 """What a page calls parts of figures' names."""
@@ -229,16 +193,14 @@ class FiguresRow:
     unit: str
     definition: str
     cells: tuple[Value, ...]
-    is_nothing: bool
-    """No run has any of it."""
 
 
 def rows(comparison: Comparison) -> list[FiguresRow]:
-    """Every figure that some run has; parts that are rare only where there is any of them."""
+    """Every figure of which some run has any."""
     return [
         _row(comparison, str(name), own.set_index("run"))
         for name, own in comparison.metrics.groupby("metric", sort=False)
-        if name not in _RARE or own["value"].any()
+        if own["value"].any()
     ]
 
 
@@ -248,17 +210,14 @@ def is_of_single_captures(comparison: Comparison) -> bool:
 
 
 def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> FiguresRow:
-    known = own["value"].dropna().abs()
-    largest = float(known.max()) if len(known) else 0.0
-    shown = scale(BY_NAME[name].unit, known.tolist())
-    is_said = name == "step_ns" and per(comparison) == "per step"
+    known = own["value"].dropna().abs().tolist()
     metric, scaled = BY_NAME[name], comparison.fairness.scale
-    has_suffix = metric.per_step and not is_said and (scaled.per_token or not metric.of_one_step)
+    shown = scale(metric.unit, known)
+    is_plain = not metric.per_step or (name == "step_ns" and per(comparison) == "per step")
+    has_suffix = not is_plain and (scaled.per_token or not metric.of_one_step)
     suffix = (each(comparison) if shown.symbol else per(comparison)) if has_suffix else ""
-    values = tuple(_value(own.loc[run], shown, largest) for run in comparison.runs)
-    return FiguresRow(
-        name, _label(name), f"{shown.symbol}{suffix}".strip(), str(own["definition"].iloc[0]), values, largest == 0
-    )
+    values = tuple(_value(own.loc[run], shown, max(known)) for run in comparison.runs)
+    return FiguresRow(name, _label(name), f"{shown.symbol}{suffix}".strip(), str(own["definition"].iloc[0]), values)
 
 
 def _label(name: str) -> str:
@@ -270,14 +229,12 @@ def _label(name: str) -> str:
 def _value(row: pd.Series, shown: Scale, largest: float) -> Value:
     if not is_known(row["value"]):
         return Value(ABSENT, "", "", "", "", 0.0)
-    low, high = row["rank_min"], row["rank_max"]
-    spread = (
-        f"{shown.text(float(low))} to {shown.text(float(high))} over ranks" if is_known(low) and low != high else ""
-    )
+    ends = [shown.text(float(row[end])) for end in ("rank_min", "rank_max") if is_known(row[end])]
+    spread = " to ".join(ends) if len({*ends}) > 1 else ""
     if is_known(row["std"]):
         spread = f"± {shown.text(float(row['std']))}, n = {row['repeats']}" + (f"; {spread}" if spread else "")
     change, unit = _change(row)
-    width = 100 * abs(float(row["value"])) / largest if largest else 0.0
+    width = 100 * abs(float(row["value"])) / largest
     return Value(shown.text(float(row["value"])), spread, change, unit, _significance(row), width)
 
 
@@ -375,6 +332,33 @@ def shown(change: MemoryChange) -> pd.DataFrame:
     own = table[table["rank"].isin(ranks) | (table["rank"].isna() & ranks.isna().any())]
     place = own.groupby(["rank", "of"], dropna=False).cumcount()
     return own[place < MOST_SITES]
+
+
+def memory_views(memory: Memory) -> list[dict[str, Any]]:
+    """For each run and source its sentences, and the rows of `shown` with bars; whether these are all."""
+    return [
+        {"run": run, "source": source, "sentences": change.sentences, "view": _memory_view(change, run, source)}
+        for run, sources in memory.items()
+        for source, change in sources.items()
+    ]
+
+
+def _memory_view(change: MemoryChange, run: str, source: str) -> JoinedView:
+    frame = shown(change).reset_index(drop=True)
+    is_peak = frame["of"] == PEAK
+    named = frame.assign(of=frame["of"].replace("site", "line"), name=frame["name"].mask(is_peak, ""))
+    changes = frame["change_bytes"]
+    made = [
+        column_view(named["rank"], column_named("rank")),
+        *(column_view(named[name], Column.text("")) for name in ("of", "name")),
+        column_view(changes, Column.named("change_bytes"), "change", is_signed=True),
+        _both_runs(frame, "bytes", Column.named("bytes")),
+    ]
+    looks = ["more" if size > 0 else "less" for size in changes]
+    bars = around_the_middle([[(look, float(size))] for look, size in zip(looks, changes, strict=True)])
+    rows = (JoinedRow("", *row) for row in zip(zip(*(cells for _, cells in made), strict=True), bars, strict=True))
+    file = f"memory__{source}__{run}"
+    return JoinedView("Peak of memory", tuple(head for head, _ in made), tuple(rows), len(change.table), {}, file)
 
 
 def write_csv(memory: Memory, folder: Path) -> list[Path]:

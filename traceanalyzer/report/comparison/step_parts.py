@@ -6,17 +6,15 @@ from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses.overview import divided
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.diff import Comparison, Side, metrics
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.meaning.vocabulary import (
     COMM,
     COMM_PARTS,
-    COMPUTE,
-    COPY,
     IDLE,
     IDLE_PARTS,
-    OPAQUE,
     PARTS,
     TRANSFER,
     WAIT,
@@ -38,6 +36,38 @@ def values_of(comparison: Comparison, metric: str, run: str) -> list[Any]:
     return [metrics.value(comparison.metrics, metric, one) for one in (comparison.base.label, run)]
 
 
+# Of each rank: a step by parts.
+
+
+def rank_parts(capture: Capture) -> pd.DataFrame | None:
+    """Ranks × columns of parts, in ns of the compared steps; wait and causes of idle time where they add up.
+
+    `None` where a part of a rank is unknown.
+    """
+    headline: pd.DataFrame | None = capture.table("headline")
+    columns = [part.column for part in PARTS]
+    if headline is None or headline[columns].isna().any(axis=None):
+        return None
+    table = headline[["rank", *columns]]
+    for analysis, whole, split in (("exposed_comm", COMM, COMM_PARTS), ("idle", IDLE, IDLE_PARTS)):
+        table = _divided(table, capture, analysis, whole, split)
+    return table.set_index("rank").astype("float64")
+
+
+def _divided(
+    table: pd.DataFrame, capture: Capture, analysis: str, whole: Part, parts: tuple[Part, ...]
+) -> pd.DataFrame:
+    """The table with a part in its own parts, where these are of the same steps and add up to it."""
+    found, columns = capture.tables.get(analysis), [part.column for part in parts]
+    if found is None or not {"rank", "step", *columns} <= set(found):
+        return table
+    for rows in (found[found["step"].isna()], found[found["step"].isin(capture.steps)]):
+        made = divided(table, rows, whole, parts, ["rank"])
+        if made[columns].notna().all(axis=None):
+            return made.drop(columns=whole.column)
+    return table
+
+
 # Of the rank for which others wait.
 
 
@@ -46,49 +76,28 @@ def awaited_ranks(comparison: Comparison, base: Side, other: Side) -> tuple[tupl
 
     `None` where waits are unknown, or where ranks' waits differ by less than 3% of a step in both runs.
     """
-    tables = [_parts_by_rank(side.first) for side in (base, other)]
-    if any(table is None or WAIT.label not in table or len(table) < 2 for table in tables):
+    scale, tables = comparison.fairness.scale, []
+    for side in (base, other):
+        table = rank_parts(side.first)
+        if table is None or WAIT.column not in table or len(table) < 2:
+            return None
+        tables.append(table.rename(columns=_NAMES) / scale.divisor(side.first))
+    ranks = [_awaited(table) for table in tables]
+    known = [rank for rank in ranks if rank is not None]
+    if not known:
         return None
-    scale = comparison.fairness.scale
-    held = [
-        table / scale.divisor(side.first)
-        for table, side in zip(tables, (base, other), strict=True)
-        if table is not None
-    ]
-    ranks = [_awaited(table) for table in held]
-    first, second = ranks[0] if ranks[0] is not None else ranks[1], ranks[1] if ranks[1] is not None else ranks[0]
-    if first is None or second is None or first not in held[0].index or second not in held[1].index:
+    first, second = ranks[0] if ranks[0] is not None else known[0], ranks[1] if ranks[1] is not None else known[0]
+    if first not in tables[0].index or second not in tables[1].index:
         return None
-    return (first, held[0].loc[first]), (second, held[1].loc[second])
+    return (first, tables[0].loc[first]), (second, tables[1].loc[second])
+
+
+_NAMES = {part.column: part.label for part in (*PARTS, *COMM_PARTS, *IDLE_PARTS)}
 
 
 def _awaited(parts: pd.DataFrame) -> int | None:
     waits, window = parts[WAIT.label], parts.sum(axis=1).max()
     return int(waits.idxmin()) if waits.max() - waits.min() > PERCENT / 100 * window else None
-
-
-def _parts_by_rank(capture: Capture) -> pd.DataFrame | None:
-    """Each rank's window by part in ns, under the parts' labels; wait and causes of idle time where they are known."""
-    breakdown = capture.table("breakdown")
-    if breakdown is None or not capture.is_exact:
-        return None
-    parts = _columns(_by_rank(breakdown), (COMPUTE, COPY, OPAQUE))
-    for table, split, whole in (("exposed_comm", COMM_PARTS, COMM), ("idle", IDLE_PARTS, IDLE)):
-        frame = capture.table(table)
-        own = None if frame is None else _columns(_by_rank(frame), split)
-        is_split = own is not None and len(own.columns) == len(split) and own.notna().to_numpy().all()
-        parts = parts.join(own if is_split and own is not None else _columns(_by_rank(breakdown), (whole,)))
-    return parts.astype("float64").fillna(0.0)
-
-
-def _by_rank(frame: pd.DataFrame) -> pd.DataFrame:
-    """A row for each rank: of tables that have steps too, that of the whole window."""
-    return (frame[frame["step"].isna()] if "step" in frame else frame).set_index("rank")
-
-
-def _columns(frame: pd.DataFrame, parts: tuple[Part, ...]) -> pd.DataFrame:
-    own = {part.column: part.label for part in parts if part.column in frame}
-    return frame[list(own)].rename(columns=own)
 
 
 # Of the means over ranks: from the base's step time to another run's, what each part adds or takes away.

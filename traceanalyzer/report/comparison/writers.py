@@ -1,16 +1,13 @@
 """A comparison as a page, Markdown, CSV, JSON and in the terminal."""
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape as markup_escape
 from rich.table import Table
@@ -23,8 +20,6 @@ from traceanalyzer.diff.captures import Side
 from traceanalyzer.diff.sources import SourceOptions, read_side, side_of, with_distinct_names, with_same_ranks
 from traceanalyzer.errors import UsageError
 from traceanalyzer.files.whole import made
-from traceanalyzer.meaning import columns
-from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.model import TraceSet
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.report import assets
@@ -35,13 +30,13 @@ from traceanalyzer.report.comparison import (
     pictures,
     rows,
     sentences,
-    step_parts,
 )
 from traceanalyzer.report.comparison import rows as comparison_rows
-from traceanalyzer.report.comparison.rows import View, table_view
+from traceanalyzer.report.comparison.rows import JoinedView, joined_view, memory_views, plain_name
 from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.printed import table_of, unwrapped, with_unit
 from traceanalyzer.report.writers import gates, write_text
-from traceanalyzer.report.writers.gates import cell
+from traceanalyzer.report.writers.gates import cell, line
 from traceanalyzer.report.writers.tables import write_frame
 from traceanalyzer.validation import formats_of, place_of
 
@@ -113,11 +108,6 @@ def capture_notes(report: DiffReport) -> list[str]:
     ]
 
 
-def plain_name(run: str) -> str:
-    """A run's name as part of a file name."""
-    return re.sub(r"[^\w.-]+", "-", run).strip("-") or "run"
-
-
 def _watermark(report: DiffReport) -> dict[str, str]:
     return {"warning": "NOT COMPARABLE, forced"} if report.comparison.is_forced else {}
 
@@ -135,14 +125,10 @@ def html_write(report: DiffReport, folder: Path) -> list[Path]:
     return [write_text(folder / "summary.html", page(report))]
 
 
-def memory_page(held: comparison_rows.Memory, base: str, command: str | None) -> str:
+def memory_page(memory: comparison_rows.Memory, base: str, command: str | None) -> str:
     """The page of runs of which only memory snapshots are known."""
-    context: dict[str, Any] = {
-        "title": f"{', '.join(held)} against {base}: memory",
-        "memory": memory_views(held),
-        "command": command,
-        "version": __version__,
-    }
+    title = f"{', '.join(memory)} against {base}: memory"
+    context = {"title": title, "memory": memory_views(memory), "command": command}
     return assets.render("memory_diff.html", context, entry="plain.js", styles=("diff.css",))
 
 
@@ -157,9 +143,8 @@ def page(report: DiffReport) -> str:
         "of_runs": sentences.of_runs(comparison),
         "doubt": sentences.doubt(comparison),
         "per": sentences.per(comparison),
-        "facts": comparison.fairness.facts,
         "notes": [*comparison.fairness.notes, *capture_notes(report)],
-        "waterfalls": {run: _bars(comparison, run, step_parts.parts(comparison, run)) for run in comparison.tables},
+        "waterfalls": {run: pictures.waterfall(comparison, run) for run in comparison.tables},
         "figures": comparison_rows.rows(comparison),
         "is_of_single_captures": comparison_rows.is_of_single_captures(comparison),
         "views": {run: _views(comparison, run) for run in comparison.tables},
@@ -170,56 +155,16 @@ def page(report: DiffReport) -> str:
     return assets.render("diff.html", context, entry="comparison.js", styles=("diff.css",))
 
 
-def memory_views(held: comparison_rows.Memory) -> list[dict[str, Any]]:
-    """For each run and source its sentences, and the rows with bars as wide as their changes."""
-    made = []
-    for run, sources in held.items():
-        for source, change in sources.items():
-            rows = comparison_rows.shown(change).to_dict("records")
-            widest = max((abs(row["change_bytes"]) for row in rows), default=0) or 1
-            bars = [{**row, "width": 50 * abs(row["change_bytes"]) / widest} for row in rows]
-            is_whole = len(rows) == len(change.table)
-            made.append(
-                {"run": run, "source": source, "sentences": change.sentences, "rows": bars, "is_whole": is_whole}
-            )
-    return made
+def _views(comparison: Comparison, run: str) -> list[JoinedView]:
+    """The page's tables in which something differs."""
+    found = (comparison.table(run, name) for name in comparison_rows.TABLES)
+    differing = (table for table in found if table is not None and any(_differing(table).values()))
+    return [joined_view(table, run, LAYOUT.joined_rows) for table in differing]
 
 
-def _bars(comparison: Comparison, run: str, parts: list[step_parts.WaterfallPart]) -> list[dict[str, Any]]:
-    """Bars from the base's step to the run's: each with its place and length in percent of the longest reach."""
-    if not parts:
-        return []
-    base, at = sum(part.base_ns for part in parts), 0.0
-    reaches = [base, base]
-    for part in parts:
-        reaches.append(reaches[-1] + part.change_ns)
-    longest = max(reaches) or 1.0
-    made = [{"label": comparison.base.label, "kind": "total", "at": 0.0, "width": 100 * base / longest,
-             "text": columns.text(base, Unit.NS), "detail": ""}]  # fmt: skip
-    at = base
-    for part in parts:
-        made.append(
-            {
-                "label": part.label,
-                "kind": part.kind,
-                "at": 100 * min(at, at + part.change_ns) / longest,
-                "width": 100 * abs(part.change_ns) / longest,
-                "text": ("+" if part.change_ns > 0 else "") + columns.text(part.change_ns, Unit.NS),
-                "detail": f"{columns.text(part.base_ns, Unit.NS)} → {columns.text(part.other_ns, Unit.NS)}",
-            }
-        )
-        at += part.change_ns
-    made.append({"label": run, "kind": "total", "at": 0.0, "width": 100 * at / longest,
-                 "text": columns.text(at, Unit.NS), "detail": ""})  # fmt: skip
-    return made
-
-
-def _views(comparison: Comparison, run: str) -> list[View]:
-    """Communication first, then operators and kernels, then what else there is."""
-    order = {"collectives": 0, "comm_phases": 1, "nccl": 1, "operators": 2, "kernel_operations": 3, "kernels": 4}
-    own = [table for table in comparison.tables[run] if table.analysis != comparison_rows.CATEGORIES]
-    tables = sorted(own, key=lambda table: order.get(table.analysis, 9))
-    return [table_view(table, LAYOUT.joined_rows) for table in tables if len(table.frame)]
+def _differing(table: TableDiff) -> dict[str, int]:
+    """How many rows are new, removed or changed."""
+    return {status: count for status, count in table.counts().items() if status != joins.SAME}
 
 
 # A comparison as Markdown, short enough for a comment on a pull request.
@@ -256,8 +201,8 @@ def as_markdown(report: DiffReport) -> str:
 
 def _figures(report: DiffReport) -> list[str]:
     head = ["figure", "unit", *_heads(report.comparison.runs)]
-    lines = [_line(head), "|---|---|" + "---:|" * (len(head) - 2)]
-    return [*lines, *(_line([row.label, row.unit, *_texts(row)]) for row in rows.rows(report.comparison)), ""]
+    lines = [line(head), "|---|---|" + "---:|" * (len(head) - 2)]
+    return [*lines, *(line([row.label, row.unit, *_texts(row)]) for row in rows.rows(report.comparison)), ""]
 
 
 def _heads(runs: Sequence[str]) -> list[str]:
@@ -272,22 +217,17 @@ def _texts(row: comparison_rows.FiguresRow) -> list[str]:
 
 
 def _markdown_table(table: TableDiff, run: str) -> list[str]:
-    counts = table.counts()
-    if not any(counts[status] for status in (joins.NEW, joins.REMOVED, joins.CHANGED)):
+    if not any(_differing(table).values()):
         return []
-    view = table_view(table)
+    view = joined_view(table)
     changed = [row for row in view.rows if row.status != joins.SAME]
-    told = ", ".join(f"{count} {status.lower()}" for status, count in counts.items() if count)
-    lines = [f"<details><summary>{cell(table.title)}, {cell(run)}: {told}</summary>", ""]
-    lines += [_line(["", *(f"{column.label} {column.unit}".strip() for column in view.columns)])]
+    counts = ", ".join(f"{count} {status.lower()}" for status, count in view.counts.items() if count)
+    lines = [f"<details><summary>{cell(table.title)}, {cell(run)}: {counts}</summary>", ""]
+    lines += [line(["", *(f"{column.label} {column.unit}".strip() for column in view.columns)])]
     lines += ["|---" * (len(view.columns) + 1) + "|"]
-    lines += [_line([row.status, *(one.text for one in row.cells)]) for row in changed[: LAYOUT.markdown_rows]]
+    lines += [line([row.status, *(one.text for one in row.cells)]) for row in changed[: LAYOUT.markdown_rows]]
     more = len(changed) - LAYOUT.markdown_rows
     return [*lines, "", *([f"{more} more rows in tables/."] if more > 0 else []), "</details>", ""]
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(map(cell, cells)) + " |"
 
 
 # A comparison for who works in Python: short when printed, a page in a notebook, written at a word.
@@ -389,8 +329,7 @@ _SHOWN: tuple[str, ...] = (
 
 def show(report: DiffReport, console: Console) -> None:
     """Print the verdict with its points, the main figures side by side, what differs besides, and notes."""
-    comparison = report.comparison
-    say = partial(console.print, highlight=False, soft_wrap=not console.is_terminal)
+    comparison, say = report.comparison, unwrapped(console)
     say(f"[italic]{markup_escape(report.title)}[/]")
     for reason in comparison.fairness.refusals:
         say(f"[bold red]NOT COMPARABLE, forced:[/] {markup_escape(reason)}")
@@ -407,9 +346,8 @@ def show(report: DiffReport, console: Console) -> None:
     table = _terminal_table(report)
     if table.row_count:
         console.print(table)
-    doubt = sentences.doubt(comparison)
-    for line in filter(None, (comparison.different, doubt)):
-        say(f"[yellow]![/] {markup_escape(line)}")
+    for text in filter(None, (comparison.different, sentences.doubt(comparison))):
+        say(f"[yellow]![/] {markup_escape(text)}")
     for note in [*comparison.fairness.notes, *capture_notes(report)]:
         say(f"[yellow]Note:[/] {markup_escape(note)}")
 
@@ -418,29 +356,19 @@ _DECIDING: tuple[str, ...] = ("step_ns", "compute_pct", "exposed_comm_pct", "idl
 
 
 def _terminal_table(report: DiffReport) -> Table:
-    runs = report.comparison.runs
-    if len(runs) > LAYOUT.runs_beside:
-        return _row_a_run(report)
-    table = Table(title=f"Figures {sentences.per(report.comparison)}", box=box.SIMPLE_HEAD)
-    table.add_column("")
-    for name in _heads(runs):
-        table.add_column(markup_escape(name), justify="right")
-    for row in rows.rows(report.comparison):
-        if row.metric in _SHOWN and not row.is_nothing:
-            table.add_row(f"{row.label} [dim]{markup_escape(row.unit)}[/]", *_texts(row))
-    return table
-
-
-def _row_a_run(report: DiffReport) -> Table:
-    found = {row.metric: row for row in rows.rows(report.comparison)}
+    """A row for each figure; of many runs a row for each run."""
+    comparison = report.comparison
+    runs, found = comparison.runs, {row.metric: row for row in rows.rows(comparison)}
+    title = f"Figures {sentences.per(comparison)}"
+    if len(runs) <= LAYOUT.runs_beside:
+        shown = [row for name, row in found.items() if name in _SHOWN]
+        return table_of(
+            ["", *_heads(runs)], ([with_unit(row.label, row.unit), *_texts(row)] for row in shown), title=title
+        )
     shown = [found[name] for name in _DECIDING if name in found]
-    table = Table(title=f"Figures {sentences.per(report.comparison)}, changes against {report.comparison.base.label}",
-                  box=box.SIMPLE_HEAD)  # fmt: skip
-    table.add_column("")
-    for row in shown:
-        table.add_column(f"{markup_escape(row.label)} [dim]{markup_escape(row.unit)}[/]", justify="right")
-    for place, run in enumerate(report.comparison.runs):
-        cells = [row.cells[place] for row in shown]
-        texts = (f"{one.text}  {one.change_text}".rstrip() for one in cells)
-        table.add_row(markup_escape(run), *texts)
-    return table
+    cells = [[f"{cell.text}  {cell.change_text}".rstrip() for cell in row.cells] for row in shown]
+    return table_of(
+        ["", *(with_unit(row.label, row.unit) for row in shown)],
+        zip(runs, *cells, strict=True),
+        title=f"{title}, changes against {comparison.base.label}",
+    )

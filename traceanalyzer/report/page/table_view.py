@@ -1,6 +1,6 @@
 """Any Result as a table for a page: one unit a column, short names, figures to three digits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result, column_named
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.findings import Finding
-from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, Written, is_known, scale
+from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, Written, digits, is_known, scale, text
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.words import distinguishing_parts, label, words
@@ -73,12 +73,14 @@ def view_of(
 ) -> TableView:
     """The same of a table that is not a Result's; what `meanings` lacks means what Results mean by that name."""
     table = {name: frame[name] for name in (columns or frame.columns) if name in frame}
-    held = [name for name, values in table.items() if not values.array.isna().all()]
-    known = {name: meanings.get(name) or column_named(name) for name in held}
+    filled = [name for name, values in table.items() if not values.array.isna().all()]
+    known = {name: meanings.get(name) or column_named(name) for name in filled}
     wanted = [name for name, column in known.items() if column.replaced_by not in known]
     is_wide = len(wanted) > LAYOUT.table_columns
     made = [
-        _column(values.iloc[: LAYOUT.table_rows], column, zero_ns, is_extra=is_wide and _is_extra(values, column))
+        column_view(
+            values.iloc[: LAYOUT.table_rows], column, zero_ns=zero_ns, is_extra=is_wide and _is_extra(values, column)
+        )
         for values, column in ((table[name], known[name]) for name in wanted)
     ]
     has_times = sum(known[name].unit is Unit.NS for name in wanted) > 1
@@ -107,7 +109,16 @@ def _is_later(values: pd.Series, column: Column) -> bool:
     return column.is_aside or (column.is_aside_when_one and len(values.unique()) == 1)
 
 
-def _column(values: pd.Series, column: Column, zero_ns: int, *, is_extra: bool = False) -> tuple[Heading, list[Cell]]:
+def column_view(
+    values: pd.Series,
+    column: Column,
+    head: str = "",
+    *,
+    zero_ns: int = 0,
+    is_extra: bool = False,
+    is_signed: bool = False,
+) -> tuple[Heading, list[Cell]]:
+    """A column's heading (`head`, else what its name says) and cells; `is_signed` ones are differences."""
     name, definition = str(values.name), column.definition
     plain = plain_values(values)
     if column.is_moment:
@@ -115,15 +126,22 @@ def _column(values: pd.Series, column: Column, zero_ns: int, *, is_extra: bool =
         definition += " Shown after the first operation of the run."
     kinds = {*map(type, plain)} - {type(None)}
     number_kinds = {kind for kind in kinds if issubclass(kind, int | float) and kind is not bool}
-    is_number = bool(number_kinds)
-    own = scale(column.unit, (abs(value) for value in plain if type(value) in number_kinds)) if is_number else Scale()
+    used = unit_for(column.unit, [value for value in plain if type(value) in number_kinds]) if number_kinds else Scale()
     # True is 1, and is not shown as 1 is.
     keys = plain if len(kinds) <= 1 else [(type(value), value) for value in plain]
-    shown = {key: _cell(value, column, own) for key, value in dict(zip(keys, plain, strict=True)).items()}
+    shown = {key: _cell(value, column, used, is_signed) for key, value in dict(zip(keys, plain, strict=True)).items()}
     cells = [shown[key] for key in keys]
     if column.written is Written.KERNEL:
         cells = _unambiguous(cells)
-    return Heading(name, label(name, column), own.symbol, definition, is_number, is_extra), cells
+    symbol = used.symbol if used else ""
+    return Heading(name, head or label(name, column), symbol, definition, bool(number_kinds), is_extra), cells
+
+
+def unit_for(unit: Unit, values: Iterable[float]) -> Scale | None:
+    """The scale for a column's heading; `None` where a value is under a thousandth of it: each has its own unit."""
+    sizes = [abs(value) for value in values if is_known(value) and value]
+    used = scale(unit, sizes)
+    return None if used.divisor > 1 and 1000 * min(sizes) < used.divisor else used
 
 
 def _unambiguous(cells: list[Cell]) -> list[Cell]:
@@ -140,15 +158,18 @@ def _unambiguous(cells: list[Cell]) -> list[Cell]:
     return [replace(cell, text=text) for cell, text in zip(cells, texts, strict=True)] if added else cells
 
 
-def _cell(value: Any, column: Column, own: Scale) -> Cell:
+def _cell(value: Any, column: Column, used: Scale | None, is_signed: bool) -> Cell:
+    """What a value is shown as; a difference that is more has a +."""
     if not is_known(value):
         return Cell(column.absent or ABSENT, "")
     if isinstance(value, bool):
         return Cell("yes" if value else "no", "")
     if isinstance(value, int | float):
-        is_plain = isinstance(value, int) and column.unit is Unit.ID
-        return Cell(str(value) if is_plain else own.text(value), repr(value))
+        if isinstance(value, int) and column.unit is Unit.ID:
+            return Cell(str(value), repr(value))
+        shown = used.text(value) if used else text(value, column.unit) if value else digits(0)
+        return Cell(f"+{shown}" if is_signed and value > 0 else shown, repr(value))
     full = str(value)
-    shown = words(full, column)
+    shown = " + ".join(words(part, column) for part in full.split(" + "))
     shown = shown if len(shown) <= LAYOUT.cell_text else shown[: LAYOUT.cell_text - 1] + "…"
     return Cell(shown, full if shown != full else "")

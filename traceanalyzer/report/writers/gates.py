@@ -1,7 +1,7 @@
 """What became of the gates: JUnit XML for a build server, Markdown for a pull request, lines for the terminal."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -101,6 +101,11 @@ def cell(text: Any) -> str:
     """Text that stays inside a cell of a Markdown table and makes no HTML, link, image or mention of anybody."""
     plain = _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", str(text))
     return _LINKED.sub("\\g<0>&#8203;", plain).replace("|", "\\|").replace("\n", " ")
+
+
+def line(cells: Iterable[Any]) -> str:
+    """A row of a Markdown table."""
+    return "| " + " | ".join(map(cell, cells)) + " |"
 
 
 def code(text: str) -> str:

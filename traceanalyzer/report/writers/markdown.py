@@ -11,7 +11,7 @@ from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import split
 from traceanalyzer.report.writers import write_text
-from traceanalyzer.report.writers.gates import cell
+from traceanalyzer.report.writers.gates import cell, line
 
 MOST_RANKS = 32
 
@@ -37,12 +37,12 @@ def _ranks(report: Report) -> list[str]:
     if not rows:
         return []
     head = ["rank", "step", *(f"{part.short} %" for part in _PARTS), "overlap %"]
-    lines = [_line(head), "|" + "---:|" * len(head)]
+    lines = [line(head), "|" + "---:|" * len(head)]
     shown = sorted(rows, key=lambda row: -(row["exposed_comm_ns"] or 0))[:MOST_RANKS]
     for row in shown if len(rows) > MOST_RANKS else rows:
         time = row["window_ns"] if row["step_mean_ns"] is None else row["step_mean_ns"]
         shares = [*_shares(row), columns.digits(row["overlap_pct"])]
-        lines.append(_line([str(row["rank"]), columns.text(time, Unit.NS), *shares]))
+        lines.append(line([str(row["rank"]), columns.text(time, Unit.NS), *shares]))
     left_out = f"; {MOST_RANKS} of {len(rows)} ranks, most exposed communication first"
     return [*lines, "", f"Of {cell(rows[0]['basis'])}{left_out if len(rows) > MOST_RANKS else ''}.", ""]
 
@@ -69,7 +69,3 @@ def _notes(report: Report) -> list[str]:
         *notes,
         *(f"> Skipped {cell(sentence)}" for sentence in words.skipped(report.skipped, most=words.MOST_FILES)),
     ]
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(map(cell, cells)) + " |"
