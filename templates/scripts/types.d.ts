@@ -177,6 +177,7 @@ interface Timeline {
   zero: string;
   opening: number | null;
   hasWaits: boolean;
+  begin: number;
   end: number;
   rankOf: Map<number, Rank>;
   packed: Record<"links" | "path" | "host" | "counters", Packed>;

@@ -379,7 +379,7 @@ class Workspace:
         known = logged_memory(run.captures[0].path.parent) | run_info.thresholds(info)
         step, step_notes = known_step(known, [capture.path.parent for capture in run.captures])
         summary = summarise(found, run, LoadOptions(follows_links=self.follows_links), jobs=self.jobs, **(known | step))
-        return build(summary, label, (*other_runs(found), *notes, *step_notes), run_info=info)
+        return build(summary, label, notes, (*other_runs(found), *step_notes), run_info=info)
 
 
 def _identity(found: Found) -> tuple[object, ...]:
@@ -433,7 +433,7 @@ def summary(workspace: Workspace, folder: str, ranks: Selector = None, cursor: i
     result = report.results["headline"]
     said = [f"{report.label}:", *words.sentences(report, split(report.results))]
     frame = _selected(report, _frame(result), ranks)
-    return _of_result("headline", result, frame, cursor=cursor, said=said, notes=words.care_sentences(report))
+    return _of_result("headline", result, frame, cursor=cursor, said=said, notes=[*report.remarks, *words.care_sentences(report)])
 
 
 def findings(workspace: Workspace, folder: str, top: int = 10, cursor: int = 0) -> Answer:
@@ -441,7 +441,7 @@ def findings(workspace: Workspace, folder: str, top: int = 10, cursor: int = 0) 
     report = workspace.report(folder)
     rows = [_of_finding(finding) for finding in report.findings]
     return of_rows(
-        rows, FINDING_COLUMNS, cursor=cursor, top=top, notes=words.care_sentences(report),
+        rows, FINDING_COLUMNS, cursor=cursor, top=top, notes=[*report.remarks, *words.care_sentences(report)],
         none="nothing to change was found",
     )  # fmt: skip
 

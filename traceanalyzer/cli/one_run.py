@@ -171,6 +171,7 @@ def _analysed(
     """The report with the Results that are shown first, the doctor's and snapshots' part, and what completes it."""
     from traceanalyzer.job import run_info
     from traceanalyzer.job.framework_logs import known_step, logged_memory
+    from traceanalyzer.loading import other_runs
     from traceanalyzer.report import kept_report
     from traceanalyzer.scale import summarise
 
@@ -193,14 +194,9 @@ def _analysed(
     clock.mark("read and analyse")
     from traceanalyzer.report.build import build
 
-    notes = (
-        *_of_other_runs(command, run),
-        *_without_host(summary, options),
-        *info_notes,
-        *step_notes,
-        *examination_notes,
-    )
-    made = build(summary, label, notes, command_line(), info, findings)
+    notes = (*_of_newer_runs(command, run), *_without_host(summary, options), *info_notes, *examination_notes)
+    remarks = (*(other_runs(found, run) if options["select"] == "latest" else ()), *step_notes)
+    made = build(summary, label, notes, remarks, command_line(), info, findings)
     memory, told = memory_beside(options["snapshots"], run, command.found.runs, made.results["steps"].table)
     made = replace(made, snapshots=told)
 
@@ -265,19 +261,14 @@ def _shown(command: Command, made: "Report", outcomes: "list[Outcome]") -> "list
     return failures
 
 
-def _of_other_runs(command: Command, run: "Run") -> tuple[str, ...]:
-    """If only the latest run is wanted: the other runs, and newer ones that cannot be analyzed."""
-    if command.options["select"] != "latest":
-        return ()
-    from traceanalyzer.loading import name_of, other_runs
+def _of_newer_runs(command: Command, run: "Run") -> list[str]:
+    """Newer runs that cannot be analyzed, if only the latest one is wanted."""
+    from traceanalyzer.loading import name_of
 
-    runs = command.found.runs
-    newer = [name_of(one) for one in runs[runs.index(run) + 1 :]]
-    said = [
-        f"{name}, which is newer, cannot be analyzed: {error}"
-        for name, (_, error) in zip(reversed(newer), command.errors, strict=False)
-    ]
-    return (*said, *other_runs(command.found, run))
+    runs, is_latest = command.found.runs, command.options["select"] == "latest"
+    newer = [name_of(one) for one in runs[runs.index(run) + 1 :]] if is_latest else []
+    pairs = zip(reversed(newer), command.errors, strict=False)
+    return [f"{name}, which is newer, cannot be analyzed: {error}" for name, (_, error) in pairs]
 
 
 def _without_host(summary: "Summary", options: dict[str, Any]) -> tuple[str, ...]:

@@ -117,11 +117,10 @@ class Run:
         spared_ns = spared_ns[spared_ns.index.isin(own_ns.index)].sort_values(ascending=False)
         if not self.is_worth(spared_ns.sum() / self.recorded):
             return ()
-        spared_ns = spared_ns[100 * spared_ns >= PERCENT * spared_ns.sum()]
-        return tuple(
-            Change("operator", max(0.0, 1 - float(ns) / float(own_ns[name])), name=str(name))
-            for name, ns in spared_ns.items()
-        )
+        worth = spared_ns[[self.is_worth(ns / self.recorded) for ns in spared_ns]]
+        spared_ns = worth if len(worth) else spared_ns[100 * spared_ns >= PERCENT * spared_ns.sum()]
+        left = {str(name): 1 - float(ns) / float(own_ns[name]) for name, ns in spared_ns.items()}
+        return tuple(Change("operator", part if 100 * part >= PERCENT else 0.0, name=name) for name, part in left.items())
 
     def few_steps(self, table: pd.DataFrame, column: str) -> tuple[int, ...]:
         """The few steps in which most of a time is; empty where it is in all of them, or of a whole trace."""

@@ -18,6 +18,7 @@ def build(
     summary: Summary,
     label: str,
     notes: tuple[str, ...] = (),
+    remarks: tuple[str, ...] = (),
     command: str | None = None,
     run_info: RunInfo | None = None,
     findings: tuple[Finding, ...] | None = None,
@@ -27,7 +28,8 @@ def build(
     Args:
         summary: its Results, and what was left out.
         label: its name.
-        notes: what else there is to say of the choice of files.
+        notes: what else limits the figures.
+        remarks: which files were chosen, and what was read beside them.
         command: the command line that makes it again.
         run_info: the run.json beside the traces.
         findings: where they are known already.
@@ -43,6 +45,7 @@ def build(
         findings=findings,
         skipped=summary.skipped,
         notes=(*sentences(failures), *notes, *summary.notes),
+        remarks=remarks,
         run_info=run_info,
         command=command,
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -21,6 +21,7 @@ class Report:
         results: by analysis, in the order in which a report shows them.
         skipped: files, ranks and parts that were left out, and why.
         notes: sentences that a reader of the figures must know.
+        remarks: sentences on what was read, which take nothing from the figures.
         run_info: the run.json beside the traces.
         command: the command line that makes this report again.
         created: when it was made, ISO 8601.
@@ -34,6 +35,7 @@ class Report:
     findings: tuple[Finding, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     run_info: RunInfo | None = None
     command: str | None = None
     created: str | None = None

@@ -18,8 +18,8 @@ from traceanalyzer.diff.captures import world_size
 from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.diff.trend import COLUMNS, Kept, trend
 from traceanalyzer.meaning import columns
-from traceanalyzer.meaning.columns import digits, is_known, stem
-from traceanalyzer.report import assets
+from traceanalyzer.meaning.columns import Column, digits, is_known
+from traceanalyzer.report import assets, words
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.writers.tables import write_frame
 
@@ -27,8 +27,8 @@ from traceanalyzer.report.writers.tables import write_frame
 
 
 def label(metric: str) -> str:
-    """`step`, `exposed comm`."""
-    return stem(metric).replace("_", " ")
+    """`step`, `exposed communication`."""
+    return words.label(metric, Column.named(metric))
 
 
 def change(row: Mapping[str, Any]) -> str:

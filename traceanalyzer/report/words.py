@@ -580,7 +580,10 @@ def without_gpu_work(report: Report) -> list[str]:
 
 
 _WORDS: Mapping[str, str] = MappingProxyType(
-    {"gpu": "GPU", "host": "CPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P"}
+    {
+        "gpu": "GPU", "host": "CPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P",
+        "comm": "communication", "busbw": "bus bandwidth", "algbw": "algorithm bandwidth", "std": "standard deviation",
+    }  # fmt: skip
 )
 
 _VERSIONS: Mapping[str, str] = MappingProxyType(

@@ -34,7 +34,7 @@ const cell = (text, ns) => {
 
 /** A row for each rank; on a phone a column for each, or nothing would fit. @param {View} view */
 export const writeInView = (view) => {
-  const t0 = Math.max(0, Math.round(view.t0));
+  const t0 = Math.max(view.data.begin, Math.round(view.t0));
   const t1 = Math.min(view.data.end, Math.round(view.t1));
   const isNarrow = view.width < 560;
   const sums = sumsOf(view, t0, t1);
@@ -100,7 +100,7 @@ const tableOf = (rows) => {
 /** What is in view, and why that of several ranks is longer than of each: they do not begin and end together.
  * @param {View} view @param {number} t0 @param {number} t1 @returns {[what: string, note: string]} */
 const viewed = (view, t0, t1) => {
-  const { ranks, end } = view.data;
+  const { ranks, begin, end } = view.data;
   const span = timeText(t1 - t0);
   const own = view.step === null ? [] : ofStep(view, view.step);
   if (own.length) {
@@ -114,7 +114,7 @@ const viewed = (view, t0, t1) => {
       `from the first one’s start to the last one’s end; each row is of the rank’s own step, which takes ${each}`,
     ];
   }
-  if (t0 > 0 || t1 < end) return [`${span}${t0 > 0 ? `, from ${timeText(t0)} on` : " from the start"}`, ""];
+  if (t0 > begin || t1 < end) return [`${span}${t0 > begin ? `, from ${timeText(t0)} on` : " from the start"}`, ""];
   const why = ranks.length > 1 ? "from the first operation of any rank to the last of any" : "";
   return [`the whole capture, ${span}`, why];
 };

@@ -165,8 +165,13 @@ const completed = (data, packed) => {
   for (const rank of data.ranks) {
     rank.steps = ofRank(data.steps, rank);
     rank.bands = ofRank(data.bands, rank);
+    // A complete step may begin before its first operation, and end after its last one.
+    const complete = rank.steps.filter(([, , , , isComplete]) => isComplete);
+    rank.first = Math.min(rank.first, ...complete.map(([, , start]) => start));
+    rank.last = Math.max(rank.last, ...complete.map(([, , , end]) => end));
   }
   data.hasWaits = data.ranks.some((rank) => rank.u.wait.s.length || rank.u.transfer.s.length);
+  data.begin = data.ranks.reduce((least, rank) => Math.min(least, rank.first), 0);
   data.end = data.ranks.reduce((most, rank) => Math.max(most, rank.last), 0);
   data.rankOf = new Map(data.ranks.map((rank) => [rank.rank, rank]));
   data.packed = packed;

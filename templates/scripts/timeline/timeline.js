@@ -23,9 +23,9 @@ const viewOf = (box, data) => {
   const colours = readColours();
   const pinned = new Set(data.pins.map((pin) => pin.rank));
   const others = data.ranks.map(({ rank }) => rank).filter((rank) => !pinned.has(rank));
-  const pad = data.end * 0.005;
+  const pad = (data.end - data.begin) * 0.005;
   /** @type {Pair} */
-  const whole = [-pad, data.end + pad];
+  const whole = [data.begin - pad, data.end + pad];
   const opening = data.ranks.flatMap(({ steps }) => steps.filter((s) => s[1] === data.opening));
   const from = Math.min(...opening.map((s) => s[2]));
   const to = Math.max(...opening.map((s) => s[3]));

@@ -170,8 +170,14 @@ class HostWork(HostTimes):
     derived = {"idle_pct": "idle_ns / seen_ns"}
     columns = declared(
         rank=RANK,
-        role="What the thread is for: main (it runs the steps), autograd, data loader, collectives (gloo's), other.",
-        what="range (of the user or the framework), collective (run by the CPU), or operator outside of both.",
+        role=Column.text(
+            "What the thread is for: main (it runs the steps), autograd, data loader, collectives (gloo's), other.",
+            is_aside=True,
+        ),
+        what=Column.text(
+            "range (of the user or the framework), collective (run by the CPU), or operator outside of both.",
+            is_aside=True,
+        ),
         name=(
             "Its name. Ranges that span half of a step, on average, and hold others count as the step itself, not "
             "as a row."

@@ -11,13 +11,14 @@ import pandas as pd
 from traceanalyzer.analyses import column_named
 from traceanalyzer.diff import Capture, Comparison, TableDiff, metrics
 from traceanalyzer.diff.metrics import BY_NAME
-from traceanalyzer.meaning.columns import ABSENT, Column, Scale, digits, is_known, scale, signed, stem
+from traceanalyzer.meaning.columns import ABSENT, Column, Scale, digits, is_known, scale, signed
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_CAUSES, PARTS
 from traceanalyzer.report.comparison import DiffReport
 from traceanalyzer.report.comparison.sentences import each, per
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page.rows import Box
 from traceanalyzer.report.page.table_view import Cell, Heading, column_view
+from traceanalyzer.report.words import label
 from traceanalyzer.report.writers.tables import write_frame
 from traceanalyzer.snapshots.comparison import CATEGORY, COLUMNS, PEAK, MemoryChange, change_sentences
 
@@ -163,9 +164,6 @@ _LABELS = {
     **{f"idle_{cause.column}": cause.part.label for cause in IDLE_CAUSES},
 }
 
-_WORDS = {"comm": "communication", "std": "standard deviation", "mfu": "MFU"}
-"""What a page calls parts of figures' names."""
-
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -221,9 +219,7 @@ def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> FiguresRow:
 
 
 def _label(name: str) -> str:
-    if name in _LABELS:
-        return _LABELS[name]
-    return " ".join(_WORDS.get(word, word) for word in stem(name).split("_"))
+    return _LABELS.get(name) or label(name, Column.named(name))
 
 
 def _value(row: pd.Series, shown: Scale, largest: float) -> Value:

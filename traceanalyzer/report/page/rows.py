@@ -92,7 +92,7 @@ def bars(split: Split, unlike_ranks: UnlikeRanks) -> list[Row]:
                 at += boxes[-1].width
         needs = {"CPU": row["host_needs_ns"], "GPU": row["gpu_needs_ns"]}
         said = ", ".join(f"{who} {_ns(ns)}" for who, ns in needs.items() if is_known(ns))
-        note = f"own work: {said}" if said else ""
+        note = f"without waits: {said}" if said else ""
         rank = {"rank": row["rank"], "window": row["window_ns"]}
         made.append(Row(f"rank {row['rank']}", tuple(boxes), _ns(row["window_ns"]), note, rank))
     return made

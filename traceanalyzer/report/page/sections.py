@@ -273,7 +273,7 @@ def _mfu(report: Report, over: OverRanks) -> list[Tile]:
     definition = "FLOPs of the model in a step, without recomputation, / (step time · the GPU's peak for that type)."
     # Whether all of it is the model's, a trace does not say: a rank may do work that no other does.
     is_model = mfu.is_of_equal_work or len(report.results.get("pipeline") or ()) > 0
-    return [_share(over, "mfu_pct", "MFU" if is_model else "FLOPs of peak", definition, peak)]
+    return [_share(over, "mfu_pct", "MFU" if is_model else "Share of peak FLOPs", definition, peak)]
 
 
 def _memory(info: RunInfo | None) -> list[Tile]:

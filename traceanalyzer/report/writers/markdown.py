@@ -64,7 +64,7 @@ def _findings(report: Report) -> list[str]:
 
 
 def _notes(report: Report) -> list[str]:
-    notes = [f"> {cell(sentence)}" for sentence in words.of_what_is_here(report)]
+    notes = [f"> {cell(sentence)}" for sentence in (*report.remarks, *words.of_what_is_here(report))]
     return [
         *notes,
         *(f"> Skipped {cell(sentence)}" for sentence in words.skipped(report.skipped, most=words.MOST_FILES)),

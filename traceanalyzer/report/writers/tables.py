@@ -17,7 +17,6 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.files.spill import give_back_grown
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.vocabulary import GRAVE
-from traceanalyzer.model.tables import columns_of
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
 from traceanalyzer.report.writers import write_text
@@ -190,7 +189,7 @@ def as_json(report: Report, moved: Collection[str] = ()) -> dict[str, Any]:
         "doubted": words.doubted(report.results),
         "findings": [finding_as_json(finding) for finding in report.findings],
         "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
-        "notes": list(report.notes),
+        "notes": [*report.notes, *report.remarks],
         "memory_snapshots": list(report.snapshots),
     }
 
@@ -237,10 +236,8 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     with path.open("wb") as file:
         file.write(_header([str(name) for name in frame]))
         for part in _parts(frame):
-            table = pa.Table.from_pandas(part.assign(**_plain(part), **_coded(part)), preserve_index=False)
-            columns = [_inert(column) for column in table.itercolumns()]
-            rows = pa.table(columns, names=table.column_names)
-            pyarrow.csv.write_csv(rows, file, pyarrow.csv.WriteOptions(include_header=False))
+            columns = {str(name): _inert(values) for name, values in part.items()}
+            pyarrow.csv.write_csv(pa.table(columns), file, pyarrow.csv.WriteOptions(include_header=False))
 
 
 def _parts(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -252,35 +249,23 @@ _ROWS_AT_ONCE = 1 << 15
 """Of a table as text: all of one with a row for each of millions of calls would take more memory than the rest."""
 
 
-def _plain(frame: pd.DataFrame) -> dict[str, pd.Series]:
-    """Columns of mixed objects, as texts."""
-    return {name: frame[name].map(str, na_action="ignore") for name in frame if frame[name].dtype == object}
-
-
-def _coded(frame: pd.DataFrame) -> dict[str, pd.Categorical]:
-    """Columns of texts, each distinct one held once: rows repeat them, and each is looked through."""
-    texts = {
-        str(name): values for name, values in columns_of(frame).items() if isinstance(values.dtype, pd.StringDtype)
-    }
-    return {name: pd.Categorical.from_codes(*pd.factorize(values)) for name, values in texts.items()}
+def _inert(values: pd.Series) -> Any:
+    """A column for Arrow: mixed objects as texts, and texts, each distinct one looked at once, as none that is run."""
+    if values.dtype == object:
+        values = values.map(str, na_action="ignore")
+    if isinstance(values.dtype, pd.StringDtype) or values.dtype == object:
+        values = pd.Categorical.from_codes(*pd.factorize(values))
+    if not isinstance(values.dtype, pd.CategoricalDtype):
+        return pa.array(values, from_pandas=True)
+    texts = pa.array(values.categories.astype("object"), pa.string())
+    safe = pc.replace_substring_regex(texts, _FORMULA, r"'\1")
+    return pa.DictionaryArray.from_arrays(pa.array(values.codes, mask=values.codes < 0), safe)
 
 
 def _header(names: list[str]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerow(names)
     return text.getvalue().encode()
-
-
-def _inert(column: Any) -> Any:
-    """Texts come from the trace: one that a spreadsheet would run gets an apostrophe."""
-    if pa.types.is_dictionary(column.type):
-        return pa.chunked_array(
-            [pa.DictionaryArray.from_arrays(chunk.indices, _inert(chunk.dictionary)) for chunk in column.chunks],
-            type=column.type,
-        )
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return pc.replace_substring_regex(column, _FORMULA, r"'\1")
-    return column
 
 
 _FORMULA = r"^([\s\v\pZ]*[=+@＝＋＠－-])"

@@ -81,7 +81,7 @@ def show(report: Report, console: Console) -> None:
         _show_ranks(report, console)
     if line := words.capture_line(report):
         say(f"[yellow]![/] {escape(line)}")
-    for sentence in words.of_files(report):
+    for sentence in (*report.remarks, *words.of_files(report)):
         say(f"[yellow]Note:[/] {escape(sentence)}")
     for sentence in words.skipped(report.skipped, most=words.MOST_FILES):
         say(f"[yellow]Skipped[/] {escape(sentence)}")

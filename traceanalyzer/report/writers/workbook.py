@@ -64,7 +64,7 @@ def _summary(sheet: Any, report: Report, bold: Any) -> None:
 
 def _sentences(report: Report) -> list[str]:
     skipped = [f"Skipped {sentence}" for sentence in words.skipped(report.skipped)]
-    return [*words.sentences(report, split(report.results)), *words.of_what_is_here(report), *skipped]
+    return [*words.sentences(report, split(report.results)), *report.remarks, *words.of_what_is_here(report), *skipped]
 
 
 def _index(sheet: Any, tables: dict[str, Result], sheets: dict[str, str], bold: Any) -> None:
