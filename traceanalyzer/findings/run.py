@@ -120,7 +120,9 @@ class Run:
         worth = spared_ns[[self.is_worth(ns / self.recorded) for ns in spared_ns]]
         spared_ns = worth if len(worth) else spared_ns[100 * spared_ns >= PERCENT * spared_ns.sum()]
         left = {str(name): 1 - float(ns) / float(own_ns[name]) for name, ns in spared_ns.items()}
-        return tuple(Change("operator", part if 100 * part >= PERCENT else 0.0, name=name) for name, part in left.items())
+        return tuple(
+            Change("operator", part if 100 * part >= PERCENT else 0.0, name=name) for name, part in left.items()
+        )
 
     def few_steps(self, table: pd.DataFrame, column: str) -> tuple[int, ...]:
         """The few steps in which most of a time is; empty where it is in all of them, or of a whole trace."""

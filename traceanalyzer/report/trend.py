@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from traceanalyzer import __version__
 from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.diff.captures import world_size
 from traceanalyzer.diff.metrics import BY_NAME

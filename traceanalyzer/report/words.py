@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -9,14 +10,14 @@ import msgspec
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses import Result, Results, column_named, overview
+from traceanalyzer.analyses import ANALYSES, Result, Results, column_named, overview
 from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.analyses.doubts import by_check
 from traceanalyzer.analyses.doubts import reasons as of_checks
 from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN
 from traceanalyzer.analyses.host.cpu_time import STEP, UNRECORDED, times_to_compare
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.overview import OverRanks, StepsOverRanks, StepTimeParts, TimeParts
+from traceanalyzer.analyses.overview import OverRanks
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.findings import Finding
@@ -286,52 +287,29 @@ class Split(Struct, frozen=True):
 
 def split(results: Results) -> Split | None:
     """The parts of `time_parts` that add up to the windows, called as the bars call them; `None` without any rank."""
-    table = time_parts_of(results).table
+    table = known(results, "time_parts").table
     if table.empty:
         return None
-    return Split(
-        str(table["basis"].iloc[0]), count_of_steps(table),
-        tuple(overview.leaves(table)), table,
-    )  # fmt: skip
+    return Split(str(table["basis"].iloc[0]), count_of_steps(table), overview.leaves(table), table)
 
 
 def split_steps(results: Results) -> tuple[pd.DataFrame, tuple[Part, ...]]:
     """The rows of `step_time_parts`, with the parts that add up to each step; empty where there are no steps."""
-    table = step_time_parts_of(results).table
-    if table.empty:
-        return table, ()
-    return table, tuple(overview.leaves(table))
+    table = known(results, "step_time_parts").table
+    return table, () if table.empty else overview.leaves(table)
 
 
-def time_parts_of(results: Results) -> TimeParts:
-    """`time_parts`; where an analysis failed that divides a part further, what the others give."""
-    made = results["time_parts"]
-    if len(made) or not len(results["headline"]):
+def known(results: Results, name: str) -> Any:
+    """A Result; of `_OF_OTHERS`, where an analysis failed that it needs, what the other ones give."""
+    made = results[name]
+    if len(made) or name not in _OF_OTHERS:
         return made
-    exposed_comm, idle, step_needs = results["exposed_comm"], results["idle"], results["step_needs"]
-    return overview.time_parts_across(results["headline"], results["steps"], exposed_comm, idle, step_needs)
+    needed = [known(results, one) for one in signature(ANALYSES[name].across).parameters if one in ANALYSES]
+    return ANALYSES[name].across(*needed) if len(needed[0]) else made
 
 
-def over_ranks_of(results: Results) -> OverRanks:
-    """`over_ranks`, likewise."""
-    made = results["over_ranks"]
-    if len(made) or not len(results["headline"]):
-        return made
-    return overview.over_ranks_across(time_parts_of(results), results["headline"], results["mfu"])
-
-
-def step_time_parts_of(results: Results) -> StepTimeParts:
-    """`step_time_parts`, likewise."""
-    made = results["step_time_parts"]
-    if len(made) or not len(results["steps"]):
-        return made
-    return overview.of_steps(results["steps"], results["exposed_comm"], results["idle"])
-
-
-def steps_over_ranks_of(results: Results) -> StepsOverRanks:
-    """`steps_over_ranks`, likewise."""
-    made = results["steps_over_ranks"]
-    return made if len(made) else overview.steps_over_ranks_across(step_time_parts_of(results))
+_OF_OTHERS = ("time_parts", "over_ranks", "step_time_parts", "steps_over_ranks")
+"""Results that are made from other Results alone."""
 
 
 def unsplit_calls(results: Results, steps: Sequence[int] = ()) -> pd.DataFrame:
@@ -429,7 +407,7 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
     """The verdict of a capture with GPU work, by the critical path without the profiler; `None` of another one."""
     if split is None:
         return None
-    over = over_ranks_of(report.results)
+    over = known(report.results, "over_ranks")
     mean_ns, compute_pct = over.of("window_ns")["mean_ns"], over.of("compute_pct")["mean_pct"]
     if mean_ns is None or not over.of("idle_pct")["ranks"]:
         return None
@@ -457,16 +435,16 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
         return "Pipeline bubble", "stages wait for each other"
     if first is not None and first.ranks:
         return "Straggler", f"ranks wait for {numbered('rank', first.ranks)}"
-    known = report.results.get("bottleneck")
-    if known is None or known.bound is None:
+    path = report.results.get("bottleneck")
+    if path is None or path.bound is None:
         return _without_path(report, over)
-    shares, most = known.shares, known.bound
+    shares, most = path.shares, path.bound
     bounds = ["Input-bound", most] if first is not None and first.kind == "data_loading" else [most]
     bounds = list(dict.fromkeys(bounds))
     of_path = f"{_BOUND[bounds[0]]} is {shares[bounds[0]]:.0f}% of the critical path"
     lacks_data = any(item.kind == "missing_data" and item.severity in GRAVE for item in report.findings)
     if lacks_data and most == "Communication-bound":
-        return "Bottleneck unknown", of_path.replace("exposed communication", "communication, or waiting for ranks,")
+        return "Bottleneck unpath", of_path.replace("exposed communication", "communication, or waiting for ranks,")
     rest = "".join(f", {_BOUND[bound]} {shares[bound]:.0f}%" for bound in bounds[1:])
     return ", then ".join(bounds), f"{of_path}{rest}"
 
@@ -536,6 +514,14 @@ _NOUNS = {"unfused": "unfused operators", "launch_bound": "launch overhead", "pe
 """Kinds of findings whose name is no noun."""
 
 
+OVERLAP = "Savings are of the step without the profiler. They overlap; don't add them up."
+
+
+def overlap(findings: Sequence[Finding]) -> bool:
+    """Whether several cards save time, some of which may be the same."""
+    return sum(card.saves is not None for card in cards(findings)) > 1
+
+
 def caveats(findings: Sequence[Finding]) -> list[Finding]:
     """What the capture lacks, where no card says it."""
     shown = cards(findings)
@@ -581,8 +567,16 @@ def without_gpu_work(report: Report) -> list[str]:
 
 _WORDS: Mapping[str, str] = MappingProxyType(
     {
-        "gpu": "GPU", "host": "CPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P",
-        "comm": "communication", "busbw": "bus bandwidth", "algbw": "algorithm bandwidth", "std": "standard deviation",
+        "gpu": "GPU",
+        "host": "CPU",
+        "api": "API",
+        "mfu": "MFU",
+        "flops": "FLOPs",
+        "p2p": "P2P",
+        "comm": "communication",
+        "busbw": "bus bandwidth",
+        "algbw": "algorithm bandwidth",
+        "std": "standard deviation",
     }  # fmt: skip
 )
 

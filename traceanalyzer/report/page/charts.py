@@ -23,7 +23,7 @@ from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import LOOKS, OPAQUE, PARTS, listed
 from traceanalyzer.report import assets
 from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.words import split_steps, steps_over_ranks_of
+from traceanalyzer.report.words import known, split_steps
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -392,7 +392,7 @@ def step_chart(results: Results, on_top: Sequence[int] = (), run_info: RunInfo |
         return None
     parts = tuple(part for part in parts if table[part.column].any())
     columns = [part.column for part in parts]
-    over = steps_over_ranks_of(results).table.set_index("step").reindex(steps)
+    over = known(results, "steps_over_ranks").table.set_index("step").reindex(steps)
     every = sorted(table["rank"].unique().tolist())
     shown = every if len(every) * len(steps) <= LAYOUT.step_chart_cells else [rank for rank in on_top if rank in every]
     return {

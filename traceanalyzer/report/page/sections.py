@@ -20,7 +20,7 @@ from traceanalyzer.meaning.vocabulary import COMM_PARTS, TRANSFER, WAIT, rate
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.words import Split, headline_steps, over_ranks_of, unsplit_calls
+from traceanalyzer.report.words import Split, headline_steps, known, unsplit_calls
 
 _ns, _size = partial(text, unit=Unit.NS), partial(text, unit=Unit.BYTES)
 
@@ -197,7 +197,7 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
     """Step time, compute, exposed communication, idle and overlap of the headline's steps; then what else is known."""
     if split is None:
         return []
-    over, info, doubts = over_ranks_of(report.results), report.run_info, words.reasons(report.results)
+    over, info, doubts = known(report.results, "over_ranks"), report.run_info, words.reasons(report.results)
     own: list[tuple[Tile, tuple[str, ...]]] = [(_length(over, split, info), ("headline",))]
     own += [(_share(over, name, *about), sources) for name, *about, sources in _SHARES if _is_shown(over, name)]
     own += [(tile, ("headline", "mfu")) for tile in _mfu(report, over)]
