@@ -98,7 +98,7 @@ def test_keys_of_the_timeline_are_those_that_scripts_read(name):
     data = timeline_data(once.results(name))
     meta = json.loads(unpacked(data.meta))
     more = {part: json.loads(unpacked(about)) for part, (about, _) in data.more.items()}
-    made_by_scripts = {"hasWaits", "end", "rankOf", "packed", "instances", "path", "host", "bands"}
+    made_by_scripts = {"hasWaits", "begin", "end", "rankOf", "packed", "instances", "path", "host", "bands"}
     assert {*meta} | made_by_scripts == keys_of("Timeline")
     assert {key for entry in meta["ranks"] for key in entry} == keys_of("RankEntry")
     assert {key for entry in more["host"]["lanes"] for key in entry} == keys_of("HostEntry")

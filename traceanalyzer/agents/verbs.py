@@ -127,10 +127,14 @@ def of_rows(
         raise UsageError(f"cursor {cursor:,} is beyond the last of {len(rows):,} rows")
     said, notes = _fitting(said), _fitting(notes)
     shown = rows[cursor : None if top is None else cursor + top]
-    held = dict.fromkeys(name for row in shown[:1] for name in row)
-    told = {name: columns[name] for name in held if name in columns}
-    told = told if _length(told) <= _COLUMNS else dict.fromkeys(told, "see `tables`, or docs/reference/tables.md")
-    room = MOST_CHARACTERS - _FOR_THE_FRAME - _length([*said, *notes]) - _length(told)
+    names = dict.fromkeys(name for row in shown[:1] for name in row)
+    definitions = {name: columns[name] for name in names if name in columns}
+    definitions = (
+        definitions
+        if _length(definitions) <= _COLUMNS
+        else dict.fromkeys(definitions, "see `tables`, or docs/reference/tables.md")
+    )
+    room = MOST_CHARACTERS - _FOR_THE_FRAME - _length([*said, *notes]) - _length(definitions)
     kept: list[Mapping[str, Any]] = []
     for row in shown:
         cut = {key: _short(value) for key, value in row.items()}
@@ -143,7 +147,7 @@ def of_rows(
     end = cursor + len(kept)
     return Answer(
         said=said,
-        columns=told if kept else {},
+        columns=definitions if kept else {},
         rows=tuple(kept),
         total_rows=len(rows),
         cursor=end if kept and end < len(rows) else None,
@@ -215,12 +219,14 @@ def operations(traces: TraceSet, text: str, *, steps: Selector = None, top: int 
     """
     found = pd.concat([_operations(trace, text, steps) for trace in traces.ranks])
     found = found.sort_values("duration_ns", ascending=False, kind="stable")
-    said = [f"{len(found):,} operations, {time_text(found['duration_ns'].sum())} altogether."] if len(found) else []
+    sentences = (
+        [f"{len(found):,} operations, {time_text(found['duration_ns'].sum())} altogether."] if len(found) else []
+    )
     rows = found.astype(object).where(found.notna(), None).to_dict("records")
     where = numbered("rank", [trace.rank for trace in traces.ranks])
     none = f"no GPU operation of {where} is called {text!r}, nor its operator"
     notes = [*traces.notes, *(f"Skipped {sentence}" for sentence in words.skipped(traces.skipped))]
-    return of_rows(rows, COLUMNS, cursor=cursor, top=top, said=said, none=none, notes=notes)
+    return of_rows(rows, COLUMNS, cursor=cursor, top=top, said=sentences, none=none, notes=notes)
 
 
 def _operations(trace: RankTrace, text: str, steps: Selector) -> pd.DataFrame:
@@ -294,8 +300,8 @@ def of_snapshots(paths: Sequence[Path], ranks: Selector = None, *, top: int | No
     rows = []
     for one, row in zip(examined, frame.astype(object).where(frame.notna(), None).to_dict("records"), strict=True):
         known = row | {"rank": one.snapshot.rank, "file": one.snapshot.path.name}
-        held = {str(name): value for name, value in known.items() if value is not None}
-        rows.append({"id": f"memory/{one.snapshot.path.name}", **held})
+        filled = {str(name): value for name, value in known.items() if value is not None}
+        rows.append({"id": f"memory/{one.snapshot.path.name}", **filled})
     columns = {name: column.definition for name, column in Memory.columns.items()} | {"file": _FILE}
     said = [*job.sentences, *sentences(examined)]
     return of_rows(rows, columns, top=top, cursor=cursor, said=said, notes=[*skipped, *notes])
@@ -433,7 +439,9 @@ def summary(workspace: Workspace, folder: str, ranks: Selector = None, cursor: i
     result = report.results["headline"]
     said = [f"{report.label}:", *words.sentences(report, split(report.results))]
     frame = _selected(report, _frame(result), ranks)
-    return _of_result("headline", result, frame, cursor=cursor, said=said, notes=[*report.remarks, *words.care_sentences(report)])
+    return _of_result(
+        "headline", result, frame, cursor=cursor, said=said, notes=[*report.remarks, *words.care_sentences(report)]
+    )
 
 
 def findings(workspace: Workspace, folder: str, top: int = 10, cursor: int = 0) -> Answer:
@@ -486,8 +494,8 @@ def table(
     known = [one for one, result in results.items() if not result.is_event_copy]
     if name not in known:
         near = get_close_matches(name, known, 3) or [one for one in known if name in one][:3]
-        said = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
-        raise UsageError(f"no table {name!r}; {said}")
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+        raise UsageError(f"no table {name!r}; {hint}")
     result = results[name]
     frame = _frame(result)
     if frame.empty:

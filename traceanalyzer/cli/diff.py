@@ -84,6 +84,7 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     from traceanalyzer.diff import compare
     from traceanalyzer.diff.sources import read_sides
     from traceanalyzer.report.comparison import DiffReport, writers
+    from traceanalyzer.report.comparison.rows import plain_name
     from traceanalyzer.report.writers import gates
 
     console = console_of(options)
@@ -106,7 +107,7 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
         console.print(f"Skipped: {error}", highlight=False, markup=False)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     report = DiffReport(comparison, outcomes, command_line(), created, __version__, memory)
-    name = "_".join(["diff", *(writers.plain_name(side.label) for side in sides)])
+    name = "_".join(["diff", *(plain_name(side.label) for side in sides)])
     # File systems count bytes.
     target = options["output"] or Path("reports", name.encode()[:200].decode(errors="ignore"))
     written, notes = _written(report, target, " and ".join(named), options)

@@ -66,12 +66,12 @@ def export(folder: Path | None, **options: Any) -> None:
     for number, run in enumerate(found.runs if is_all else found.runs[-1:]):
         target = base / f"run_{number}" if is_all else base
         if options["kineto"]:
-            said, notes = _cut(found, run, load, target, options)
+            line, notes = _cut(found, run, load, target, options)
         else:
             path = target.with_name(f"{target.name}{SUFFIX}") if is_all else target
-            said, notes = _drawn(found, run, load, path, label, console, options)
+            line, notes = _drawn(found, run, load, path, label, console, options)
         print_notes(notes, console)
-        say(console, said)
+        say(console, line)
 
 
 def _cut(

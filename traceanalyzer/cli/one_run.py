@@ -186,8 +186,8 @@ def _analysed(
     analysed = partial(summarise, found, run, load, jobs=options["jobs"], is_guarded=True, **known)
     entry = kept_report.place_of(found, run, load, known)
     findings = None
-    if held := kept_report.kept(entry, analysed):
-        summary, findings = held
+    if cached := kept_report.kept(entry, analysed):
+        summary, findings = cached
     else:
         with progress(command.console, len(run.captures)) as advance:
             summary = analysed(progress=advance, first=cache(partial(_first, options)))
@@ -197,15 +197,15 @@ def _analysed(
     notes = (*_of_newer_runs(command, run), *_without_host(summary, options), *info_notes, *examination_notes)
     remarks = (*(other_runs(found, run) if options["select"] == "latest" else ()), *step_notes)
     made = build(summary, label, notes, remarks, command_line(), info, findings)
-    memory, told = memory_beside(options["snapshots"], run, command.found.runs, made.results["steps"].table)
-    made = replace(made, snapshots=told)
+    memory, sentences = memory_beside(options["snapshots"], run, command.found.runs, made.results["steps"].table)
+    made = replace(made, snapshots=sentences)
 
     def keep(whole: "Summary") -> None:
-        if entry and not held:
+        if entry and not cached:
             again = kept_report.place_of(found, run, load, known)
             later(partial(kept_report.keep, entry, again, whole, made.findings), processes=_beside(run, options))
 
-    return made, examination, (memory, told), partial(_completed, command, run, summary, made, keep)
+    return made, examination, (memory, sentences), partial(_completed, command, run, summary, made, keep)
 
 
 def _first(options: dict[str, Any]) -> "Collection[str]":

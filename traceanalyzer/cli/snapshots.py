@@ -127,15 +127,15 @@ def of_run(paths: "Sequence[Path]", run: "Run", runs: "Sequence[Run]") -> list[P
     return [path for path in paths if all(shared(run, path) > shared(other, path) for other in others)]
 
 
-def show_memory(examined: "Sequence[Examined]", told: "Sequence[str]", target: Path, console: "Console") -> None:
+def show_memory(examined: "Sequence[Examined]", sentences: "Sequence[str]", target: Path, console: "Console") -> None:
     """Print what snapshots beside the traces show."""
     if examined:
         from traceanalyzer.report import snapshots
 
-        snapshots.show(examined, console, told)
+        snapshots.show(examined, console, sentences)
         say(console, f"Memory: {target / 'memory.html'}")
     else:
-        say(console, *told)
+        say(console, *sentences)
 
 
 # Snapshots of several runs compared.

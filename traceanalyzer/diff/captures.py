@@ -236,8 +236,12 @@ def is_of_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None, wanted: 
     """Whether every rank was analysed over exactly these steps (without any: as a whole)."""
     if steps is None or steps.empty or ranks is None:
         return not wanted
-    told = {rank: tuple(sorted(own)) if own.notna().all() else () for rank, own in steps.groupby("rank")["step"]}
-    return all(told.get(rank, ()) == wanted for rank in ranks["rank"])  # whole captures: of steps that are not complete
+    steps_of_rank = {
+        rank: tuple(sorted(own)) if own.notna().all() else () for rank, own in steps.groupby("rank")["step"]
+    }
+    return all(
+        steps_of_rank.get(rank, ()) == wanted for rank in ranks["rank"]
+    )  # whole captures: of steps that are not complete
 
 
 def result_class(analysis: str) -> type[Result] | None:
@@ -289,16 +293,16 @@ def of_json(content: Any, where: str) -> Capture:
     version = content.get("format_version") if isinstance(content, Mapping) else None
     if not isinstance(version, int) or content.get("format") != FORMAT or version > FORMAT_VERSION:
         raise InputError(f"{where}: not a baseline that this version can read; save it again with `baseline save`")
-    told = around(content, where)
+    stored = around(content, where)
     return Capture(
-        label=told.label,
+        label=stored.label,
         source="baseline",
         tables=of_rows(content.get("results"), where),
-        steps=told.steps,
-        is_exact=told.is_exact,
-        info=told.info,
-        notes=told.notes,
-        dimensions=told.dimensions,
+        steps=stored.steps,
+        is_exact=stored.is_exact,
+        info=stored.info,
+        notes=stored.notes,
+        dimensions=stored.dimensions,
     )
 
 
@@ -344,16 +348,16 @@ TOKEN = Scale("1,000 tokens of a rank", per_token=True)
 
 def tokens_per_step(capture: Capture) -> int | None:
     """Tokens that one optimizer step of all ranks consumes, from run.json."""
-    told = capture.known.tokens_per_step
-    return told if told and told > 0 else None
+    tokens = capture.known.tokens_per_step
+    return tokens if tokens and tokens > 0 else None
 
 
 def world_size(capture: Capture) -> int | None:
     """Ranks of the job: as the traces say, else run.json."""
     ranks = capture.table("ranks")
     known = ranks["world_size"].dropna() if ranks is not None else list[int]()
-    told = int(max(known)) if len(known) else capture.known.world_size
-    return told if told and told > 0 else None
+    size = int(max(known)) if len(known) else capture.known.world_size
+    return size if size and size > 0 else None
 
 
 # Whether runs can be of one model, as far as the shapes of their matrix products can tell.

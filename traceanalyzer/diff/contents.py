@@ -54,15 +54,15 @@ class _Amount:
 
     def summary(self, name: str) -> str:
         """`12 waits`, `40 products on rank 1`, `products 6 on rank 0, 16 on rank 1`, or a range."""
-        held = {rank: value for rank, value in self.by_rank.items() if value}
-        values = held.values()
-        if len(held) == len(self.by_rank) and max(values) - min(values) <= ALIKE * max(values):
-            return f"{text(sum(values) / len(held), self.unit)} {name}"
-        if len(held) == 1:
-            ((rank, value),) = held.items()
+        by_rank = {rank: value for rank, value in self.by_rank.items() if value}
+        values = by_rank.values()
+        if len(by_rank) == len(self.by_rank) and max(values) - min(values) <= ALIKE * max(values):
+            return f"{text(sum(values) / len(by_rank), self.unit)} {name}"
+        if len(by_rank) == 1:
+            ((rank, value),) = by_rank.items()
             return f"{text(value, self.unit)} {name} on rank {rank}"
-        if len(held) <= _MOST_LISTED:
-            ranks = (f"{text(value, self.unit)} on rank {rank}" for rank, value in sorted(held.items()))
+        if len(by_rank) <= _MOST_LISTED:
+            ranks = (f"{text(value, self.unit)} on rank {rank}" for rank, value in sorted(by_rank.items()))
             return f"{name} {', '.join(ranks)}"
         return f"{text(min(self.by_rank.values()), self.unit)} to {text(self.most, self.unit)} {name}"
 
@@ -104,9 +104,9 @@ def is_same_but_for_products(captures: Sequence[Capture]) -> bool:
 
 
 def _listed(own: _Amounts, names: Sequence[str]) -> str:
-    held = [own[name].summary(name) for name in names[:_MOST_LISTED] if name in own and own[name].most]
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED and held else ""
-    return ", ".join(held) + more or "none"
+    summaries = [own[name].summary(name) for name in names[:_MOST_LISTED] if name in own and own[name].most]
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED and summaries else ""
+    return ", ".join(summaries) + more or "none"
 
 
 def _differing(amounts: Sequence[_Amounts]) -> list[str]:

@@ -224,12 +224,12 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
 def of(captures: Sequence[Capture]) -> tuple[Fact, ...]:
     """Every fact of these captures, then what only one of them does in a step."""
     close = {name: is_close(captures) for name, is_close in IS_CLOSE.items()}
-    told = [
+    facts = [
         Fact(name, tuple(map(read, captures)), weight, why, close.get(name, False)) for name, weight, why, read in FACTS
     ]
     exchange = Fact(COMMUNICATION, surroundings.communication(captures), NOTE, "the exchange is cut in another way.")
     done = [Fact(name, done, NOTE, "only one run does it, or more of it.") for name, done in contents.of(captures)]
-    return (*told, exchange, *done)
+    return (*facts, exchange, *done)
 
 
 # The line that stands first in every comparison: in what the runs differ besides their times, and what follows.
@@ -290,30 +290,30 @@ def line(
 
 def _listed(fact: Fact, runs: Sequence[str]) -> str:
     """`driver 570 | 580`; of many runs how many kinds there are."""
-    told = [text or "not known" for text in fact.by_run]
-    return f"{fact.name} {' | '.join(told)}" if len(runs) <= _FEW_RUNS else f"{fact.name} ({len(set(told))} kinds)"
+    values = [text or "not known" for text in fact.by_run]
+    return f"{fact.name} {' | '.join(values)}" if len(runs) <= _FEW_RUNS else f"{fact.name} ({len(set(values))} kinds)"
 
 
 def _conclusion(kinds: set[str], count: int, *, is_fair: bool, has_own_times: bool) -> str:
     if not is_fair:
         return "They did not do the same work: their times are not comparable."
-    said = []
+    sentences = []
     if RECORDING in kinds:
         own = "the step times without a profiler are" if has_own_times else "kernels' durations are"
-        said.append(f"Profilers add different CPU overhead: step times, idle and waits are not comparable, {own}.")
+        sentences.append(f"Profilers add different CPU overhead: step times, idle and waits are not comparable, {own}.")
     if SURROUNDINGS in kinds:
-        said.append(
+        sentences.append(
             "The effects of the environment and of the settings cannot be separated."
             if SETTING in kinds or WORK in kinds
             else "A time difference may come from the environment, not the code."
         )
-    if not said and SETTING in kinds:
-        said.append(f"A time difference may come from {'it' if count == 1 else 'any of them'}.")
+    if not sentences and SETTING in kinds:
+        sentences.append(f"A time difference may come from {'it' if count == 1 else 'any of them'}.")
     if RANKS in kinds:
-        said.append("Means over ranks, and waits for ranks without a trace, are not comparable.")
-    if not said and WORK in kinds:
-        said.append("Figures are of unequal steps, made comparable as said below.")
-    return " ".join(said) or NOTHING
+        sentences.append("Means over ranks, and waits for ranks without a trace, are not comparable.")
+    if not sentences and WORK in kinds:
+        sentences.append("Figures are of unequal steps, made comparable as said below.")
+    return " ".join(sentences) or NOTHING
 
 
 # Whether runs did the same work: what differs between them, what is normalised, and what forbids a comparison.
@@ -352,18 +352,18 @@ class Fairness:
             return None
         flops = next(fact for fact in self.facts if fact.name == MODEL_FLOPS)
         both = " | ".join(text or "not known" for text in flops.by_run)
-        told = {
+        flops_words = {
             UNKNOWN: "and the traces do not give all model FLOPs",
             SAME: f"though model FLOPs a step agree: {both}",
             DIFFERS: f"and model FLOPs a step differ: {both}",
         }[flops.state]
-        return f"{', '.join(unknown)} not known for every run, {told}"
+        return f"{', '.join(unknown)} not known for every run, {flops_words}"
 
     @property
     def _is_same_by_traces(self) -> bool:
         """Whether every trace tells the same FLOPs, the same sizes of matrices and the same element type."""
         of_shapes = [fact.by_run for fact in self.facts if fact.name in OF_SHAPES]
-        return all(None not in told and len(set(told)) == 1 for told in of_shapes)
+        return all(None not in values and len(set(values)) == 1 for values in of_shapes)
 
 
 def judge(sides: Sequence[Side]) -> Fairness:
@@ -394,9 +394,9 @@ def judge(sides: Sequence[Side]) -> Fairness:
 
 def _absent(sides: Sequence[Side]) -> list[str]:
     """Runs that lack ranks which another one has: all are compared by those that every run has."""
-    said = "and another run has: compared is what every run has."
+    rest = "and another run has: compared is what every run has."
     lacking = [side for side in sides if side.first.lacks]
-    return [f"{side.label} has no trace of {numbered('rank', side.first.lacks)}, {said}" for side in lacking]
+    return [f"{side.label} has no trace of {numbered('rank', side.first.lacks)}, {rest}" for side in lacking]
 
 
 def _without_gpu_work(sides: Sequence[Side]) -> list[str]:
@@ -411,9 +411,9 @@ def _without_gpu_work(sides: Sequence[Side]) -> list[str]:
 
 def _damaged(sides: Sequence[Side]) -> list[str]:
     """Runs of which some rank's times cannot be true: a difference to them is none."""
-    held = [(capture.label, capture.table("integrity")) for side in sides for capture in side.captures]
-    told = [(label, integrity.damage_text(table)) for label, table in held if table is not None]
-    return [f"{label}: {what}. Nothing can be concluded of it; record it again." for label, what in told if what]
+    checks = [(capture.label, capture.table("integrity")) for side in sides for capture in side.captures]
+    damages = [(label, integrity.damage_text(table)) for label, table in checks if table is not None]
+    return [f"{label}: {what}. Nothing can be concluded of it; record it again." for label, what in damages if what]
 
 
 def _scale(sides: Sequence[Side], work: list[Fact], has_same_flops: bool) -> tuple[Scale, list[str], list[str]]:
@@ -458,8 +458,10 @@ def _are_alike(sides: Sequence[Side], work: list[Fact], has_same_flops: bool) ->
 def _more_products(sides: Sequence[Side]) -> str | None:
     """The products of which one run does more, where all others are the same: `base none | other 40 [8192, …] …`."""
     captures = [side.first for side in sides]
-    told = dict(contents.of(captures)).get(contents.PRODUCTS) if contents.is_same_but_for_products(captures) else None
-    return " | ".join(f"{side.label} {done}" for side, done in zip(sides, told, strict=True)) if told else None
+    products = (
+        dict(contents.of(captures)).get(contents.PRODUCTS) if contents.is_same_but_for_products(captures) else None
+    )
+    return " | ".join(f"{side.label} {done}" for side, done in zip(sides, products, strict=True)) if products else None
 
 
 def _exchange_alike(sides: Sequence[Side]) -> bool:
@@ -526,9 +528,9 @@ def _repeats(sides: Sequence[Side]) -> list[str]:
     made = []
     for side in sides:
         for name, weight, _, read in FACTS:
-            told = {text for capture in side.captures if (text := read(capture)) is not None}
-            if len(told) > 1 and weight != NOTE and name != DIMENSIONS:
-                differing = " | ".join(sorted(told))
+            values = {text for capture in side.captures if (text := read(capture)) is not None}
+            if len(values) > 1 and weight != NOTE and name != DIMENSIONS:
+                differing = " | ".join(sorted(values))
                 made.append(f"The captures of {side.label} are no repeats: {name} differs between them ({differing}).")
     return made
 

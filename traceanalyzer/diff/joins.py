@@ -40,8 +40,8 @@ PATHS = ("path", "range")
 
 def without_instances(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
     """The table with `blocks.9` as `blocks.*`, `ProfilerStep#2` as `ProfilerStep#*`, `step_3` as `step_*`."""
-    held = [key for key in keys if key in frame]
-    return frame.assign(**{key: frame[key].astype("object").map(plain, na_action="ignore") for key in held})
+    present = [key for key in keys if key in frame]
+    return frame.assign(**{key: frame[key].astype("object").map(plain, na_action="ignore") for key in present})
 
 
 @lru_cache(maxsize=65_536)
@@ -217,10 +217,10 @@ def _summed(
     """Sums of each key per step: of each rank, or their mean over `ranks` with the time's spread."""
     frame = _with_bus_bytes(frame)
     sums = [name for name in columns if name in frame and _is_number(frame[name])]
-    held = frame[sums].astype("float64")
+    values = frame[sums].astype("float64")
     by = [frame["rank"], *(plain_keys(frame[key]) for key in keys)]
-    groups = held.groupby(by, dropna=False, sort=False)
-    table = (_known_sums(groups, held) / divisor).reset_index()
+    groups = values.groupby(by, dropna=False, sort=False)
+    table = (_known_sums(groups, values) / divisor).reset_index()
     made = table if ranks is None else _over_ranks(table, keys, {name: columns[name] for name in sums}, ranks)
     return made.astype({name: "Float64" for name in made if name not in ("rank", *keys)})
 
@@ -246,8 +246,8 @@ def _with_bus_bytes(frame: pd.DataFrame) -> pd.DataFrame:
 def _over_ranks(table: pd.DataFrame, keys: tuple[str, ...], columns: Mapping[str, Column], ranks: int) -> pd.DataFrame:
     """Mean over all ranks of the run (a rank without the row counts as 0), and the time's standard deviation."""
     sums, time = list(columns), leading_time(columns)
-    held = table[[*keys, *sums]].assign(**({_SQUARES: table[time] ** 2} if time else {}))
-    mean = _known_sums(held.groupby(list(keys), dropna=False, sort=False), held[sums]) / ranks
+    values = table[[*keys, *sums]].assign(**({_SQUARES: table[time] ** 2} if time else {}))
+    mean = _known_sums(values.groupby(list(keys), dropna=False, sort=False), values[sums]) / ranks
     if time:
         squares = mean.pop(_SQUARES)
         mean[spread_of(time)] = (squares - mean[time] ** 2).clip(lower=0) ** 0.5
@@ -413,22 +413,24 @@ def _joined(
     sums = [column for column in base if column not in keys and column in other]
     frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
     is_new, is_removed = ((frame["_merge"] == side).to_numpy() for side in ("right_only", "left_only"))
-    held = {column: known[column] for column in sums if column in known}
-    time = leading_time(held)
+    shared = {column: known[column] for column in sums if column in known}
+    time = leading_time(shared)
     columns: dict[str, np.ndarray] = {}
     for column in sums:
         one, two = (frame[f"{column}_{side}"].to_numpy("float64", na_value=np.nan) for side in ("base", "other"))
-        if column in held or (time and column == spread_of(time)):  # a row that a run does not have took no time there
+        if column in shared or (
+            time and column == spread_of(time)
+        ):  # a row that a run does not have took no time there
             one, two = np.where(is_new, 0.0, one), np.where(is_removed, 0.0, two)
         columns |= {f"base_{column}": one, f"other_{column}": two}
-        if column in held:
+        if column in shared:
             columns[f"change_{column}"] = two - one
-    for leading in (time, leading_count(held)):
+    for leading in (time, leading_count(shared)):
         if leading:
             columns[f"change_{leading}_pct"] = _pct(columns[f"change_{leading}"], columns[f"base_{leading}"])
     if time:
         columns |= _means_and_shares(columns, time)
-    statuses = _statuses(is_new, is_removed, columns, held, time)
+    statuses = _statuses(is_new, is_removed, columns, shared, time)
     joined = frame[list(keys)].copy()
     order = _order(frame, columns[f"change_{time}"] if time else np.zeros(len(frame)), keys)
     joined["status"] = pd.Series(statuses, dtype="str")
@@ -463,11 +465,11 @@ def _statuses(
     is_new: np.ndarray,
     is_removed: np.ndarray,
     columns: Mapping[str, np.ndarray],
-    held: Mapping[str, Column],
+    columns_known: Mapping[str, Column],
     time: str | None,
 ) -> np.ndarray:
     changed = np.zeros(len(is_new), dtype=bool)
-    limits = {name: 1e-9 for name, column in held.items() if column.unit is not Unit.NS}
+    limits = {name: 1e-9 for name, column in columns_known.items() if column.unit is not Unit.NS}
     for name, limit in [*limits.items(), *([(time, ALIKE)] if time else [])]:
         larger = np.maximum(columns[f"base_{name}"], columns[f"other_{name}"])
         changed |= np.abs(columns[f"change_{name}"]) > limit * larger  # not where one is absent
@@ -476,8 +478,8 @@ def _statuses(
 
 def _order(frame: pd.DataFrame, change: np.ndarray, keys: tuple[str, ...]) -> np.ndarray:
     """Largest difference first; at equal differences by name, so that the order of runs does not matter."""
-    held = frame[list(keys)].astype("object")
-    texts = held.where(held.notna(), "").astype("str")
+    values = frame[list(keys)].astype("object")
+    texts = values.where(values.notna(), "").astype("str")
     names = texts.agg("\0".join, axis=1).tolist() if keys and len(frame) else []
     by_name = np.array(sorted(range(len(frame)), key=names.__getitem__), dtype=np.int64)
     return by_name[np.argsort(-np.abs(change[by_name]), kind="stable")]

@@ -284,8 +284,8 @@ def _peak_memory(column: str) -> Callable[[Capture], pd.Series | None]:
         if of_trace is not None:
             return of_trace
         memory = enumerate(capture.known.memory or ())
-        told = [(own.get("rank", place), own.get(column)) for place, own in memory if own is not None]
-        known = {rank: value for rank, value in told if type(rank) is int and type(value) is int}
+        pairs = [(own.get("rank", place), own.get(column)) for place, own in memory if own is not None]
+        known = {rank: value for rank, value in pairs if type(rank) is int and type(value) is int}
         values = pd.Series(known, dtype="Int64")
         return values if len(values) else None
 

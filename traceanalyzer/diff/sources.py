@@ -59,10 +59,10 @@ def with_same_ranks(sides: Sequence[Side], read_again: Callable[[int, frozenset[
 def _shared(sides: Sequence[Side]) -> frozenset[int] | None:
     """Ranks that every capture has, of jobs of one size; `None` where all have the same, or none is shared."""
     captures = [capture for side in sides for capture in side.captures]
-    held, sizes = [_ranks(capture) for capture in captures], {world_size(capture) for capture in captures}
-    common = frozenset.intersection(*held)
+    ranks, sizes = [_ranks(capture) for capture in captures], {world_size(capture) for capture in captures}
+    common = frozenset.intersection(*ranks)
     is_told = len(sizes) == 1 and None not in sizes and common
-    return common if is_told and any(own != common for own in held) else None
+    return common if is_told and any(own != common for own in ranks) else None
 
 
 def _of_ranks(capture: Capture, common: Collection[int], lacks: tuple[int, ...]) -> Capture:
@@ -234,8 +234,8 @@ def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
     steps, ranks = tables.get("steps"), tables.get("breakdown")
     shared = shared_steps(steps, ranks)
     is_exact = is_of_steps(steps, ranks, shared)
-    told = diff_captures.around_summary(content, str(path))
-    info, more = _info_of(path, told)
+    stored = diff_captures.around_summary(content, str(path))
+    info, more = _info_of(path, stored)
     why = () if is_exact else (
         (
             f"{path} is of a whole capture: its tables of kernels and collectives cannot be given per step. "
@@ -243,13 +243,13 @@ def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
         ),
     )  # fmt: skip
     return Capture(
-        label=told.label or path.parent.name,
+        label=stored.label or path.parent.name,
         source="summary.json",
         tables=tables,
         steps=shared,
         is_exact=is_exact,
         info=info,
-        notes=(*told.notes, *why, *more),
+        notes=(*stored.notes, *why, *more),
     )
 
 
@@ -269,10 +269,10 @@ def _beside(path: Path, files: Any) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _info_of(path: Path, told: diff_captures.AroundSummary) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
+def _info_of(path: Path, stored: diff_captures.AroundSummary) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
     """What ran, from the summary itself, else from a run.json beside it."""
-    if told.run_info is not None:
-        return told.run_info, ()
+    if stored.run_info is not None:
+        return stored.run_info, ()
     beside = path.with_name("run.json")
     return run_info.read_or_note(beside if beside.is_file() else None)
 

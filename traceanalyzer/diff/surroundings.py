@@ -116,8 +116,8 @@ def schedule(capture: Capture) -> str | None:
     numbers = sorted({int(number) for number in frame["microbatches"].dropna()})
     stated = (capture.known.parallel or {}).get("microbatches")
     count = " or ".join(map(str, numbers)) or (str(stated) if isinstance(stated, int) else "")
-    told = [*names, *([f"{count} microbatches"] if count not in ("", "1") else [])]
-    return ", ".join(told) or None
+    parts = [*names, *([f"{count} microbatches"] if count not in ("", "1") else [])]
+    return ", ".join(parts) or None
 
 
 def split(capture: Capture) -> str | None:

@@ -78,9 +78,9 @@ def _forest(trace: RankTrace, number: int | None) -> list[_Node]:
     tree = OperatorTree.of(trace)
     inside = ((ops["start_ns"] >= start) & (ops["start_ns"] < end)).to_numpy()
     own = np.zeros(len(ops), dtype=np.int64)
-    held = tree.owner >= 0
+    is_owned = tree.owner >= 0
     durations = (trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"]).to_numpy()
-    np.add.at(own, tree.owner[held], durations[held])
+    np.add.at(own, tree.owner[is_owned], durations[is_owned])
     gpu, calls = tree.nesting.summed_up(own), tree.nesting.summed_up(np.ones(len(ops), dtype=np.int64))
     lengths = (ops["end_ns"] - ops["start_ns"]).to_numpy()
     names = ops["name"].astype(str).to_numpy()
@@ -134,6 +134,6 @@ def _row(path: tuple[str, ...], base: Sequence[_Node], other: Sequence[_Node]) -
 def _named(nodes: Sequence[_Node]) -> str:
     """`aten::mm, aten::add ×2, …`: in order of their first call."""
     counts = Counter(_NUMBER.sub("*", node.name) for node in nodes)
-    told = [f"{name} ×{count}" if count > 1 else name for name, count in counts.items()]
-    more = f", and {len(told) - _MOST_NAMED} more" if len(told) > _MOST_NAMED else ""
-    return ", ".join(told[:_MOST_NAMED]) + more
+    labels = [f"{name} ×{count}" if count > 1 else name for name, count in counts.items()]
+    more = f", and {len(labels) - _MOST_NAMED} more" if len(labels) > _MOST_NAMED else ""
+    return ", ".join(labels[:_MOST_NAMED]) + more

@@ -185,10 +185,10 @@ def _partners(trace: RankTrace, frame: pd.DataFrame) -> np.ndarray:
     """`index` of an operation's launch, and of a launch's (last) operation; 0 where there should be one, else -1."""
     launch = trace.gpu_ops["launch"].to_numpy()
     partners: np.ndarray = np.where(frame["correlation"] > 0, 0, -1)
-    held = np.flatnonzero(launch != NONE)
-    calls = len(trace.gpu_ops) + launch[held]
+    launched = np.flatnonzero(launch != NONE)
+    calls = len(trace.gpu_ops) + launch[launched]
     index = frame["index"].to_numpy()
-    partners[held], partners[calls] = index[calls], index[held]
+    partners[launched], partners[calls] = index[calls], index[launched]
     return partners
 
 

@@ -164,10 +164,10 @@ def _stretches(traces: list[RankTrace]) -> tuple[np.ndarray, np.ndarray, set[int
     for trace in traces:
         chosen = trace.steps[trace.steps["step"].isin(trace.window.steps or ())]
         on_host += list(zip(chosen["host_start_ns"], chosen["host_end_ns"], strict=True))
-        held = chosen.dropna(subset=["start_ns", "end_ns"])
-        on_gpu += list(zip(held["start_ns"], held["end_ns"], strict=True))
+        on_device = chosen.dropna(subset=["start_ns", "end_ns"])
+        on_gpu += list(zip(on_device["start_ns"], on_device["end_ns"], strict=True))
         ops = trace.gpu_ops
-        needed = trace.counted | ops["end_ns"].isin(held["start_ns"]).to_numpy()  # with their end a step may begin
+        needed = trace.counted | ops["end_ns"].isin(on_device["start_ns"]).to_numpy()  # with their end a step may begin
         wanted |= set(ops["correlation"][needed].tolist()) - {NONE, 0}
     return np.array(on_gpu, dtype=np.int64).reshape(-1, 2), np.array(on_host, dtype=np.int64).reshape(-1, 2), wanted
 

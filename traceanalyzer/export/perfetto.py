@@ -55,11 +55,11 @@ def sliced(table: pd.DataFrame, **columns: object) -> pd.DataFrame:
 
 def steps(table: pd.DataFrame) -> pd.DataFrame:
     """Each step's window on the GPU."""
-    held = table[table["start_ns"].notna()].astype({"step": "int64", "start_ns": "int64", "window_ns": "int64"})
-    whole = is_true(held["is_complete"]).tolist()
+    windows = table[table["start_ns"].notna()].astype({"step": "int64", "start_ns": "int64", "window_ns": "int64"})
+    whole = is_true(windows["is_complete"]).tolist()
     return sliced(
-        held, category="step", colour=COLOURS["mark"], end_ns=held["start_ns"] + held["window_ns"],
-        name=[f"step {step}" for step in held["step"]], args=[{"complete": is_complete} for is_complete in whole],
+        windows, category="step", colour=COLOURS["mark"], end_ns=windows["start_ns"] + windows["window_ns"],
+        name=[f"step {step}" for step in windows["step"]], args=[{"complete": is_complete} for is_complete in whole],
     )  # fmt: skip
 
 
@@ -223,13 +223,13 @@ def threads(trace: RankTrace, ops: pd.DataFrame) -> Iterator[tuple[str, pd.DataF
 
 
 def _host_slices_slices(trace: RankTrace, table: pd.DataFrame, category: str) -> pd.DataFrame:
-    held = table[_while_looked_at(trace, table)]
-    told = [name for name in _HOST_SLICES_TOLD.get(category, ()) if name in held]
+    events = table[_while_looked_at(trace, table)]
+    details = [name for name in _HOST_SLICES_TOLD.get(category, ()) if name in events]
     slices = sliced(
-        held.assign(name=held["name"].astype("str")),
-        category=category, colour=COLOURS["mark"], args=_contents(held[told]), flows_out=held.get("flows_out"),
+        events.assign(name=events["name"].astype("str")),
+        category=category, colour=COLOURS["mark"], args=_contents(events[details]), flows_out=events.get("flows_out"),
     )  # fmt: skip
-    return slices.assign(thread=held["thread"])
+    return slices.assign(thread=events["thread"])
 
 
 def _launched(trace: RankTrace, ops: pd.DataFrame) -> pd.Series:
@@ -357,11 +357,11 @@ def _counters(trace: RankTrace) -> Iterator[Track]:
         is_bytes = title.endswith("_bytes")
         heading = title.removesuffix("_bytes").replace("_", " ") if is_bytes else title
         yield Track("counters", heading, own[["time_ns", "value"]], "bytes" if is_bytes else "")
-    held = Held.of(trace)
-    for place, category in enumerate(CATEGORIES if len(held.events) else ()):
-        level = held.level_bytes[:, place]
+    levels = Held.of(trace)
+    for place, category in enumerate(CATEGORIES if len(levels.events) else ()):
+        level = levels.level_bytes[:, place]
         if level.any():
-            yield _changes(f"memory held: {category}", held.events["time_ns"].to_numpy(), level, "bytes")
+            yield _changes(f"memory held: {category}", levels.events["time_ns"].to_numpy(), level, "bytes")
 
 
 def _changes(name: str, time_ns: np.ndarray, level: np.ndarray, unit: str) -> Track:
@@ -399,27 +399,27 @@ def _in_bytes(packets: Callable[..., Iterator[_Packet]]) -> Callable[..., Iterat
 
     @wraps(packets)
     def encoded(*of: Any) -> Iterator[bytes]:
-        held = proto.Trace()
+        trace = proto.Trace()
         for number, packet in enumerate(packets(*of), 1):
-            held.packet.append(packet)
+            trace.packet.append(packet)
             if not number % _AT_ONCE:
-                yield held.SerializeToString()
-                held.Clear()
-        yield held.SerializeToString()
+                yield trace.SerializeToString()
+                trace.Clear()
+        yield trace.SerializeToString()
 
     return encoded
 
 
 @_in_bytes
 def pftrace_of_rank(
-    rank: int, name: str, said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
+    rank: int, name: str, facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
 ) -> Iterator[_Packet]:
     """A rank's packets.
 
     Args:
         rank: its number.
         name: what it is called.
-        said: what a reader must know of it, shown when its first mark is clicked.
+        facts: what a reader must know of it, shown when its first mark is clicked.
         tracks: from top to bottom.
         zero_ns: what is taken from its times.
     """
@@ -433,22 +433,22 @@ def pftrace_of_rank(
     packet.track_descriptor.process.process_name = name
     packet.track_descriptor.process.legacy_sort_index = rank
     yield packet
-    yield from _track_packets(names, uuids, root, {}, said, tracks, zero_ns)
+    yield from _track_packets(names, uuids, root, {}, facts, tracks, zero_ns)
 
 
 @_in_bytes
-def of_job(said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int) -> Iterator[_Packet]:
+def of_job(facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int) -> Iterator[_Packet]:
     """The packets that stand first: what was done, and what belongs to no rank."""
     names = _Names(_JOB)
     uuids = iter(range(_JOB, _UUIDS))
     root = next(uuids)
     yield _descriptor(names, root, 0, "job", 0)
-    yield from _track_packets(names, uuids, root, {"job": root}, said, tracks, zero_ns)
+    yield from _track_packets(names, uuids, root, {"job": root}, facts, tracks, zero_ns)
 
 
 def _track_packets(
     names: "_Names", uuids: Iterator[int], root: int, groups: dict[str, int],
-    said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int,
+    facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int,
 ) -> Iterator[_Packet]:  # fmt: skip
     """Each track under a heading for its group below the root; what is said stands under the first."""
     for place, track in enumerate(tracks):
@@ -459,7 +459,7 @@ def _track_packets(
             first_ns = int(track.rows["start_ns" if track.unit is None else "time_ns"].min())
             packet = names.event(_INSTANT, groups[track.group], first_ns - zero_ns)
             names.name(packet, "about this export")
-            names.tell(packet, said)
+            names.tell(packet, facts)
             yield packet
         yield from _events(names, track, next(uuids), groups[track.group], place, zero_ns)
 
@@ -497,7 +497,7 @@ def _pftrace_slices(names: "_Names", slices: pd.DataFrame, uuid: int, zero_ns: i
     """Begins and ends in order: of those at one moment the ends of what was open first, then the begins."""
     open_ends: list[int] = []
     columns = ("name", "category", "start_ns", "end_ns", "args", "flows_out", "flows_in")
-    for name, category, start, end, told, flows_out, flows_in in zip(
+    for name, category, start, end, args, flows_out, flows_in in zip(
         *(slices[column].tolist() for column in columns), strict=True
     ):
         while open_ends and open_ends[-1] <= start:
@@ -507,8 +507,8 @@ def _pftrace_slices(names: "_Names", slices: pd.DataFrame, uuid: int, zero_ns: i
         event = packet.track_event
         names.name(packet, name)
         names.category(packet, category)
-        if told:
-            names.tell(packet, told)
+        if args:
+            names.tell(packet, args)
         passes_on = flows_out if isinstance(flows_out, tuple) else ()
         event.flow_ids.extend(passes_on)
         if isinstance(flows_in, tuple):
@@ -580,25 +580,25 @@ _Event = dict[str, Any]
 
 
 def trace_events_of_rank(
-    rank: int, name: str, said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
+    rank: int, name: str, facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
 ) -> Iterator[bytes]:
     """A rank's events, each with a comma before it.
 
     Args:
         rank: its number.
         name: what it is called.
-        said: what a reader must know of it.
+        facts: what a reader must know of it.
         tracks: from top to bottom.
         zero_ns: what is taken from its times.
     """
-    for event in _rank_events(rank, name, said, tracks, zero_ns):
+    for event in _rank_events(rank, name, facts, tracks, zero_ns):
         yield b",\n" + json.dumps(event, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
 
-def head(said: Mapping[str, object]) -> bytes:
+def head(facts: Mapping[str, object]) -> bytes:
     """What stands before the ranks' events."""
-    first = json.dumps({"ph": "M", "name": "trace_label", "pid": 0, "args": {"name": said["label"]}})
-    return f'{{"displayTimeUnit":"ns","otherData":{json.dumps(said)},"traceEvents":[\n{first}'.encode()
+    first = json.dumps({"ph": "M", "name": "trace_label", "pid": 0, "args": {"name": facts["label"]}})
+    return f'{{"displayTimeUnit":"ns","otherData":{json.dumps(facts)},"traceEvents":[\n{first}'.encode()
 
 
 TAIL = b"\n]}\n"
@@ -606,10 +606,10 @@ TAIL = b"\n]}\n"
 
 
 def _rank_events(
-    rank: int, name: str, said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
+    rank: int, name: str, facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
 ) -> Iterator[_Event]:
     yield _named("process_name", rank, 0, {"name": name})
-    yield _named("process_labels", rank, 0, {"labels": ", ".join(f"{key} {value}" for key, value in said.items())})
+    yield _named("process_labels", rank, 0, {"labels": ", ".join(f"{key} {value}" for key, value in facts.items())})
     yield _named("process_sort_index", rank, 0, {"sort_index": rank})
     for thread, track in enumerate(tracks):
         if track.unit is not None:
@@ -702,10 +702,10 @@ def write(results: Results, path: Path, label: str, visit: Visit) -> int:
         UsageError: it cannot be written.
     """
     with whole_file(path) as draft:
-        plan, said = _planned(results, draft.parent, label, is_json=".json" in path.suffixes)
+        plan, facts = _planned(results, draft.parent, label, is_json=".json" in path.suffixes)
         visit(partial(_write_rank, plan=plan))
         with _opened(draft) as file:
-            _put_together(file, plan, said, results)
+            _put_together(file, plan, facts, results)
         return draft.stat().st_size
 
 
@@ -734,13 +734,13 @@ def _planned(results: Results, folder: Path, label: str, *, is_json: bool) -> tu
             own.get(rank, table.iloc[:0]).reset_index(drop=True).to_pickle(folder / f"{rank}.{name}")
     devices = ranks.dropna(subset="device_name").set_index("rank")["device_name"].to_dict()
     plan = _Plan(folder, clock, zero_ns, is_json, devices, _of_clocks(results["clocks"].to_frame()))
-    said: dict[str, object] = {
+    facts: dict[str, object] = {
         "label": label,
         "zero_ns": str(zero_ns),
         "clocks": clock.note,
         "made_by": MADE_BY,
     }
-    return plan, said
+    return plan, facts
 
 
 def described_calls(results: Results, clock: Clock) -> pd.DataFrame:
@@ -756,10 +756,10 @@ def described_calls(results: Results, clock: Clock) -> pd.DataFrame:
     table = calls[[*keys, "start_ns", *own]].merge(waits[keys + rest], on=keys, how="left")
     begins = table["start_ns"] - table["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
     order = table.assign(begins=begins).sort_values(["begins", "rank"], kind="stable").groupby("instance")
-    place, held = order.cumcount().reindex(table.index), order["rank"].transform("size").reindex(table.index)
+    place, members = order.cumcount().reindex(table.index), order["rank"].transform("size").reindex(table.index)
     table = table.drop(columns="start_ns")
     return table.assign(
-        comes_after=(place > 0).fillna(value=False), comes_before=(place + 1 < held).fillna(value=False)
+        comes_after=(place > 0).fillna(value=False), comes_before=(place + 1 < members).fillna(value=False)
     )
 
 
@@ -770,8 +770,8 @@ def _own_clock(path: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_clocks(clocks: pd.DataFrame) -> dict[int, dict[str, object]]:
-    told = clocks.set_index("rank")[["reference", "offset_ns", "uncertainty_ns", "is_significant"]]
-    rows = told.astype(object).to_dict("index")
+    columns = clocks.set_index("rank")[["reference", "offset_ns", "uncertainty_ns", "is_significant"]]
+    rows = columns.astype(object).to_dict("index")
     return {
         int(rank): {f"clock_{name}": int(value) for name, value in row.items() if not pd.isna(value)}
         for rank, row in rows.items()
@@ -783,9 +783,9 @@ def _write_rank(trace: RankTrace, plan: _Plan) -> None:
     shift_ns = plan.clock.shift_ns(trace.rank)
     device = plan.devices.get(trace.rank)
     name = f"rank {trace.rank}" + (f" · {device}" if device else "")
-    said = {"rank": trace.rank, "clock_shift_applied_ns": -shift_ns, **plan.clocks.get(trace.rank, {}),
+    facts = {"rank": trace.rank, "clock_shift_applied_ns": -shift_ns, **plan.clocks.get(trace.rank, {}),
             "window": trace.window.label}  # fmt: skip
-    pieces = _encoder(plan)(trace.rank, name, said, tracks_of_rank(trace, tables), shift_ns + plan.zero_ns)
+    pieces = _encoder(plan)(trace.rank, name, facts, tracks_of_rank(trace, tables), shift_ns + plan.zero_ns)
     with (plan.folder / f"{trace.rank}.piece").open("wb") as file:
         file.writelines(pieces)
 
@@ -794,11 +794,11 @@ def _encoder(plan: _Plan) -> Callable[..., Iterator[bytes]]:
     return trace_events_of_rank if plan.is_json else pftrace_of_rank
 
 
-def _put_together(file: IO[bytes] | gzip.GzipFile, plan: _Plan, said: Mapping[str, object], results: Results) -> None:
+def _put_together(file: IO[bytes] | gzip.GzipFile, plan: _Plan, facts: Mapping[str, object], results: Results) -> None:
     if plan.is_json:
-        file.write(head(said))
+        file.write(head(facts))
     else:
-        file.writelines(of_job(said, _of_job(results, plan.clock), plan.zero_ns))
+        file.writelines(of_job(facts, _of_job(results, plan.clock), plan.zero_ns))
     for rank in sorted(results["ranks"].to_frame()["rank"]):
         piece = plan.folder / f"{rank}.piece"
         if piece.exists():
@@ -817,10 +817,10 @@ def _of_job(results: Results, clock: Clock) -> list[Track]:
     own = _own_clock(stretches, results["clocks"].to_frame())
     shift = own["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
     drawn = own.assign(start_ns=own["start_ns"] - shift, end_ns=own["end_ns"] - shift)
-    told = [{"rank": int(rank), "where": where} for rank, where in zip(drawn["rank"], drawn["where"], strict=True)]
+    details = [{"rank": int(rank), "where": where} for rank, where in zip(drawn["rank"], drawn["where"], strict=True)]
     slices = path(drawn)
     named = [f"rank {rank}: {name}" for rank, name in zip(drawn["rank"], slices["name"], strict=True)]
-    ordered = slices.assign(name=named, args=told).sort_values("start_ns", kind="stable")
+    ordered = slices.assign(name=named, args=details).sort_values("start_ns", kind="stable")
     ends = ordered["end_ns"].clip(upper=ordered["start_ns"].shift(-1, fill_value=ordered["end_ns"].max()))
     return [Track("job", "critical path of the job", ordered.assign(end_ns=ends.astype("int64")))]
 

@@ -235,12 +235,12 @@ def not_available(gate: Gate, run: str, why: str, case: str = "") -> Outcome:
 
 
 def judged(
-    gate: Gate, run: str, status: str, said: str, rows: Iterable[Mapping[str, Any]], failing: pd.Series, case: str
+    gate: Gate, run: str, status: str, text: str, rows: Iterable[Mapping[str, Any]], failing: pd.Series, case: str
 ) -> Outcome:  # fmt: skip
     """An outcome with the rows behind a failure: of a gate over ranks all, else those that fail."""
     if gate.scope in OF_RANKS:
         rows = [row for row, is_bad in zip(rows, failing, strict=True) if is_bad]
-    message = f"{gate.metric}{after(case)}: {said}"
+    message = f"{gate.metric}{after(case)}: {text}"
     return Outcome(gate.text, run, status, message, tuple(rows) if status == FAILED else (), case)
 
 
@@ -296,8 +296,8 @@ def limit_text(gate: Gate, values: pd.Series, failing: pd.Series, rows: str = "r
 
 def how_many(failing: pd.Series, rows: str) -> str:
     """`on 2 of 8 ranks`."""
-    held, total = int(failing.sum()), len(failing)
-    if held == total:
+    count, total = int(failing.sum()), len(failing)
+    if count == total:
         every = "both" if total == 2 else f"all {total}"
         return f"on {every} {rows}" if total > 1 else f"on the only one of the {rows}"
-    return f"on {held or 'none'} of {total} {rows}"
+    return f"on {count or 'none'} of {total} {rows}"

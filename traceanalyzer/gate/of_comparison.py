@@ -93,12 +93,12 @@ class Change:
         if gate.scope in OF_RANKS:
             failing = self.failing if status == FAILED else fails(gate, self.by)
             how = "grows" if gate.grows else "falls"
-            said = f"{how_many(failing, 'ranks')} it {how} by more than {allowed}, at the worst it {self._moved}"
+            summary = f"{how_many(failing, 'ranks')} it {how} by more than {allowed}, at the worst it {self._moved}"
         else:
             both = f"{shown_value(gate, self.base.iloc[0])} → {shown_value(gate, self.other.iloc[0])}"
             side = "more than" if fails(gate, self.by).iloc[0] else "within"
-            said = f"{gate.scope} {self._moved} ({both}), {side} {allowed}"
-        return "; ".join(text for text in (said, self._of_noise(status)) if text)
+            summary = f"{gate.scope} {self._moved} ({both}), {side} {allowed}"
+        return "; ".join(text for text in (summary, self._of_noise(status)) if text)
 
     @property
     def _moved(self) -> str:
@@ -110,8 +110,8 @@ class Change:
     def _of_noise(self, status: str) -> str:
         captures = f"{self.repeats[0]} {'capture' if self.repeats[0] == 1 else 'captures'} against {self.repeats[1]}"
         if np.isinf(self.margin).any():
-            said = f"{captures} cannot tell a change from noise: record three or more of each"
-            return said if status == INCONCLUSIVE else ""
+            text = f"{captures} cannot tell a change from noise: record three or more of each"
+            return text if status == INCONCLUSIVE else ""
         if not self.margin.any():
             return ""
         noise = f"± {with_unit(f'{self.margin.max():.3g}', self.gate.unit)}"

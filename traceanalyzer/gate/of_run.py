@@ -214,9 +214,9 @@ def _judge(gate: Gate, rows: pd.DataFrame, column: str, extra: list[str], run: s
     values = over_ranks(known[column].astype(float), gate.scope)
     failing = fails(gate, values)
     is_a_row_a_rank = "rank" in known and known["rank"].is_unique
-    said = limit_text(gate, values, failing, "ranks" if is_a_row_a_rank else "rows")
+    text = limit_text(gate, values, failing, "ranks" if is_a_row_a_rank else "rows")
     kept = [name for name in ("rank", "step", *extra) if name in known]
-    return judged(gate, run, status_of(gate, failing), said, plain_rows(known[[*kept, column]]), failing, case)
+    return judged(gate, run, status_of(gate, failing), text, plain_rows(known[[*kept, column]]), failing, case)
 
 
 def _of_ranks(rows: pd.DataFrame) -> str:

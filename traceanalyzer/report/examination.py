@@ -131,11 +131,11 @@ def _rows(label: str, table: pd.DataFrame, operations: list[str]) -> Picture:
 
 def _filled(states: list[object]) -> tuple[str, ...]:
     """Gaps before a rank's first call left the buffer; those after its last call never came."""
-    told = [isinstance(state, str) for state in states]
-    first = told.index(True) if any(told) else len(told)
+    is_known = [isinstance(state, str) for state in states]
+    first = is_known.index(True) if any(is_known) else len(is_known)
     return tuple(
-        str(state) if is_told else "gone" if number < first and any(told) else "absent"
-        for number, (state, is_told) in enumerate(zip(states, told, strict=True))
+        str(state) if is_told else "gone" if number < first and any(is_known) else "absent"
+        for number, (state, is_told) in enumerate(zip(states, is_known, strict=True))
     )
 
 

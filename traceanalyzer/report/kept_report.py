@@ -96,8 +96,8 @@ def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
     def read(ranks: list[Path]) -> Answer:
         (own,) = ranks
         facts = msgspec.json.decode((own / "facts.json").read_bytes(), type=_Facts)
-        told = read_tables(own / "tables.columns", facts.tables)
-        results = {name: _result(name, spilled(table), said, again) for name, table, said in told}
+        stored = read_tables(own / "tables.columns", facts.tables)
+        results = {name: _result(name, spilled(table), facts_json, again) for name, table, facts_json in stored}
         claims = {(Path(path), own): rank for path, own, rank in facts.claims}
         return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
 
@@ -111,8 +111,8 @@ def keep(place: Path | None, again: Path | None, summary: Summary, findings: tup
 
 
 def _write(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None:
-    held = [(name, result.table, _facts_json(result)) for name, result in summary.results.items()]
-    written = write_tables(place / "tables.columns", held)
+    stored = [(name, result.table, _facts_json(result)) for name, result in summary.results.items()]
+    written = write_tables(place / "tables.columns", stored)
     claims = tuple((str(path), own, rank) for (path, own), rank in summary.claims.items())
     facts = _Facts(written, findings, summary.skipped, summary.notes, claims)
     text = msgspec.json.encode(facts)
@@ -127,8 +127,8 @@ def _facts_json(result: Result) -> str:
     return msgspec.json.encode({name: getattr(result, name) for name in own}).decode()
 
 
-def _result(name: str, table: pd.DataFrame, said: str, again: Callable[[], Summary]) -> Result:
-    type_, facts = ANALYSES[name].result, msgspec.json.decode(said)
+def _result(name: str, table: pd.DataFrame, facts_json: str, again: Callable[[], Summary]) -> Result:
+    type_, facts = ANALYSES[name].result, msgspec.json.decode(facts_json)
     if type_ is Replay:
         has_graph = len(table) > 0
         joined = (lambda: again().results["replay"].engine) if has_graph else _none

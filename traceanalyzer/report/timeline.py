@@ -127,10 +127,10 @@ def _by_category(results: Results, rank: int, clock: Clock) -> tuple[list[dict[s
         return [], []
     starts = own["time_ns"].to_numpy(dtype=np.int64)
     known = {name: own[column].to_numpy(dtype=np.int64) for name, column in COLUMN.items()}
-    held = {name: np.maximum(bytes_, 0) // UNIT_BYTES for name, bytes_ in known.items() if bytes_.max() > 0}
-    entry = {"rank": rank, "name": ALLOCATED, "unit": "B", "count": len(own), "parts": list(held),
+    levels = {name: np.maximum(bytes_, 0) // UNIT_BYTES for name, bytes_ in known.items() if bytes_.max() > 0}
+    entry = {"rank": rank, "name": ALLOCATED, "unit": "B", "count": len(own), "parts": list(levels),
              "peak": int(own["is_peak"].to_numpy().argmax()), "first": clock.place(rank, int(starts[0]))}  # fmt: skip
-    return [entry], [steps_of(starts), np.append(np.diff(starts), 1), *held.values()]
+    return [entry], [steps_of(starts), np.append(np.diff(starts), 1), *levels.values()]
 
 
 def _unit(name: str, source: str) -> str:
@@ -248,26 +248,26 @@ def host_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[di
     frame = frame[frame["rank"].isin(ranks)]
     recorded = int(frame.groupby("rank")["recorded"].first().sum())
     frame = frame.assign(ns=frame["end_ns"] - frame["start_ns"], is_frame=frame["what"] == FRAME)
-    held = frame.loc[np.sort(frame["ns"].nlargest(LAYOUT.cpu_events, keep="first").index)]
-    name, names = _named(held)
-    held = held.assign(said=name)
+    drawn = frame.loc[np.sort(frame["ns"].nlargest(LAYOUT.cpu_events, keep="first").index)]
+    name, names = _named(drawn)
+    drawn = drawn.assign(said=name)
     lanes, columns = [], []
-    for (rank, thread, is_frame), own in held.groupby(["rank", "thread", "is_frame"], sort=False):
+    for (rank, thread, is_frame), own in drawn.groupby(["rank", "thread", "is_frame"], sort=False):
         entry, made = _lane(own.sort_values(["start_ns", "depth"], kind="stable"), clock, rank)
         lanes.append(
             {"rank": int(rank), "thread": int(thread), "role": own["role"].iloc[0], "frames": bool(is_frame), **entry}
         )
         columns += made
     meta = {"names": names, "lanes": lanes, "unit": UNIT_NS,
-            "note": note(len(held), recorded, held["ns"].min(), ranks, len(order))}  # fmt: skip
+            "note": note(len(drawn), recorded, drawn["ns"].min(), ranks, len(order))}  # fmt: skip
     return meta, b"".join(map(varints, columns))
 
 
-def _named(held: pd.DataFrame) -> tuple[np.ndarray, list[list[str]]]:
+def _named(drawn: pd.DataFrame) -> tuple[np.ndarray, list[list[str]]]:
     """Each row's number among the distinct [what, short name], most frequent first: those have the shortest codes."""
-    what = held["what"].astype("str").map(HOST_LANES_KINDS)
-    is_sync = (what == "call") & host_names.matches(held["name"].astype("category"), host_names.is_sync)
-    pair = what.mask(is_sync, "sync") + "\n" + held["name"].astype("str")
+    what = drawn["what"].astype("str").map(HOST_LANES_KINDS)
+    is_sync = (what == "call") & host_names.matches(drawn["name"].astype("category"), host_names.is_sync)
+    pair = what.mask(is_sync, "sync") + "\n" + drawn["name"].astype("str")
     counts = pair.value_counts()
     codes = pd.Series(range(len(counts)), index=counts.index)
     names = [text.split("\n", 1) for text in counts.index]
@@ -286,15 +286,15 @@ def _lane(own: pd.DataFrame, clock: Clock, rank: int) -> tuple[dict[str, Any], l
     return entry, [steps_of(starts), ends - starts, own["said"].to_numpy(), place]
 
 
-def note(held: int, recorded: int, least_ns: int, ranks: Sequence[int], of_ranks: int) -> str:
+def note(drawn: int, recorded: int, least_ns: int, ranks: Sequence[int], of_ranks: int) -> str:
     """What is not drawn."""
-    said = []
-    if held < recorded:
+    sentences = []
+    if drawn < recorded:
         least = max(1, round(least_ns / 1000))
-        said.append(f"The {held:,} longest of {recorded:,} CPU events are drawn: all above {least} µs.")
+        sentences.append(f"The {drawn:,} longest of {recorded:,} CPU events are drawn: all above {least} µs.")
     if len(ranks) < of_ranks:
-        said.append(f"CPU threads are drawn for {numbered('rank', ranks)}.")
-    return " ".join(said)
+        sentences.append(f"CPU threads are drawn for {numbered('rank', ranks)}.")
+    return " ".join(sentences)
 
 
 # What ties a timeline's operations to others: their instance, who was awaited, the launching thread.
@@ -584,12 +584,14 @@ def _with_origins(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[st
     pair = operators.codes.astype(np.int64) * (len(shapes.categories) + 1) + shapes.codes + 1
     codes, pairs = pd.factorize(pair.where(operators.codes >= 0))  # -1 where there is no operator
     texts = [divmod(int(pair), len(shapes.categories) + 1) for pair in pairs]
-    said = [_called(operators.categories[name], shapes.categories[shape - 1] if shape else "") for name, shape in texts]
+    labels = [
+        _called(operators.categories[name], shapes.categories[shape - 1] if shape else "") for name, shape in texts
+    ]
     path = table["path"].cat
     around, used = pd.factorize(path.codes.where(path.codes >= 0))
     paths = [str(path.categories[int(code)]) for code in used]
     inside = [" › ".join(short_name(part) for part in whole.split("/")) for whole in paths]
-    return table.assign(origin=codes + 1, around=around + 1), said, inside
+    return table.assign(origin=codes + 1, around=around + 1), labels, inside
 
 
 def _called(operator: str, shapes: str) -> str:

@@ -152,9 +152,9 @@ def show_list(baselines: Sequence[Kept], console: Console) -> None:
         if row["why_not"]:
             table.add_row(escape(row["name"]), "cannot be read")
             continue
-        told = [row["name"], _minute(row["saved"]), *(row[name] for name in ("of", "captures", "ranks", "basis"))]
+        cells = [row["name"], _minute(row["saved"]), *(row[name] for name in ("of", "captures", "ranks", "basis"))]
         figures = [columns.text(row[name], BY_NAME[name].unit) for name in _LISTED]
-        table.add_row(*(columns.ABSENT if one is None else escape(str(one)) for one in told), *figures)
+        table.add_row(*(columns.ABSENT if one is None else escape(str(one)) for one in cells), *figures)
     console.print(table)
     for one in baselines:
         if one.why_not:
@@ -168,8 +168,8 @@ def show_trend(table: pd.DataFrame, doubts: Sequence[str], console: Console) -> 
         console.print(f"[bold]{label(metric.name)}[/] {spark(own['value'])}", highlight=False)
         for row in own.to_dict("records"):
             moved = change(row)
-            told = f"{columns.text(row['value'], metric.unit)}{f' ({moved})' if moved else ''}"
-            console.print(f"  {escape(row['baseline'])}, {_minute(row['saved'])}: {told}", highlight=False)
+            value = f"{columns.text(row['value'], metric.unit)}{f' ({moved})' if moved else ''}"
+            console.print(f"  {escape(row['baseline'])}, {_minute(row['saved'])}: {value}", highlight=False)
     for reason in doubts:
         console.print(f"[yellow]Not the same work:[/] {escape(reason)}", highlight=False, soft_wrap=True)
 

@@ -56,14 +56,14 @@ def skipped(items: Iterable[Skipped], most: int | None = None) -> list[str]:
     alike: dict[str, dict[str, list[str]]] = {}
     for item in items:
         alike.setdefault(item.why, {}).setdefault(item.what.rpartition("/")[0], []).append(item.what)
-    said: list[str] = []
+    sentences: list[str] = []
     for why, folders in alike.items():
         if most is not None and len(folders) > most:
             whats = [what for each in folders.values() for what in each]
-            said.append(f"{len(whats):,} files in {len(folders):,} folders ({_named(whats, most)}): {why}")
+            sentences.append(f"{len(whats):,} files in {len(folders):,} folders ({_named(whats, most)}): {why}")
         else:
-            said += [f"{_listed(folder, whats, most)}: {why}" for folder, whats in folders.items()]
-    return said
+            sentences += [f"{_listed(folder, whats, most)}: {why}" for folder, whats in folders.items()]
+    return sentences
 
 
 def _listed(folder: str, whats: list[str], most: int | None) -> str:
@@ -160,10 +160,10 @@ def shown(rows: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> lis
     ]
 
 
-def caption(held: Sequence[Shown], ranks: int) -> str:
+def caption(rows: Sequence[Shown], ranks: int) -> str:
     """What a table of such rows says of those that it leaves out."""
-    first = "the ranks that findings name, " if any(item.why == STRAGGLER for item in held) else ""
-    return f"{len(held)} of {ranks:,} ranks: {first}the median, those that wait most; the report has all"
+    first = "the ranks that findings name, " if any(item.why == STRAGGLER for item in rows) else ""
+    return f"{len(rows)} of {ranks:,} ranks: {first}the median, those that wait most; the report has all"
 
 
 # What is said of a capture without GPU work: what the CPUs did.
@@ -194,11 +194,11 @@ def how_long(results: Results) -> str:
     whole = next(row for row in parts if row["part"] == STEP)
     least, most = text(whole["least_ns"], Unit.NS), text(whole["most_ns"], Unit.NS)
     spread = f" (ranks: {least} to {most})" if least != most else ""
-    said = f"A step takes {text(whole['mean_ns'], Unit.NS)}{spread}{_spent_in(parts)}."
+    summary = f"A step takes {text(whole['mean_ns'], Unit.NS)}{spread}{_spent_in(parts)}."
     longest = max(results["cpu_steps"].rows(), key=lambda row: row["mean_ns"])
     if longest["times_median"] is not None and longest["times_median"] > _FAR_LONGER:
-        said += f" Step {longest['step']} is the longest: {text(longest['mean_ns'], Unit.NS)}."
-    return said
+        summary += f" Step {longest['step']} is the longest: {text(longest['mean_ns'], Unit.NS)}."
+    return summary
 
 
 def host_sentences(results: Results) -> list[str]:
@@ -232,8 +232,8 @@ def _spent_in(parts: list[dict[str, Any]]) -> str:
     shares = [f"{row['step_pct']:.0f}% in {what}" for what, row in shown]
     shares += [f"{row['step_pct']:.0f}% unrecorded" for row in of[UNRECORDED]]
     main = [f"main thread {', '.join(shares)}"] if shares else []
-    said = "; ".join([*main, *(f"autograd thread {row['step_pct']:.0f}%" for row in of[AUTOGRAD])])
-    return f": {said}" if said else ""
+    text = "; ".join([*main, *(f"autograd thread {row['step_pct']:.0f}%" for row in of[AUTOGRAD])])
+    return f": {text}" if text else ""
 
 
 def _is_named(row: Mapping[str, Any]) -> bool:
@@ -485,7 +485,7 @@ def cards(findings: Sequence[Finding]) -> list[Finding]:
 def fields(finding: Finding) -> dict[str, str]:
     """A card's fields below its headline, by name; those that are not known are left out."""
     saves = finding.saves
-    told = {
+    texts = {
         "Why": finding.why,
         "Fix": finding.fix,
         "Saves": saves and saves.words,
@@ -494,7 +494,7 @@ def fields(finding: Finding) -> dict[str, str]:
         "Same cause": " ".join(other.headline for other in finding.also if other.kind != "uneven_work"),
         "What-if": finding.what_if if saves else None,
     }
-    return {name: text for name, text in told.items() if text}
+    return {name: text for name, text in texts.items() if text}
 
 
 def also_seen(findings: Sequence[Finding]) -> list[Finding]:
@@ -530,10 +530,10 @@ def caveats(findings: Sequence[Finding]) -> list[Finding]:
 
 def capture_line(report: Report) -> str:
     """What the capture lacks, in one line at the foot of the first screen: findings' headlines, then other checks."""
-    told = {str(row.get("check")) for item in report.findings if item.is_about_capture for row in item.evidence}
+    reported = {str(row.get("check")) for item in report.findings if item.is_about_capture for row in item.evidence}
     table = report.results["integrity"].to_frame() if "integrity" in report.results else pd.DataFrame()
     found = table.loc[table["severity"].isin(GRAVE), "check"].astype("str").unique() if len(table) else ()
-    checks = [check.replace("_", " ") for check in found if check not in told]
+    checks = [check.replace("_", " ") for check in found if check not in reported]
     parts = [item.headline for item in caveats(report.findings)]
     return " ".join([*parts, *([f"Data quality: {', '.join(checks)}."] if checks else [])])
 
@@ -544,10 +544,10 @@ def sentences(report: Report, split: Split | None) -> list[str]:
         return without_gpu_work(report)
     found = verdict(report, split)
     shown = cards(report.findings)[:MOST_CARDS]
-    told = [(item.text, f"Saves {item.saves.words}." if item.saves and item.leads else "") for item in shown]
+    texts = [(item.text, f"Saves {item.saves.words}." if item.saves and item.leads else "") for item in shown]
     return [
         f"{found.words}." if found else "No recorded GPU operation takes any time.",
-        *(" ".join(filter(None, parts)) for parts in told),
+        *(" ".join(filter(None, parts)) for parts in texts),
         *(f"Also seen: {item.headline}" for item in also_seen(report.findings)[:MOST_CARDS]),
         *filter(None, (nothing_to_gain(report.findings), capture_line(report))),
     ]
@@ -577,7 +577,7 @@ _WORDS: Mapping[str, str] = MappingProxyType(
         "busbw": "bus bandwidth",
         "algbw": "algorithm bandwidth",
         "std": "standard deviation",
-    }  # fmt: skip
+    }
 )
 
 _VERSIONS: Mapping[str, str] = MappingProxyType(

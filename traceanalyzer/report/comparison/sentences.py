@@ -40,7 +40,7 @@ class OfRun:
     @property
     def sentences(self) -> list[str]:
         """The verdict, then each point after its name."""
-        return [self.verdict, *(f"{name}: {said}" for name, said in self.points)]
+        return [self.verdict, *(f"{name}: {text}" for name, text in self.points)]
 
 
 def verdict_sentences(comparison: Comparison) -> list[str]:
@@ -69,8 +69,8 @@ def of_runs(comparison: Comparison) -> list[OfRun]:
 
 def doubt(comparison: Comparison) -> str | None:
     """That the same work is not known, if it is not."""
-    said = comparison.fairness.doubt
-    return None if said is None or comparison.is_empty else f"The runs may not have done the same work ({said})."
+    reason = comparison.fairness.doubt
+    return None if reason is None or comparison.is_empty else f"The runs may not have done the same work ({reason})."
 
 
 def per(comparison: Comparison) -> str:
@@ -83,8 +83,8 @@ def per(comparison: Comparison) -> str:
 
 def each(comparison: Comparison) -> str:
     """The same behind a number: `/step`."""
-    said = per(comparison)
-    return "/step" if said == "per step" else f" {said}"
+    unit = per(comparison)
+    return "/step" if unit == "per step" else f" {unit}"
 
 
 # How long its step is.
@@ -107,7 +107,7 @@ def _of_run(comparison: Comparison, run: str) -> OfRun | None:
         *(_compute(comparison, run) if recorded else _most_of(comparison, run, change)),
         *_communication(comparison, run),
         *_overlap(comparison, run),
-        *(("Kernels", said) for said in products(comparison.table(run, "matrix_products"), float(row["value"]))),
+        *(("Kernels", text) for text in products(comparison.table(run, "matrix_products"), float(row["value"]))),
         *_bound_by(comparison.base.first, step_parts.side_of(comparison, run).first),
     ]
     return OfRun(run, verdict, tuple(points))
@@ -154,10 +154,10 @@ def _throughput(comparison: Comparison, run: str, row: pd.Series) -> str:
     ratio, how = growth / (1 + row["change_pct"] / 100), "profiled"
     if own is not None and not pd.isna(own["change_pct"]):
         ratio, how = 1 + own["change_pct"] / 100, "without the profiler"
-    said = f"{run} processes {digits(float(ratio))} times as many tokens/s as {comparison.base.label} ({how})"
+    text = f"{run} processes {digits(float(ratio))} times as many tokens/s as {comparison.base.label} ({how})"
     if growth == 1:
-        return f"{said}. "
-    return f"{said} with {sizes[1]} ranks instead of {sizes[0]}: scaling efficiency {per_cent(100 * ratio / growth)}%. "
+        return f"{text}. "
+    return f"{text} with {sizes[1]} ranks instead of {sizes[0]}: scaling efficiency {per_cent(100 * ratio / growth)}%. "
 
 
 _FACTS = ("profiler", "profiler's options")
@@ -254,10 +254,10 @@ def _most_of(comparison: Comparison, run: str, change: float) -> Iterator[tuple[
         return
     main, against = str(changes.index[0]), str(changes.index[-1])
     times = f"{_ns(before.get(main, 0))} → {_ns(after.get(main, 0))}{each(comparison)}"
-    said = f"{in_a_sentence(main)} {signed(changes[main], Unit.NS)} ({times}, {where})"
+    text = f"{in_a_sentence(main)} {signed(changes[main], Unit.NS)} ({times}, {where})"
     if changes[against] * change < 0 and abs(changes[against]) > PERCENT / 100 * abs(change):
-        said += f"; offset by {in_a_sentence(against)} {signed(changes[against], Unit.NS)}"
-    yield "Most of it", f"{said}."
+        text += f"; offset by {in_a_sentence(against)} {signed(changes[against], Unit.NS)}"
+    yield "Most of it", f"{text}."
 
 
 _ON_PATH: Mapping[str, str] = {one.key: one.label for one in ON_PATH}
@@ -369,14 +369,14 @@ def products(table: TableDiff | None, step_ns: float | None) -> Iterator[str]:
 def _product(row: dict[Any, Any]) -> str:
     dtype = f" {element_types(str(row['dtype']))}" if isinstance(row["dtype"], str) else ""
     means = (row[f"{side}_gpu_ns"] / row[f"{side}_calls"] for side in ("base", "other"))
-    said = (
+    text = (
         f"{row['product']}{dtype}, {row['phase']}: {' → '.join(map(_ns, means))} per call, {_both(row, 'calls')} calls"
     )
     if not any(row[f"{side}_calls_beside_comm"] or 0 for side in ("base", "other")):
-        return f"{said}, none while communication runs."
-    said += f", {_both(row, 'calls_beside_comm')} of them while communication runs"
+        return f"{text}, none while communication runs."
+    text += f", {_both(row, 'calls_beside_comm')} of them while communication runs"
     alone = [_alone_ns(row, side) for side in ("base", "other")]
-    return f"{said}." if None in alone else f"{said}; the others {' → '.join(_ns(one) for one in alone)}."
+    return f"{text}." if None in alone else f"{text}; the others {' → '.join(_ns(one) for one in alone)}."
 
 
 def _both(row: dict[Any, Any], name: str) -> str:

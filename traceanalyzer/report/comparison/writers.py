@@ -68,7 +68,7 @@ def write_json(report: DiffReport, folder: Path) -> list[Path]:
 def as_json(report: DiffReport) -> dict[str, Any]:
     """The content of `summary.json`; absent values are null."""
     comparison = report.comparison
-    judged, held = comparison.fairness, rows.of(report)
+    judged, memory = comparison.fairness, rows.of(report)
     return {
         "format": "traceanalyzer-diff",
         "format_version": FORMAT_VERSION,
@@ -90,7 +90,7 @@ def as_json(report: DiffReport) -> dict[str, Any]:
         "tables": {
             run: {table.analysis: plain_rows(table.frame) for table in own} for run, own in comparison.tables.items()
         },
-        "memory": {"verdict": rows.sentences(held), "rows": plain_rows(rows.frame(held))},
+        "memory": {"verdict": rows.sentences(memory), "rows": plain_rows(rows.frame(memory))},
         "gates": [
             {"gate": one.gate, "run": one.run, "status": one.status, "message": one.message, "rows": _plain(one.rows)}
             for one in report.outcomes
@@ -260,10 +260,10 @@ class NotebookComparison(Comparison):
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{escape(name)}</th>" for name in _heads(self.runs))
-        said = "".join(f"<li>{escape(one)}</li>" for one in sentences.verdict_sentences(self))
+        items = "".join(f"<li>{escape(one)}</li>" for one in sentences.verdict_sentences(self))
         rows = "".join(_row(row) for row in comparison_rows.rows(self))
         return (
-            f"<p><b>{escape(self.different)}</b></p><ul>{said}</ul>"
+            f"<p><b>{escape(self.different)}</b></p><ul>{items}</ul>"
             f"<table><thead><tr><th>figure</th><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
         )
 

@@ -91,8 +91,8 @@ def bars(split: Split, unlike_ranks: UnlikeRanks) -> list[Row]:
                 )
                 at += boxes[-1].width
         needs = {"CPU": row["host_needs_ns"], "GPU": row["gpu_needs_ns"]}
-        said = ", ".join(f"{who} {_ns(ns)}" for who, ns in needs.items() if is_known(ns))
-        note = f"without waits: {said}" if said else ""
+        texts = ", ".join(f"{who} {_ns(ns)}" for who, ns in needs.items() if is_known(ns))
+        note = f"without waits: {texts}" if texts else ""
         rank = {"rank": row["rank"], "window": row["window_ns"]}
         made.append(Row(f"rank {row['rank']}", tuple(boxes), _ns(row["window_ns"]), note, rank))
     return made
@@ -153,8 +153,10 @@ def unlike(split: Split, unlike_ranks: UnlikeRanks, places: Places | None, most:
     for ranks, own in sets.items():
         who = numbered("rank", ranks) if places is None else in_words(ranks, every, places)
         ordered = sorted(own.values(), key=lambda row: -row["alike_away_ns"])
-        said = ", ".join(f"{labels[r['part']]} {_ns(r['alike_ns'])} (median {_ns(r['median_ns'])})" for r in ordered)
-        found.append((ordered[0]["alike_away_ns"], f"{who}: {said}"))
+        differences = ", ".join(
+            f"{labels[r['part']]} {_ns(r['alike_ns'])} (median {_ns(r['median_ns'])})" for r in ordered
+        )
+        found.append((ordered[0]["alike_away_ns"], f"{who}: {differences}"))
     texts = [text for _, text in sorted(found, key=lambda item: -item[0])]
     if not texts:
         return "No rank stands out. Bars: the ranks that compute most and least, and the median rank."
@@ -184,11 +186,11 @@ def schedule(results: Results, clock: Clock | None) -> Picture | None:
         return None
     bubbles = stages.assign(bubble=stages["bubble_ns"].astype("Float64").fillna(0)).groupby("pipeline")["bubble"].sum()
     own = stages[stages["pipeline"] == bubbles.idxmax()].sort_values("stage")
-    held = stretches[(stretches["step"] == max(steps)) & stretches["rank"].isin(own["rank"])]
-    if held.empty or len(held) > LAYOUT.schedule_blocks:
+    blocks = stretches[(stretches["step"] == max(steps)) & stretches["rank"].isin(own["rank"])]
+    if blocks.empty or len(blocks) > LAYOUT.schedule_blocks:
         return None
-    shifts = held["rank"].map(clock.shift_ns)
-    drawn = held.assign(start_ns=held["start_ns"] - shifts, end_ns=held["end_ns"] - shifts)
+    shifts = blocks["rank"].map(clock.shift_ns)
+    drawn = blocks.assign(start_ns=blocks["start_ns"] - shifts, end_ns=blocks["end_ns"] - shifts)
     first = int(drawn["start_ns"].min())
     length = max(int(drawn["end_ns"].max()) - first, 1)
     rows = tuple(
@@ -254,9 +256,9 @@ def loads(results: Results) -> Picture | None:
     if frame.empty:
         return None
     label = frame.groupby("group_label")["load_bytes"].sum().idxmax()
-    held = frame[frame["group_label"] == label]
-    steps = sorted(held["step"].unique().tolist())[: LAYOUT.square_cells]
-    ranks = results["exchanges"].to_frame().merge(held[["group", "group_ranks"]].drop_duplicates())
+    own_loads = frame[frame["group_label"] == label]
+    steps = sorted(own_loads["step"].unique().tolist())[: LAYOUT.square_cells]
+    ranks = results["exchanges"].to_frame().merge(own_loads[["group", "group_ranks"]].drop_duplicates())
     each = dict(list(ranks[ranks["direction"] == DISPATCH].groupby(["place", "step"])))
     rows = [
         _squares(
@@ -265,7 +267,7 @@ def loads(results: Results) -> Picture | None:
             (_load(row, steps.index(row["step"]), each[place, row["step"]])
              for row in own.to_dict("records") if row["step"] in steps),
         )
-        for place, own in list(held.groupby("place"))[:LAYOUT.square_cells]
+        for place, own in list(own_loads.groupby("place"))[:LAYOUT.square_cells]
     ]  # fmt: skip
     note = f"{label}: the rank that receives most and how many times the mean. Darkest from twice the mean on."
     return Picture("Expert load by layer and step", note, tuple(rows), tuple(f"step {step}" for step in steps))

@@ -174,9 +174,9 @@ def not_measured(results: Results, split: Split | None) -> str:
     for (why, name), count in calls.groupby(["why_not_split", "collective"], sort=False).size().items():
         whys.setdefault(why, []).append(f"{count} {(collectives_words if count > 1 else collective_words)(name)}")
     exposed = split.table.set_index("rank")["exposed_unmatched_ns"]
-    said = "; ".join(f"{', '.join(names)} ({why})" for why, names in whys.items())
+    reasons = "; ".join(f"{', '.join(names)} ({why})" for why, names in whys.items())
     most = f"at most {_ns(exposed.max())}{rate(split.steps)} of exposed communication, on rank {exposed.idxmax()}"
-    return f"Waits not measured: {said}; {most}."
+    return f"Waits not measured: {reasons}; {most}."
 
 
 # The tiles below the cards: one figure each, with its ends over ranks and its definition.

@@ -44,10 +44,13 @@ def junit(outcomes: Sequence[Outcome], *, inconclusive_fails: bool = True) -> by
     """
     tags = {FAILED: "failure", UNKNOWN: "error", SKIPPED: "skipped",
             INCONCLUSIVE: "error" if inconclusive_fails else "skipped"}  # fmt: skip
-    told = [tags.get(outcome.status, "") for outcome in outcomes]
-    counts = {f"{tag}s".replace("skippeds", "skipped"): str(told.count(tag)) for tag in ("failure", "error", "skipped")}
+    outcome_tags = [tags.get(outcome.status, "") for outcome in outcomes]
+    counts = {
+        f"{tag}s".replace("skippeds", "skipped"): str(outcome_tags.count(tag))
+        for tag in ("failure", "error", "skipped")
+    }
     suite = ET.Element("testsuite", {"name": "analyze-traces", "tests": str(len(outcomes)), **counts})
-    for outcome, tag in zip(outcomes, told, strict=True):
+    for outcome, tag in zip(outcomes, outcome_tags, strict=True):
         case = ET.SubElement(suite, "testcase", {"classname": _xml(outcome.run), "name": _xml(outcome.name)})
         text = "\n".join([outcome.message, *map(_row, outcome.rows)])
         if tag:
@@ -83,8 +86,8 @@ def show(outcomes: Sequence[Outcome], console: Console) -> None:
         console = Console(stderr=True)
     for outcome in outcomes:
         colour = _COLOURS[outcome.status]
-        said = f"{outcome.run} · must not hold: {outcome.gate} · {outcome.message}"
-        console.print(f"[{colour}]{outcome.status.upper()}[/] · {escape(said)}", highlight=False, soft_wrap=True)
+        line_text = f"{outcome.run} · must not hold: {outcome.gate} · {outcome.message}"
+        console.print(f"[{colour}]{outcome.status.upper()}[/] · {escape(line_text)}", highlight=False, soft_wrap=True)
         for row in outcome.rows[:_MOST_ROWS]:
             console.print(f"    {escape(_row(row))}", highlight=False, soft_wrap=True)
         if len(outcome.rows) > _MOST_ROWS:

@@ -101,12 +101,16 @@ def _step_chart(report: Report, parts: Split | None) -> dict[str, Any] | None:
 def _head(report: Report) -> list[str]:
     """What the run was: strategy and model where a run.json says so, GPUs, world size, steps, window, software."""
     ranks = report.results["ranks"].to_frame()
-    told = headline_facts(report.run_info) if report.run_info else []
+    facts_of_run = headline_facts(report.run_info) if report.run_info else []
     if ranks.empty:
-        return told
+        return facts_of_run
     models = ranks["device_name"].dropna().value_counts()
     if words.is_host_only(report.results):
-        return [*told, *_of_the_host(report, len(ranks)), *_versions(ranks["versions"].dropna().unique().tolist())]
+        return [
+            *facts_of_run,
+            *_of_the_host(report, len(ranks)),
+            *_versions(ranks["versions"].dropna().unique().tolist()),
+        ]
     gpus = [f"{count:,} × {model}" for model, count in models.items()] or [
         f"{len(ranks):,} GPU{'s' if len(ranks) > 1 else ''}"
     ]
@@ -115,7 +119,7 @@ def _head(report: Report) -> list[str]:
         sizes = [report.run_info.world_size]
     steps = report.results["steps"].to_frame()
     facts = [
-        *told,
+        *facts_of_run,
         *gpus,
         f"world size {sizes[0]:,}" if len(sizes) == 1 else "",
         mesh(report.results["groups"].table, sizes[0] if len(sizes) == 1 else None) or "",

@@ -72,8 +72,8 @@ class NotebookReport:
             return write(self.report, target, names)
 
     def __repr__(self) -> str:
-        said = words.sentences(self.report, split(self.report.results))
-        return "\n".join([f"Report of {self.report.label}", *(f"- {one}" for one in said)])
+        lines = words.sentences(self.report, split(self.report.results))
+        return "\n".join([f"Report of {self.report.label}", *(f"- {one}" for one in lines)])
 
     def _repr_html_(self) -> str:
         # In a frame of its own neither the notebook's style nor its scripts meet the page's.

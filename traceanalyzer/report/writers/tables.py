@@ -47,21 +47,21 @@ def summary_of(report: Report) -> pd.DataFrame:
     `<collective>_ns` and `<collective>_calls` are of these steps, too; memory is of the whole capture. `p50` and `p95`
     are levels that tensors did not exceed for half and for 95% of the time.
     """
-    held = {name: result.to_frame() for name in _SUMMARISED if (result := report.results.get(name)) is not None}
-    table = held["headline"] if len(held.get("headline", ())) else held["breakdown"]
+    tables = {name: result.to_frame() for name in _SUMMARISED if (result := report.results.get(name)) is not None}
+    table = tables["headline"] if len(tables.get("headline", ())) else tables["breakdown"]
     table = table.assign(comm_pct=100 * table["comm_ns"] / table["window_ns"])
-    if len(calls := held.get("calls", pd.DataFrame())):
-        steps = held["steps"].loc[held["steps"]["is_complete"].fillna(value=False), ["rank", "step"]]
+    if len(calls := tables.get("calls", pd.DataFrame())):
+        steps = tables["steps"].loc[tables["steps"]["is_complete"].fillna(value=False), ["rank", "step"]]
         own = calls.merge(steps, on=["rank", "step"]) if len(steps) else calls
         own = own.assign(ns=own["end_ns"] - own["start_ns"], collective=own["collective"].astype("str"))
         for name, how in (("ns", "sum"), ("calls", "count")):
             wide = own.pivot_table(values="ns", index="rank", columns="collective", aggfunc=how, fill_value=0)
             wide = wide.add_suffix(f"_{name}")
             table = table.join(wide, on="rank").fillna(dict.fromkeys(wide, 0))
-    if len(memory := held.get("memory", pd.DataFrame())):
+    if len(memory := tables.get("memory", pd.DataFrame())):
         wanted = [name for name in memory if name == "rank" or name.endswith(("allocated_bytes", "reserved_bytes"))]
         table = table.merge(memory[wanted], on="rank", how="left")
-    if len(levels := held.get("memory_levels", pd.DataFrame())):
+    if len(levels := tables.get("memory_levels", pd.DataFrame())):
         for part in (50, 95):
             found = {rank: _level(own, part / 100) for rank, own in levels.groupby("rank")}
             table[f"p{part}_allocated_bytes"] = table["rank"].map(found)
@@ -160,9 +160,9 @@ def write_parquet(report: Report, folder: Path) -> list[Path]:
 def _write_index(report: Report, folder: Path, paths: Iterable[Path]) -> Path:
     """`tables/index.md`: which tables there are, those with rows first as in a report, and what a row of each is."""
     file_of = {path.stem: path.name for path in paths}
-    held = {name: result for name, result in report.results.items() if name in file_of}
+    written = {name: result for name, result in report.results.items() if name in file_of}
     lines = ["# Tables", "", "| table | rows | title | a row is | file |", "|---|---:|---|---|---|"]
-    for name, result in sorted(held.items(), key=lambda item: not len(item[1])):
+    for name, result in sorted(written.items(), key=lambda item: not len(item[1])):
         meaning = result.meaning().replace("|", chr(92) + "|")
         lines.append(f"| {name} | {len(result):,} | {result.title} | {meaning} | {file_of[name]} |")
     return write_text(folder / "tables" / "index.md", "\n".join(lines) + "\n")
@@ -254,12 +254,13 @@ def _inert(values: pd.Series) -> Any:
     if values.dtype == object:
         values = values.map(str, na_action="ignore")
     if isinstance(values.dtype, pd.StringDtype) or values.dtype == object:
-        values = pd.Categorical.from_codes(*pd.factorize(values))
-    if not isinstance(values.dtype, pd.CategoricalDtype):
+        codes, distinct = pd.factorize(values)
+    elif isinstance(values.dtype, pd.CategoricalDtype):
+        codes, distinct = values.cat.codes.to_numpy(), values.cat.categories
+    else:
         return pa.array(values, from_pandas=True)
-    texts = pa.array(values.categories.astype("object"), pa.string())
-    safe = pc.replace_substring_regex(texts, _FORMULA, r"'\1")
-    return pa.DictionaryArray.from_arrays(pa.array(values.codes, mask=values.codes < 0), safe)
+    texts = pc.replace_substring_regex(pa.array(distinct.astype("object"), pa.string()), _FORMULA, r"'\1")
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), texts)
 
 
 def _header(names: list[str]) -> bytes:

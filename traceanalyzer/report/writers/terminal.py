@@ -8,7 +8,6 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import plain_rows
@@ -141,14 +140,14 @@ def _show_ranks(report: Report, console: Console) -> None:
 
 def _table(shown: list[words.Shown], parts: list[Part], title: str, caption: str | None) -> Table:
     length = "Step ms" if shown and _has_steps(shown[0].row) else "Window ms"
-    heads = [Text(f"{part.short.capitalize()} %", style=_colour(part)) for part in parts]
+    heads = [(f"{part.short.capitalize()} %", _colour(part)) for part in parts]
     # Its eight columns and their headings stand in a line of the usual 80.
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     table.add_column("Rank", justify="right")
     if caption:
         table.add_column("Which")
-    for head in (length, *heads, "Overlap %"):
-        table.add_column(head, justify="right", style=head.style if isinstance(head, Text) else None)
+    for head, style in ((length, None), *heads, ("Overlap %", None)):
+        table.add_column(head, justify="right", style=style)
     for item in shown:
         figures = (*(_percent(item.row[part.share]) for part in parts), _percent(item.row["overlap_pct"]))
         table.add_row(str(item.row["rank"]), *([item.why] if caption else []), _ms(item.row), *figures)

@@ -58,8 +58,8 @@ def _summary(sheet: Any, report: Report, bold: Any) -> None:
     for number, row in enumerate(rows):
         sheet.write_row(number, 0, row, bold if number in (0, heading) else None)
     for number, finding in enumerate(report.findings, len(rows)):
-        told = words.fields(finding)
-        sheet.write_row(number, 0, (finding.severity, finding.headline, *(told.get(name) for name in _FIELDS)))
+        texts = words.fields(finding)
+        sheet.write_row(number, 0, (finding.severity, finding.headline, *(texts.get(name) for name in _FIELDS)))
 
 
 def _sentences(report: Report) -> list[str]:

@@ -36,11 +36,11 @@ def write(
     """
     wanted = dict.fromkeys(formats)
     rest = [name for name in wanted if name != "html"]
-    begun = aside(partial(_written, report, folder, rest), processes=processes if rest else 1)
+    others = aside(partial(_written, report, folder, rest), processes=processes if rest else 1)
     try:
         page = WRITERS["html"](report, folder, failures=failures) if "html" in wanted else []
     finally:
-        files = begun()
+        files = others()
     files["html"] = page
     return [path for name in wanted for path in files[name]]
 
