@@ -192,6 +192,8 @@ def test_known_warnings(head, line, severity, told, fix):
     ("[rank1]: torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout", "Rank 0 never set up the NCCL communicator"),
     ("torch.distributed.DistNetworkError: The client socket has timed out after 60s while trying to connect to (10.0.0.1, 29500).", "address 10.0.0.1, 29500 cannot be reached"),
     ("RuntimeError: The server socket has failed to listen. The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).", "[::]:29500 is in use"),
+    ("RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: X(OpType=ALLREDUCE), but Rank 0 is running collective: X(OpType=ALLREDUCE)).Collectives differ in the following aspects:   Tensor Tensor shapes: 19vs 51", "Ranks 1 and 0 call different collectives: Tensor Tensor shapes: 19vs 51."),
+    ("a:1:2 [0] ofi.c:1 NCCL WARN NET/OFI Unable to insert remote address into address vector for device 1. RC: -12", "(NET/OFI, EFA) failed: Unable to insert remote address"),
     ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. ", "DataLoader worker was killed: Bus error"),
     ("ncclSocketInit: connecting to address  with family 59936 is neither AF_INET(2) nor AF_INET6(10)", "no network interface"),
     ("kernel: NVRM: Xid (PCI:0000:dc:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 07\nkernel: NVRM: Xid (PCI:0000:ed:00): 45, pid=1, caused by previous Xid 149", "Xid 149 (NVLink error) on PCI:0000:dc:00."),
@@ -242,9 +244,26 @@ def test_no_collective_of_a_job_ever_completed():
     assert "NCCL_SOCKET_IFNAME" in one.recommendation
 
 
-def test_a_process_that_multiprocessing_lost():
-    one = first("torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with signal SIGKILL")
-    assert one.diagnosis == "The process of local rank 2 was killed by SIGKILL (usually out of host memory)."
+@pytest.mark.parametrize("line", [
+    "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with signal SIGKILL",
+    "[ERROR] [launch.py:325:sigkill_handler] ['python3', '-u', 'train.py', '--local_rank=2'] exits with return code = -9",
+])  # fmt: skip
+def test_a_process_that_other_launchers_lost(line):
+    assert first(line).diagnosis == "The process of local rank 2 was killed by SIGKILL (usually out of host memory)."
+
+
+def test_an_exception_that_the_other_ranks_wait_for():
+    lines = ["[rank1]: Traceback (most recent call last):", '[rank1]:   File "train.py", line 160, in main',
+             "[rank1]: KeyError: 'input_ids'", *(timeout(rank, 7) for rank in (0, 2)),
+             "[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:275"]  # fmt: skip
+    one = first("\n".join(lines))
+    assert (one.rule, one.severity, one.ranks) == ("python_errors", "high", (1,))
+    assert one.diagnosis == "Rank 1 raised KeyError: 'input_ids'."
+    assert "The timeout of ranks 0 and 2 follows from it." in one.signal
+
+
+def test_abort_is_a_cause_where_no_watchdog_speaks():
+    assert "SIGABRT" in first(SUMMARY.format(code=-6)).diagnosis
 
 
 def test_a_gpu_without_the_links_of_the_others():

@@ -113,6 +113,7 @@ def _texts(given: Path | Text) -> list[Text]:
 
 
 RULES: tuple[Callable[..., Iterable[Diagnosis]], ...] = (
+    watchdog.python_errors,
     watchdog.dead_ranks,
     known_errors.warnings,
     hang.no_entries,

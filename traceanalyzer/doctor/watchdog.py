@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from signal import Signals
+from signal import SIGABRT, Signals
 from typing import TYPE_CHECKING
 
 from traceanalyzer.doctor.case import Case, Diagnosis, by_value, operation_words
-from traceanalyzer.doctor.known_errors import KNOWLEDGE, warnings
+from traceanalyzer.doctor.known_errors import KNOWLEDGE, known_error, warnings
 from traceanalyzer.meaning.vocabulary import Severity, first_upper, numbered
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _BEHIND = _flexible(
 )
 _RANKS = re.compile(r"\[rank(\d{1,6})\]"), re.compile(r"Rank (\d{1,6})\]")
 _WORDS = ("enqueued", "SeqNum", "atchdog", "Observed", "Heartbeat", "collective #", "lagging", "COMM:", "exitcode",
-          "exited on signal", "srun: error", "Root Cause", "terminated with")  # fmt: skip
+          "exited on signal", "srun: error", "Root Cause", "terminated with", "return code =")  # fmt: skip
 _AROUND = 6
 """Lines before and after one with such a word that are read too: what belongs together is printed together."""
 _SUMMARY = re.compile(
@@ -56,8 +56,15 @@ _EXITS = (
     ),
     re.compile(r"process (?P<local>\d{1,9}) terminated with signal (?P<name>SIG[A-Z]+)"),
     re.compile(r"process (?P<local>\d{1,9}) terminated with exit code (?P<code>\d{1,9})"),
+    re.compile(r"--local_rank=(?P<local>\d{1,9})'[^\n]* exits with return code = (?P<code>-?\d{1,9})"),
 )
-"""Of torchrun, mpirun, srun and torch.multiprocessing."""
+"""Of torchrun, mpirun, srun, torch.multiprocessing and DeepSpeed."""
+_ERROR = re.compile(
+    r"^\[rank(\d{1,9})\]: ?((?![^\n]*(?:torch\.distributed|OutOfMemory|NCCL|gloo|ProcessGroup|Store|onnection|Barrier))"
+    r"[A-Za-z_][\w.]*(?:Error|Exception)\b[^\n]*)",
+    re.MULTILINE,
+)
+"""The last line of a traceback, as PyTorch prefixes it; what torch.distributed raises follows from another rank."""
 _SRUN = {"Out Of Memory": -9, "Killed": -9, "Segmentation fault": -11}
 
 
@@ -112,6 +119,7 @@ class Watchdog:
         stuck_s: rank → seconds without a heartbeat of its watchdog thread, 0 where they are not printed.
         behind: ranks that PyTorch's desync report names.
         exits: processes that failed.
+        errors: rank → the exception that it raised first, where it is the program's own.
         highest_rank: the highest rank that any line names; -1 for none.
     """
 
@@ -120,15 +128,17 @@ class Watchdog:
     stuck_s: Mapping[int, int] = field(default_factory=dict)
     behind: tuple[int, ...] = ()
     exits: tuple[Exit, ...] = ()
+    errors: Mapping[int, str] = field(default_factory=dict)
     highest_rank: int = -1
 
     def __bool__(self) -> bool:
-        return bool(self.progress or self.dumps_asked or self.stuck_s or self.behind or self.exits)
+        return bool(self.progress or self.dumps_asked or self.stuck_s or self.behind or self.exits or self.errors)
 
 
 def read_watchdog(text: str) -> Watchdog:
     """What a job's output holds of it; lines of ranks may interleave."""
     highest = max((int(rank) for pattern in _RANKS for rank in pattern.findall(text)), default=-1)
+    errors = {int(rank): error for rank, error in reversed(_ERROR.findall(text)) if not known_error(error)}
     text = _relevant(text)
     found: dict[tuple[str | None, int], Progress] = {}
     asked: dict[int, int | None] = {}
@@ -160,6 +170,7 @@ def read_watchdog(text: str) -> Watchdog:
         {_rank(match): int(match[4] or 0) for match in _STUCK.finditer(text)},
         tuple(sorted({int(rank) for pair in _BEHIND.findall(text) for rank in re.findall(r"\d{1,9}", "".join(pair))})),
         tuple(_exits(text)),
+        errors,
         highest,
     )
 
@@ -212,6 +223,7 @@ def _code(code: int) -> int:
 _SIGNALS = {
     -9: ("usually out of host memory", "Check `dmesg -T | grep -i oom` and the memory limit of the container or job."),
     -7: ("usually a full /dev/shm", "Give the container shared memory: `--shm-size=16g` or `--ipc=host`."),
+    -6: ("abort() in native code", "Read the lines before it: an assertion, a C++ exception, or heap corruption."),
     -11: ("a crash in native code", "Get its stack: `python -X faulthandler`, or a core dump."),
 }
 _FOLLOWS = {-6, -15}
@@ -223,6 +235,7 @@ def dead_ranks(log: "NcclLog") -> Iterator[Diagnosis]:
     dog = log.watchdog
     waiting = {one.rank for one in dog.progress}
     causes = [one for one in dog.exits if one.code not in _FOLLOWS and (one.code < 0 or one.rank not in waiting)]
+    causes = causes or ([] if dog.progress or dog.stuck_s else [one for one in dog.exits if one.code == -SIGABRT])
     if not causes:
         return
     first = causes[0]
@@ -242,11 +255,25 @@ def dead_ranks(log: "NcclLog") -> Iterator[Diagnosis]:
     )
 
 
+def python_errors(log: "NcclLog") -> Iterator[Diagnosis]:
+    """Exceptions of ranks that the others wait for."""
+    waiting = {one.rank for one in log.watchdog.progress}
+    for error, ranks in by_value(log.watchdog.errors).items():
+        if causes := sorted(set(ranks) - waiting):
+            follows = f" The timeout of {numbered('rank', sorted(waiting))} follows from it." if waiting else ""
+            yield Diagnosis(
+                severity="high" if waiting else "medium",
+                diagnosis=f"{first_upper(numbered('rank', causes))} raised {error[:200]}.",
+                signal=f"The last line of a traceback.{follows}",
+                ranks=tuple(causes),
+            )
+
+
 def timeouts(log: "NcclLog", case: Case) -> list[Diagnosis]:
     """Collectives that PyTorch's watchdog gave up: by group who is behind, who is silent, who waits."""
     if case.recorder is not None and not case.recorder.entries.empty:
         return []
-    causes = (one for other in case.logs for one in (*dead_ranks(other), *warnings(other)))
+    causes = (one for other in case.logs for one in (*dead_ranks(other), *python_errors(other), *warnings(other)))
     severity: Severity = "medium" if any(one.severity == "high" for one in causes) else "high"
     by_group: dict[str | None, dict[int, Progress]] = {}
     for one in log.watchdog.progress:
