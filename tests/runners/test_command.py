@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners import command, nsys, world
+from traceanalyzer.runners import command, nsys, run_json, world
 from traceanalyzer.runners.options import parse
 from traceanalyzer.runners.run_json import RunRecord
 from traceanalyzer.runners.strategies import strategy_named
@@ -54,7 +54,7 @@ def test_out_of_memory_is_a_result(tmp_path, monkeypatch):
 
     monkeypatch.setattr(strategy_named("single"), "step", too_much)
     status = command.main(["--strategy", "single", *CPU, "--batch", "2", "--out", str(tmp_path)])
-    assert status == command.EXIT_OUT_OF_MEMORY
+    assert status == command.Exit.OUT_OF_MEMORY
     run = json.loads((tmp_path / "run.json").read_text())
     assert (run["status"], run["batch"]["global_batch"]) == ("oom", 2)
     assert run["error"] == "OutOfMemoryError: CUDA out of memory"
@@ -70,7 +70,7 @@ def test_out_of_memory_keeps_the_peak_and_outranks_what_it_caused(tmp_path, monk
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     peak = {"rank": 1, "peak_allocated_bytes": 70 * 2**30, "peak_reserved_bytes": 78 * 2**30}
-    monkeypatch.setattr(command, "peak_memory", lambda *_: peak)
+    monkeypatch.setattr(run_json, "peak_memory", lambda *_: peak)
     monkeypatch.setattr(strategy_named("single"), "step", too_much)
     command.main(["--strategy", "single", *CPU, "--out", str(tmp_path)])
     run = json.loads((tmp_path / "run.json").read_text())
@@ -93,7 +93,7 @@ def test_an_error_names_no_folder_of_the_machine(said, kept):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this host has a GPU")
 def test_no_gpu_offers_the_cpu(capsys):
-    assert command.main(["--strategy", "single"]) == command.EXIT_USAGE
+    assert command.main(["--strategy", "single"]) == command.Exit.USAGE
     assert "--device cpu" in capsys.readouterr().err
 
 
@@ -170,7 +170,7 @@ def test_nccls_own_words_become_the_links_used(tmp_path, monkeypatch):
 def test_a_text_that_is_too_short_is_refused(tmp_path, capsys):
     (tmp_path / "short.txt").write_text("short")
     arguments = ["--strategy", "single", *CPU, "--data", str(tmp_path / "short.txt"), "--out", str(tmp_path)]
-    assert command.main(arguments) == command.EXIT_USAGE
+    assert command.main(arguments) == command.Exit.USAGE
     assert "shorten --seq" in capsys.readouterr().err
 
 
@@ -186,7 +186,7 @@ def test_nsys_commands_wrap_the_launcher(tmp_path):
 
 def test_without_nsys_the_commands_are_printed(capsys):
     arguments = ["--strategy", "zero3", "--profiler", "nsys", "--ranks", "2", "--nsys", "no-such-nsys"]
-    assert command.main(arguments) == command.EXIT_USAGE
+    assert command.main(arguments) == command.Exit.USAGE
     message = capsys.readouterr().err
     assert "no-such-nsys profile" in message
     assert "no-such-nsys export --type=sqlite" in message

@@ -32,11 +32,12 @@ class Recorder:
 def test_nvtx_ranges_have_a_domain_and_close_on_their_thread(monkeypatch):
     recorder = Recorder()
     monkeypatch.setattr(ranges, "nvtx", recorder)
-    x = torch.ones(2, requires_grad=True)
-    with ranges.block_range(3, x) as marked:
-        y = marked.leave(marked.entered * 2)
-    y.sum().backward()
-    assert [name for name, *_ in recorder.calls] == ["block_3", "", "backward block_3", ""]
+    x = torch.ones(2, requires_grad=True) * 1
+    for index in (3, 4):
+        x = ranges.in_block_ranges(index, lambda x: x + x * 2, x)
+    x.sum().backward()
+    names = ["block_3", "block_4", "backward block_4", "backward block_3"]
+    assert [name for name, *_ in recorder.calls] == [each for name in names for each in (name, "")]
     assert {domain for _, domain, _ in recorder.calls} == {"traceanalyzer"}
     assert recorder.calls[2][2] == recorder.calls[3][2]
 

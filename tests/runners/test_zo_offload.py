@@ -6,7 +6,7 @@ import torch
 from traceanalyzer.runners.data import Tokens
 from traceanalyzer.runners.model import build_model
 from traceanalyzer.runners.options import PRESETS
-from traceanalyzer.runners.strategies.zo_offload import EMBEDDING_KEY, HEAD_KEY, PERTURBATION
+from traceanalyzer.runners.strategies.zo_offload import PERTURBATION
 
 LEARNING_RATE = 1e-3
 BASE = f"--device cpu --profiler none --warmup 0 --steps 4 --lr {LEARNING_RATE} --out unused --strategy"
@@ -38,9 +38,9 @@ def in_memory(steps=4, batch=8):
             flat = draw(sum(p.numel() for p in parameters), step, index)
             for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
                 directions[parameter] = part.view_as(parameter)
-        for key, module in ((EMBEDDING_KEY, model.embedding), (HEAD_KEY, model.head)):
-            for index, parameter in enumerate(module.parameters()):
-                directions[parameter] = draw(parameter.shape, step, key + index)
+        resident = [*model.embedding.parameters(), *model.head.parameters()]
+        for key, parameter in enumerate(resident, len(blocks)):
+            directions[parameter] = draw(parameter.shape, step, key)
         plus = loss_at(model, directions, PERTURBATION, data)
         minus = loss_at(model, directions, -PERTURBATION, data)
         gradient = (plus - minus) / (2 * PERTURBATION)

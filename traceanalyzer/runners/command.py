@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,18 +13,21 @@ from traceanalyzer.errors import TraceAnalyzerError, UsageError
 from traceanalyzer.runners import nsys
 from traceanalyzer.runners.memory_snapshot import snapshots
 from traceanalyzer.runners.options import RunConfig, parse
+from traceanalyzer.runners.run_json import RunRecord, recording_failure
 from traceanalyzer.runners.shutdown import unwinding_on_signals
 from traceanalyzer.runners.strategies import strategy_named
-from traceanalyzer.runners.timing import peak_memory
 from traceanalyzer.runners.train import planned, train
 from traceanalyzer.runners.world import choose_device, is_under_torchrun, joined, log_nccl, require_devices, world_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.runners.run_json import RunRecord
 
-EXIT_FAILED, EXIT_USAGE, EXIT_OUT_OF_MEMORY = 1, 2, 3
+class Exit(IntEnum):
+    """How the command ends, besides 0 and an exception's 1."""
+
+    USAGE = 2
+    OUT_OF_MEMORY = 3
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,41 +49,30 @@ def main(arguments: Sequence[str]) -> int:
     except TraceAnalyzerError as error:
         if os.environ.get("RANK", "0") == "0":
             print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        return EXIT_USAGE
+        return Exit.USAGE
 
 
 def _run(config: RunConfig) -> int:
     """This rank's part of the run, and its run.json."""
     device = choose_device(config.device)
     strategy_named(config.strategy).check(config, world_size())
-    if int(os.environ.get("RANK", "0")) == 0:
-        # From here on a run.json is this run's.
-        (config.out / "run.json").unlink(missing_ok=True)
     if device.type == "cuda":
         log_nccl(config.out)
+    rank = int(os.environ.get("RANK", "0"))
     try:
-        with unwinding_on_signals(), joined(device, config.timeout_s) as world:
+        with (
+            recording_failure(config.out, rank, device, lambda: planned(config, world_size())),
+            unwinding_on_signals(),
+            joined(device, config.timeout_s) as world,
+        ):
             with snapshots(config.out, world, is_asked=config.memory_snapshot):
                 record = train(config, world)
-            if world.rank == 0:
+            if rank == 0:
                 record.write(config.out)
                 _report(record, config)
-    except BaseException as error:
-        _write_failure(config, device, error)
-        if isinstance(error, torch.OutOfMemoryError):
-            return EXIT_OUT_OF_MEMORY
-        raise
+    except torch.OutOfMemoryError:
+        return Exit.OUT_OF_MEMORY
     return 0
-
-
-def _write_failure(config: RunConfig, device: torch.device, error: BaseException) -> None:
-    """Record how the run ended, unless a rank that failed first has done so: the others fail because of it.
-
-    A rank out of memory records itself in any case: others may have said first that they lost their connection to it.
-    """
-    if isinstance(error, torch.OutOfMemoryError) or not (config.out / "run.json").exists():
-        memory = peak_memory(int(os.environ.get("RANK", "0")), device)
-        planned(config, world_size()).failed(error, memory).write(config.out)
 
 
 def _record_with_nsys(config: RunConfig, arguments: Sequence[str]) -> int:

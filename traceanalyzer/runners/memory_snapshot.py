@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from traceanalyzer.runners.world import World
 
-MOST_EVENTS = 1_000_000
-"""Of the history; older ones are dropped."""
-
 NAME = "memory_snapshot.pickle"
 
 
@@ -30,8 +27,8 @@ def snapshots(out: Path, world: World, *, is_asked: bool) -> Iterator[None]:
     if not world.is_cuda:
         yield
         return
-    if is_asked:
-        torch.cuda.memory._record_memory_history(max_entries=MOST_EVENTS)  # noqa: SLF001 - PyTorch has no other name
+    if is_asked:  # of more events the older ones are dropped
+        torch.cuda.memory._record_memory_history(max_entries=1_000_000)  # noqa: SLF001 - PyTorch has no other name
     path = out / f"rank_{world.rank}" / NAME
     path.unlink(missing_ok=True)
     try:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # torch's own convention
 from torch.utils.checkpoint import checkpoint
 
-from traceanalyzer.runners.ranges import block_range
+from traceanalyzer.runners.ranges import in_block_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -122,8 +122,7 @@ class Transformer(nn.Module):
 def run_blocks(numbered_blocks: Iterable[tuple[int, nn.Module]], x: Tensor) -> Tensor:
     """Pass `x` through the blocks, each in ranges of its own, forward and backward."""
     for index, block in numbered_blocks:
-        with block_range(index, x) as marked:
-            x = marked.leave(block(marked.entered))
+        x = in_block_ranges(index, block, x)
     return x
 
 

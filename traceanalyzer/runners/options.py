@@ -196,12 +196,10 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_model_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--model", choices=PRESETS, help="preset (default 360m, on CPU tiny)")
-    group.add_argument("--layers", type=_positive)
-    group.add_argument("--d-model", type=_positive)
-    group.add_argument("--heads", type=_positive)
     group.add_argument("--seq", dest="seq_len", metavar="SEQ", type=_positive, help="tokens a sample")
-    group.add_argument("--batch", type=_positive, help="samples a data-parallel rank and micro-step")
-    group.add_argument("--global-batch", type=_positive, help="samples a step of the job, instead of --batch")
+    numbers = {"layers": None, "d-model": None, "heads": None, "batch": "samples a data-parallel rank and micro-step"}
+    for name, what in {**numbers, "global-batch": "samples a step of the job, instead of --batch"}.items():
+        group.add_argument(f"--{name}", type=_positive, help=what)
     group.add_argument("--data", type=Path, help="a text whose bytes are the tokens (default synthetic)")
 
 

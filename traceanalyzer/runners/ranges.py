@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.autograd.profiler import record_function
@@ -14,7 +14,7 @@ except ModuleNotFoundError:  # torch has NVTX too, but no domains
     nvtx = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -77,46 +77,16 @@ def span(name: str) -> Iterator[None]:
         opened.close()
 
 
-class _BlockMarks:
-    """Turns a block's input and output into the two ends of its range in the backward pass."""
-
-    def __init__(self, index: int, x: Tensor) -> None:
-        self._range = Range(f"backward block_{index}")
-        self._has_backward = torch.is_grad_enabled() and x.requires_grad
-        self.entered = _CloseInBackward.apply(x, self._range) if self._has_backward else x
-
-    def leave(self, y: Tensor) -> Tensor:
-        """The block's output, whose gradient opens the range."""
-        return _OpenInBackward.apply(y, self._range) if self._has_backward else y
-
-
-@contextmanager
-def block_range(index: int, x: Tensor) -> Iterator[_BlockMarks]:
-    """Range `block_<index>` around a block's forward pass and `backward block_<index>` around its backward."""
-    marks = _BlockMarks(index, x)
+def in_block_ranges(index: int, block: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """`block(x)` in the range `block_<index>`, and its backward pass in `backward block_<index>`."""
+    backward = Range(f"backward block_{index}")
+    has_backward = torch.is_grad_enabled() and x.requires_grad
+    if has_backward:
+        x.register_hook(lambda _: backward.close())
     with span(f"block_{index}"):
-        yield marks
-
-
-class _OpenInBackward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, backward_range: Range) -> Tensor:
-        ctx.backward_range = backward_range
-        return y.view_as(y)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        ctx.backward_range.open()
-        return gradients[0], None
-
-
-class _CloseInBackward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, backward_range: Range) -> Tensor:
-        ctx.backward_range = backward_range
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        ctx.backward_range.close()
-        return gradients[0], None
+        y = block(x)
+    if has_backward:
+        # Hooks of a function's node run after those of its tensor, with which the following block's range closes.
+        assert y.grad_fn is not None
+        y.grad_fn.register_prehook(lambda _: backward.open())
+    return y

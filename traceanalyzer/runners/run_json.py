@@ -9,15 +9,18 @@ import re
 import shutil
 import statistics
 import subprocess
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from traceanalyzer.runners.timing import peak_memory
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-FORMAT_VERSION = 1
 # A web address stays whole: it is documentation, and none of its parts is a folder of this _
 _FOLDERS = re.compile(r"(?P<web>https?://\S+)|[\w.~-]*/(?:[^\s/\[\]:]+/)+")
 _VARIABLE = re.compile(r"NCCL_|CUDA_|PYTORCH_(?:CUDA_)?ALLOC_CONF")
@@ -81,7 +84,7 @@ class RunRecord:
 
     strategy: str
     world_size: int
-    format_version: int = FORMAT_VERSION
+    format_version: int = 1
     status: str = "ok"
     error: str | None = None
     model: dict[str, Any] | None = None
@@ -140,3 +143,22 @@ class RunRecord:
         partial = folder / f"run.json.{os.getpid()}"
         partial.write_text(json.dumps(asdict(self), indent=1, allow_nan=False) + "\n", encoding="utf-8")
         partial.replace(folder / "run.json")
+
+
+@contextmanager
+def recording_failure(
+    folder: Path, rank: int, device: torch.device, planned: Callable[[], RunRecord]
+) -> Iterator[None]:
+    """From here on a run.json is this run's: where the block fails, what was planned with how it ended.
+
+    A rank that failed first has recorded it: the others fail because of it. A rank out of memory records itself in any
+    case: others may have recorded first that they lost their connection to it.
+    """
+    if rank == 0:
+        (folder / "run.json").unlink(missing_ok=True)
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, torch.OutOfMemoryError) or not (folder / "run.json").exists():
+            planned().failed(error, peak_memory(rank, device)).write(folder)
+        raise

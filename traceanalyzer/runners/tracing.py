@@ -15,7 +15,7 @@ import torch.distributed as dist
 from traceanalyzer.runners.options import ProfileConfig
 from traceanalyzer.runners.profiling import Profiler, profiled
 from traceanalyzer.runners.ranges import span
-from traceanalyzer.runners.run_json import RunRecord
+from traceanalyzer.runners.run_json import RunRecord, recording_failure
 from traceanalyzer.runners.timing import StepTimer, peak_memory, slowest
 from traceanalyzer.runners.world import World
 
@@ -70,18 +70,9 @@ def traced(
     world = _this_process()
     timer = StepTimer(world.device)
     record = RunRecord(strategy=strategy or out.name, world_size=world.size, profile=asdict(profile))
-    if world.rank == 0:
-        # From here on a run.json is this run's.
-        (out / "run.json").unlink(missing_ok=True)
-    try:
-        with profiled(profile, out, world) as capture:
-            loop = TracedLoop(capture, timer, timed_until=profile.wait)
-            yield loop
-    except BaseException as error:
-        # A rank out of memory says so in any case: others may have said first that they lost their connection to it.
-        if isinstance(error, torch.OutOfMemoryError) or not (out / "run.json").exists():
-            record.failed(error, peak_memory(world.rank, world.device)).write(out)
-        raise
+    with recording_failure(out, world.rank, world.device, lambda: record), profiled(profile, out, world) as capture:
+        loop = TracedLoop(capture, timer, timed_until=profile.wait)
+        yield loop
     if world.rank == 0:
         _say_what_was_recorded(loop.steps_done, profile, out)
     mine = (timer.step_times_ns(), peak_memory(world.rank, world.device))

@@ -61,16 +61,11 @@ def require_devices(requested: str | None, ranks: int) -> None:
     """
     if requested == "cpu":
         return
-    if not torch.cuda.is_available():
-        raise UsageError(_NO_GPU)
-    if ranks > torch.cuda.device_count():
-        raise UsageError(
-            f"{ranks} ranks, and this host has {torch.cuda.device_count()} GPUs: start fewer (--ranks), or add "
-            "--device cpu"
-        )
-
-
-_NO_GPU = "no CUDA device was found: add --device cpu to train a small model over gloo instead"
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not gpus:
+        raise UsageError("no CUDA device was found: add --device cpu to train a small model over gloo instead")
+    if ranks > gpus:
+        raise UsageError(f"{ranks} ranks, and this host has {gpus} GPUs: start fewer (--ranks), or add --device cpu")
 
 
 def choose_device(requested: str | None) -> torch.device:
@@ -79,17 +74,9 @@ def choose_device(requested: str | None) -> torch.device:
     Raises:
         UsageError: there is no GPU, or fewer than there are ranks on this host.
     """
-    if requested == "cpu":
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise UsageError(_NO_GPU)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    if local_rank >= torch.cuda.device_count():
-        raise UsageError(
-            f"local rank {local_rank} has no GPU, this host has {torch.cuda.device_count()}: "
-            "start fewer ranks (--nproc_per_node), or add --device cpu"
-        )
-    return torch.device("cuda", local_rank)
+    require_devices(requested, local_rank + 1)
+    return torch.device("cpu") if requested == "cpu" else torch.device("cuda", local_rank)
 
 
 def log_nccl(folder: Path) -> None:

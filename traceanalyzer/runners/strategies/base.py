@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from traceanalyzer.runners.options import RunConfig
     from traceanalyzer.runners.world import World
 
-PARAMETER_BYTES = 4  # fp32 master weights
-GRADIENT_BYTES = 4
-OPTIMIZER_BYTES = 8  # AdamW: two fp32 moments
+STATE_BYTES = {"parameter": 4, "gradient": 4, "optimizer": 8}
+"""Of a parameter in fp32 training with AdamW, whose two moments are fp32."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,8 @@ class Strategy:
     # Whether whole parameters are cast before they are computed with, so that norms and the residual stream are of that
     # type too; autocast, which casts each use, would then keep second copies.
     casts_parameters: ClassVar[bool] = False
+    # Which of STATE_BYTES are cut into `shards` parts.
+    sharded: ClassVar[tuple[str, ...]] = ()
     # A strategy that only moves bytes trains nothing.
     has_model: ClassVar[bool] = True
 
@@ -69,6 +70,7 @@ class Strategy:
         self.config, self.world = job.config, job.world
         self.model: nn.Module = job.model
         self.parameters: list[nn.Parameter] = list(job.model.parameters())
+        self.elements = parameter_count(job.model)
         self.is_last_micro_step = True
         self.optimizer = self.build_optimizer()
 
@@ -139,8 +141,18 @@ class Strategy:
         return parallel_sizes(dp=self.world.size if self.is_data_parallel else 1)
 
     def expected(self) -> dict[str, Any]:
-        """The memory that this rank's parameters, gradients and optimizer state should take."""
-        return expected_memory(parameter_count(self.model))
+        """The memory that this rank's parameters, gradients and optimizer state should take.
+
+        This is the arithmetic of the ZeRO paper. Activations, bf16 copies and communication buffers come on top.
+        """
+        return {
+            f"{part}_bytes": size * self.elements // (self.shards() if part in self.sharded else 1)
+            for part, size in STATE_BYTES.items()
+        }
+
+    def shards(self) -> int:
+        """Parts that what is sharded is cut into."""
+        return self.world.size
 
     def transfer(self) -> dict[str, Any] | None:
         """What a strategy that moves data between host and GPUs moves in a step, for run.json."""
@@ -166,22 +178,3 @@ def adamw_options(config: RunConfig, world: World) -> dict[str, Any]:
 def parallel_sizes(**sizes: Any) -> dict[str, Any]:
     """run.json's `parallel`: degree of data, tensor and pipeline parallelism, and a pipeline's schedule."""
     return {"dp": 1, "tp": 1, "pp": 1, "microbatches": None, "split": None, **sizes}
-
-
-def expected_memory(
-    parameters: int,
-    *,
-    parameter_shards: int = 1,
-    gradient_shards: int = 1,
-    optimizer_shards: int = 1,
-) -> dict[str, int]:
-    """Bytes on one rank that is responsible for `parameters`, each part cut into its number of shards.
-
-    This is the arithmetic of the ZeRO paper for fp32 training; activations, bf16 copies and
-    communication buffers come on top.
-    """
-    return {
-        "parameter_bytes": PARAMETER_BYTES * parameters // parameter_shards,
-        "gradient_bytes": GRADIENT_BYTES * parameters // gradient_shards,
-        "optimizer_bytes": OPTIMIZER_BYTES * parameters // optimizer_shards,
-    }

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from traceanalyzer.runners.world import World
 
 
-MIB = 2**20
-
-
 class Broadcast(Strategy):
     """A step brings the payload to every GPU; a subclass is a way to do so.
 
@@ -34,7 +31,7 @@ class Broadcast(Strategy):
 
     def __init__(self, job: Job) -> None:
         self.config, self.world = job.config, job.world
-        elements = job.config.payload_mib * MIB // 4
+        elements = job.config.payload_mib * 2**20 // 4
         self.devices = _devices(job.world)
         self.payload = torch.empty(elements) if job.config.pageable else pinned_empty(elements, job.world.device)
         torch.arange(elements, out=self.payload)
@@ -103,30 +100,16 @@ class HostToEveryGPU(Broadcast):
         return {**super().transfer(), "uploaded_bytes_per_step": uploads, "peer_bytes_per_step": 0}
 
 
-class HostToOneThenPeers(Broadcast):
-    """Every byte leaves the host once, but the links between the GPUs idle until it has arrived."""
-
-    def broadcast(self) -> None:
-        with span("upload"), self.upload_lanes[0].queue():
-            self.buffers[0].copy_(self.payload, non_blocking=True)
-        uploaded = self.upload_lanes[0].mark()
-        with span("peer_copy"):
-            for buffer, lane in zip(self.buffers[1:], self.peer_lanes, strict=True):
-                lane.wait_for(uploaded)
-                with lane.queue():
-                    buffer.copy_(self.buffers[0], non_blocking=True)
-
-
-CHUNK_BYTES = 16 * MIB
-
-
 class ChunkedBroadcast(Broadcast):
-    """One stream uploads, one a peer passes on; an event a chunk ties them together."""
+    """Every byte leaves the host once: one stream uploads, one a peer passes on, and an event a chunk ties them."""
+
+    chunk_mib = 16
 
     def broadcast(self) -> None:
-        chunk_elements = CHUNK_BYTES // self.payload.element_size()
-        chunks = zip(self.payload.split(chunk_elements), *(b.split(chunk_elements) for b in self.buffers), strict=True)
-        for source, first, *peers in chunks:
+        elements = self.chunk_mib * 2**20 // self.payload.element_size()
+        for source, first, *peers in zip(
+            *(each.split(elements) for each in (self.payload, *self.buffers)), strict=True
+        ):
             with span("upload"), self.upload_lanes[0].queue():
                 first.copy_(source, non_blocking=True)
             uploaded = self.upload_lanes[0].mark()
@@ -135,3 +118,11 @@ class ChunkedBroadcast(Broadcast):
                     lane.wait_for(uploaded)
                     with lane.queue():
                         peer.copy_(first, non_blocking=True)
+
+
+class HostToOneThenPeers(ChunkedBroadcast):
+    """The links between the GPUs idle until all of it has arrived at the first."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.chunk_mib = job.config.payload_mib

@@ -67,17 +67,14 @@ class SimpleDDPHook(SimpleDDP):
         """Nothing is left to do after the backward pass."""
 
 
-class SimpleDDPAsync(SimpleDDP):
+class SimpleDDPAsync(SimpleDDPHook):
     """One asynchronous all-reduce a parameter, waited for before the optimizer step."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.pending: list[dist.Work] = []
-        for parameter in self.parameters:
-            parameter.register_post_accumulate_grad_hook(self.on_gradient)
 
     def on_gradient(self, parameter: Tensor) -> None:
-        """Called by autograd when the parameter's gradient of this micro-step has been added."""
         if self.is_last_micro_step:
             work = dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG, async_op=True)
             self.pending.append(work)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.model import parameter_count
 from traceanalyzer.runners.ranges import span
-from traceanalyzer.runners.strategies.base import Job, Strategy, expected_memory
+from traceanalyzer.runners.strategies.base import STATE_BYTES, Job, Strategy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +25,7 @@ class DeepSpeedZero3(Strategy):
     fewest_ranks = 2
     casts_parameters = True
     stage: ClassVar[int] = 3
+    sharded = tuple(STATE_BYTES)
 
     def __init__(self, job: Job) -> None:
         if not job.world.is_cuda:
@@ -33,7 +33,6 @@ class DeepSpeedZero3(Strategy):
         import deepspeed  # noqa: PLC0415 - not among what the extra installs
 
         super().__init__(job)
-        self.elements = parameter_count(job.model)
         settings = {
             "train_micro_batch_size_per_gpu": job.config.batch,
             "gradient_accumulation_steps": job.config.accumulate,
@@ -63,18 +62,16 @@ class DeepSpeedZero3(Strategy):
             losses.append(loss.detach())
         return torch.stack(losses).mean()
 
-    def expected(self) -> dict[str, Any]:
-        parts = ("parameter_shards", "gradient_shards", "optimizer_shards")[3 - self.stage :]
-        return expected_memory(self.elements, **dict.fromkeys(parts, self.world.size))
-
 
 class DeepSpeedZero2(DeepSpeedZero3):
     """Gradients and optimizer state are shared."""
 
     stage = 2
+    sharded = ("gradient", "optimizer")
 
 
 class DeepSpeedZero1(DeepSpeedZero3):
     """Optimizer state is shared."""
 
     stage = 1
+    sharded = ("optimizer",)

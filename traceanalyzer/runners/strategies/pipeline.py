@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.data import Batch
-from traceanalyzer.runners.model import Transformer, run_blocks
+from traceanalyzer.runners.model import Transformer, parameter_count, run_blocks
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes
 
@@ -57,7 +57,7 @@ class Pipeline(Strategy):
         self.losses: list[Tensor] = []
         self.sends: list[tuple[dist.Work, Tensor]] = []
         super().__init__(job)
-        self.model = self.stage
+        self.model, self.elements = self.stage, parameter_count(self.stage)
 
     @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:

@@ -13,10 +13,10 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.model import parameter_count
-from traceanalyzer.runners.strategies.base import Job, Strategy, adamw, adamw_options, expected_memory
+from traceanalyzer.runners.strategies.base import STATE_BYTES, Job, Strategy, adamw, adamw_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -31,13 +31,15 @@ class PyTorchDDP(Strategy):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.ddp = self.wrapped(job)
-        self.model = self.ddp
-
-    def wrapped(self, job: Job, **options: Any) -> DistributedDataParallel:
-        """The model that exchanges its gradients."""
         device_ids = [job.world.device] if job.world.is_cuda else None
-        return DistributedDataParallel(job.model, device_ids=device_ids, gradient_as_bucket_view=True, **options)
+        self.ddp = DistributedDataParallel(job.model, device_ids=device_ids, gradient_as_bucket_view=True)
+        self.model = self.ddp
+        if (hook := self.comm_hook()) is not None:
+            self.ddp.register_comm_hook(*hook)
+
+    def comm_hook(self) -> tuple[Any, Callable[..., Any]] | None:
+        """State and function that exchange a bucket, where it is not DDP itself."""
+        return None
 
     def micro_step(self) -> AbstractContextManager[object]:
         # Both passes belong inside: DDP decides in the forward pass whether the backward will reduce.
@@ -51,15 +53,13 @@ class PyTorchDDPBf16(PyTorchDDP):
 
     def build_optimizer(self) -> torch.optim.Optimizer:
         self.masters = [parameter.detach().clone().requires_grad_() for parameter in self.parameters]
+        if self.config.dtype != "fp32":
+            self.model.to(torch.bfloat16)
         return adamw(self.masters, self.config, self.world)
 
-    def wrapped(self, job: Job, **options: Any) -> DistributedDataParallel:
-        if job.config.dtype != "fp32":
-            job.model.to(torch.bfloat16)
-        ddp = super().wrapped(job, **options)
+    def comm_hook(self) -> tuple[Any, Callable[..., Any]]:
         # Not the function itself: DDP compares its annotations, which are texts here, with its own classes.
-        ddp.register_comm_hook(job.world.size, lambda ranks, bucket: _mean_in_fp32(ranks, bucket))  # noqa: PLW0108 - see above
-        return ddp
+        return self.world.size, lambda ranks, bucket: _mean_in_fp32(ranks, bucket)  # noqa: PLW0108 - see above
 
     def update(self) -> None:
         for master, parameter in zip(self.masters, self.parameters, strict=True):
@@ -74,21 +74,17 @@ class PyTorchDDPBf16(PyTorchDDP):
 class PyTorchDDPFp16(PyTorchDDP):
     """Gradients are exchanged in fp16: half the bytes."""
 
-    def wrapped(self, job: Job, **options: Any) -> DistributedDataParallel:
-        ddp = super().wrapped(job, **options)
-        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
-        return ddp
+    def comm_hook(self) -> tuple[Any, Callable[..., Any]]:
+        return None, default_hooks.fp16_compress_hook
 
 
 class PyTorchDDPPowerSGD(PyTorchDDP):
     """Of each gradient matrix two thin factors are exchanged, and their error is added to the next step's gradient."""
 
-    def wrapped(self, job: Job, **options: Any) -> DistributedDataParallel:
-        ddp = super().wrapped(job, **options)
+    def comm_hook(self) -> tuple[Any, Callable[..., Any]]:
         # By default the first 1,000 steps are exchanged whole: longer than these runs.
         state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
-        ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-        return ddp
+        return state, powerSGD_hook.powerSGD_hook
 
 
 def _mean_in_fp32(ranks: int, bucket: Any) -> torch.futures.Future[Tensor]:
@@ -102,6 +98,8 @@ def _mean_in_fp32(ranks: int, bucket: Any) -> torch.futures.Future[Tensor]:
 class PyTorchZero1(PyTorchDDP):
     """DDP's all-reduces, then a broadcast of each rank's share of the updated parameters."""
 
+    sharded = ("optimizer",)
+
     def build_optimizer(self) -> torch.optim.Optimizer:
         # Imported here: the package runs deprecated code of its own when it is loaded, which no other strategy needs.
         from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: PLC0415
@@ -109,19 +107,16 @@ class PyTorchZero1(PyTorchDDP):
         options = adamw_options(self.config, self.world)
         return ZeroRedundancyOptimizer(self.parameters, optimizer_class=torch.optim.AdamW, **options)
 
-    def expected(self) -> dict[str, Any]:
-        return expected_memory(parameter_count(self.model), optimizer_shards=self.world.size)
-
 
 class PyTorchZero3(Strategy):
     """`fully_shard` a block, then the root, which stays gathered between forward and backward."""
 
     fewest_ranks = 2
+    sharded = tuple(STATE_BYTES)
     reshard_after_forward: ClassVar[bool] = True
     casts_parameters = True
 
     def __init__(self, job: Job) -> None:
-        self.elements = sum(p.numel() for p in job.model.parameters())
         mesh = self.build_mesh(job)
         policy = MixedPrecisionPolicy()
         if job.config.dtype == "bf16":
@@ -140,23 +135,11 @@ class PyTorchZero3(Strategy):
         self.fsdp.set_requires_gradient_sync(self.is_last_micro_step)
         return super().micro_step()
 
-    def expected(self) -> dict[str, Any]:
-        shards = self.shards()
-        return expected_memory(
-            self.elements,
-            parameter_shards=shards if self.reshard_after_forward else 1,
-            gradient_shards=shards,
-            optimizer_shards=shards,
-        )
-
-    def shards(self) -> int:
-        """Slices that each parameter is cut into."""
-        return self.world.size
-
 
 class PyTorchZero2(PyTorchZero3):
     """One all-gather a unit and step, half of stage 3's, for the memory of the gathered parameters."""
 
+    sharded = ("gradient", "optimizer")
     reshard_after_forward = False
 
 

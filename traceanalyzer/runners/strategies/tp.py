@@ -55,7 +55,7 @@ class ColumnParallel(nn.Module):
         self.linear = _with_weight(linear.get_parameter("weight").chunk(ranks, dim=0)[rank])
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(_AllReduceInBackward.apply(x))
+        return self.linear(_AllReduce.apply(x, False))
 
 
 class RowParallel(nn.Module):
@@ -66,7 +66,7 @@ class RowParallel(nn.Module):
         self.linear = _with_weight(linear.get_parameter("weight").chunk(ranks, dim=1)[rank])
 
     def forward(self, x: Tensor) -> Tensor:
-        return _AllReduceInForward.apply(self.linear(x))
+        return _AllReduce.apply(self.linear(x), True)
 
 
 def _with_weight(weight: Tensor) -> nn.Linear:
@@ -75,28 +75,17 @@ def _with_weight(weight: Tensor) -> nn.Linear:
     return linear
 
 
-class _AllReduceInBackward(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        del ctx
-        return x.view_as(x)
+class _AllReduce(Function):
+    """The sum over the ranks in one of the passes, and nothing in the other."""
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        del ctx
-        return _summed(gradients[0])
-
-
-class _AllReduceInForward(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        del ctx
-        return _summed(x)
+    def forward(ctx: Any, x: Tensor, in_forward: bool) -> Tensor:
+        ctx.in_forward = in_forward
+        return _summed(x) if in_forward else x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        del ctx
-        return gradients[0]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0] if ctx.in_forward else _summed(gradients[0]), None
 
 
 def _summed(x: Tensor) -> Tensor:

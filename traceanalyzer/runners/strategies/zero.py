@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from traceanalyzer.runners.model import parameter_count
 from traceanalyzer.runners.ranges import span
-from traceanalyzer.runners.strategies.base import Job, Strategy, adamw, expected_memory
+from traceanalyzer.runners.strategies.base import STATE_BYTES, Job, Strategy, adamw
 from traceanalyzer.runners.strategies.data_parallel import SimpleDDP
 
 if TYPE_CHECKING:
@@ -107,6 +106,8 @@ def split_into_units(
 class Zero1(SimpleDDP):
     """All-reduce every gradient, step the owned parameters, broadcast each from its owner."""
 
+    sharded = ("optimizer",)
+
     def build_optimizer(self) -> torch.optim.Optimizer:
         self.owners = _owners(self.parameters, self.world.size)
         owned = [p for p, owner in zip(self.parameters, self.owners, strict=True) if owner == self.world.rank]
@@ -117,9 +118,6 @@ class Zero1(SimpleDDP):
         for parameter, owner in zip(self.parameters, self.owners, strict=True):
             parameter.grad = None
             dist.broadcast(parameter.data, src=owner)
-
-    def expected(self) -> dict[str, Any]:
-        return expected_memory(parameter_count(self.model), optimizer_shards=self.world.size)
 
 
 def _owners(parameters: list[nn.Parameter], world_size: int) -> list[int]:
@@ -137,9 +135,9 @@ class Zero2(Strategy):
     """One unit a block and one for the rest: a reduce-scatter and an all-gather each, every step."""
 
     fewest_ranks = 2
+    sharded = ("gradient", "optimizer")
 
     def __init__(self, job: Job) -> None:
-        self.elements = parameter_count(job.model)
         self.root, self.blocks = split_into_units(job.model, job.world.rank, job.world.size, self.full_dtype(job))
         self.units = [self.root, *self.blocks]
         for unit in self.units:
@@ -172,10 +170,6 @@ class Zero2(Strategy):
         for unit in self.units:
             unit.finish_gather()
 
-    def expected(self) -> dict[str, Any]:
-        ranks = self.world.size
-        return expected_memory(self.elements, gradient_shards=ranks, optimizer_shards=ranks)
-
 
 class Zero3(Zero2):
     """2 · blocks + 1 all-gathers a step: each block in forward and in backward, the root once.
@@ -185,6 +179,7 @@ class Zero3(Zero2):
     """
 
     casts_parameters = True
+    sharded = tuple(STATE_BYTES)
     gathers_ahead = True
 
     def __init__(self, job: Job) -> None:
@@ -231,10 +226,6 @@ class Zero3(Zero2):
 
     def update(self) -> None:
         Strategy.update(self)  # each block is gathered when it is used
-
-    def expected(self) -> dict[str, Any]:
-        ranks = self.world.size
-        return expected_memory(self.elements, parameter_shards=ranks, gradient_shards=ranks, optimizer_shards=ranks)
 
 
 def is_allocated(unit: FlatUnit) -> bool:

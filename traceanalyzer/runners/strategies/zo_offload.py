@@ -18,7 +18,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.lanes import Lane, pinned_empty
 from traceanalyzer.runners.model import parameter_count
 from traceanalyzer.runners.ranges import span
-from traceanalyzer.runners.strategies.base import PARAMETER_BYTES, Job, Strategy
+from traceanalyzer.runners.strategies.base import STATE_BYTES, Job, Strategy
 from traceanalyzer.runners.strategies.zero import all_gather
 
 if TYPE_CHECKING:
@@ -74,8 +74,6 @@ def point_to(block: nn.Module, shapes: list[torch.Size], flat: Tensor) -> None:
 
 PERTURBATION = 1e-3
 SLOTS = 3  # one block is uploaded, one computed, one offloaded
-# Directions are drawn by step and key: a block's key is its index, these begin where no index ends.
-EMBEDDING_KEY, HEAD_KEY = 5_000, 6_000
 
 
 class ZerothOrderOffload(Strategy):
@@ -126,14 +124,16 @@ class ZerothOrderOffload(Strategy):
     def _both_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """loss(θ + εz) and loss(θ − εz), both carried through each block while it is on the GPU."""
         embedding, head = self.transformer.embedding, self.transformer.head
+        # Directions are drawn by step and key: blocks have the first ones, then the parameters that stay on the GPU.
+        key = len(self.host_blocks)
         self._start_upload(0)
-        plus, minus = (embedding(batch.tokens) for _ in self._perturbed(embedding, EMBEDDING_KEY))
+        plus, minus = (embedding(batch.tokens) for _ in self._perturbed(embedding, key))
         for index in range(len(self.host_blocks)):
             self._start_upload(index + 1)
             plus, minus = self._compute_block(index, plus, minus)
             self._start_offload(index)
-        states = iter((plus, minus))
-        plus, minus = (head(next(states), batch.targets) for _ in self._perturbed(head, HEAD_KEY))
+        states, key = iter((plus, minus)), key + len(list(embedding.parameters()))
+        plus, minus = (head(next(states), batch.targets) for _ in self._perturbed(head, key))
         return plus, minus
 
     def _start_upload(self, index: int) -> None:
@@ -207,7 +207,7 @@ class ZerothOrderOffload(Strategy):
         resident = parameter_count(self.transformer.embedding) + parameter_count(self.transformer.head)
         slots = SLOTS * self.slots[0].flat.numel()
         return {
-            "parameter_bytes": PARAMETER_BYTES * (resident + slots),
+            "parameter_bytes": STATE_BYTES["parameter"] * (resident + slots),
             "gradient_bytes": None,
             "optimizer_bytes": None,
         }
