@@ -117,13 +117,13 @@ def _page(rows: Sequence[Row]) -> Iterator[str]:
     )
     yield "| | " + " | ".join(hows) + " |"
     yield "|---|" + "---|" * len(hows)
-    for what, of, held in (
+    for what, of, counts_in in (
         ("inside", rows, lambda row, how: row.holds(how)),
         ("inside, of those that took turns", repeated, lambda row, how: row.holds(how)),
         ("measured range overlaps", repeated, Row.overlaps),
         ("inside, or noise", rows, lambda row, how: row.holds(how, RUN_TO_RUN)),
     ):
-        counts = [sum(held(row, how) for row in of) for how in hows]
+        counts = [sum(counts_in(row, how) for row in of) for how in hows]
         yield f"| {what} | {' | '.join(f'{count} of {len(of)}' for count in counts)} |"
     yield "| median width / middle | " + " | ".join(f"{_width(rows, how):.2f}" for how in hows) + " |\n"
     yield "| pair | change | before | measured | " + " | ".join(hows) + " |"

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from replayed import replay_of, told
+from replayed import replay_of, write_rows
 
 from traceanalyzer.analyses.replay.changes import LEAST, MOST, TYPICAL, Change
 
@@ -24,7 +24,7 @@ def main() -> None:
     """Replay every job, print and write the table."""
     folder, target = map(Path, sys.argv[1:3])
     rows = [row for steps in sorted(folder.glob("*/steps.json")) for row in _rows(steps)]
-    told(rows, target)
+    write_rows(rows, target)
 
 
 def _rows(steps: Path) -> Iterator[dict[str, Any]]:

@@ -58,7 +58,7 @@ def turns_ms(folder: Path) -> list[float]:
     return [mean(turn) / 1e6 for turn in times] if isinstance(times[0], list) else [median(times) / 1e6]
 
 
-def held(row: Mapping[str, Any]) -> bool | None:
+def is_inside(row: Mapping[str, Any]) -> bool | None:
     """Whether what happened without a profiler lies in the row's range; `None` where it was not timed."""
     happened = row["unprofiled_happened_ms"]
     if happened == "" or row["unprofiled_least_ms"] == "":
@@ -76,10 +76,10 @@ def of_unprofiled(answer: Answer, happened_ms: float | None) -> dict[str, Any]:
                "unprofiled_happened_ms": happened_ms}  # fmt: skip
     row: dict[str, Any] = {name: "" if value is None else round(value, 2) for name, value in numbers.items()}
     row["unprofiled_miss_pct"] = "" if miss is None else round(miss, 1)
-    return row | {"holds": {True: "yes", False: "no", None: ""}[held(row)]}
+    return row | {"holds": {True: "yes", False: "no", None: ""}[is_inside(row)]}
 
 
-def told(rows: Sequence[dict[str, Any]], target: Path) -> None:
+def write_rows(rows: Sequence[dict[str, Any]], target: Path) -> None:
     """Write the rows as CSV, and print them."""
     with target.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))

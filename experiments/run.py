@@ -145,7 +145,7 @@ def _loaded(experiment: Experiment, folder: Path, hardware: Hardware, options: a
 
 
 def _analyse_all(traces: Path, reports: Path, deadline: float) -> None:
-    """A report of every run that left traces, several at a time; a failure is said and the next one follows."""
+    """A report of every run that left traces, several at a time; a failure is printed and the next one follows."""
     folders = [path.parent for path in sorted(traces.glob("*/*/run.json"))]
     captured = [folder for folder in folders if _has_traces(folder)]
     with ThreadPoolExecutor(max_workers=max(1, (os.cpu_count() or 2) // 4)) as pool:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replayed import of_unprofiled, results_of, told, unprofiled_ms
+from replayed import of_unprofiled, results_of, unprofiled_ms, write_rows
 
 from traceanalyzer.analyses.replay.changes import ORDERS, Change
 from traceanalyzer.findings.what_if import answer, needed
@@ -26,7 +26,7 @@ def main() -> None:
     """Forecast all, print and write the table."""
     target, *given = sys.argv[1:]
     jobs_of = [own.split() for own in " ".join(given).split(" + ")]
-    told([row for own in jobs_of for row in _rows(own)], Path(target))
+    write_rows([row for own in jobs_of for row in _rows(own)], Path(target))
 
 
 def _rows(given: Sequence[str]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from replayed import of_unprofiled, replay_of, results_of, told, unprofiled_ms
+from replayed import of_unprofiled, replay_of, results_of, unprofiled_ms, write_rows
 
 import traceanalyzer as ta
 from traceanalyzer.analyses.replay.changes import read_change
@@ -99,7 +99,7 @@ def main() -> None:
     *folders, target = map(Path, sys.argv[1:])
     sides = [(folder, name, before, after) for folder in folders for name in CHANGES
              for before, after in [sides(folder, name)] if after.is_dir()]  # fmt: skip
-    told([_row(name, before, after) for _, name, before, after in sides], target)
+    write_rows([_row(name, before, after) for _, name, before, after in sides], target)
 
 
 def sides(folder: Path, pair: str) -> tuple[Path, Path]:

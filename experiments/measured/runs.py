@@ -84,8 +84,8 @@ class Run:
 
     def peak_gib(self, which: str = "allocated") -> float | None:
         """Highest peak of any rank in the un-profiled steps."""
-        held = self.facts["memory"]
-        return held and max(rank[f"peak_{which}_bytes"] for rank in held) / GIB
+        ranks = self.facts["memory"]
+        return ranks and max(rank[f"peak_{which}_bytes"] for rank in ranks) / GIB
 
 
 def repeated(runs: Iterable[Run]) -> dict[str, list[Run]]:

@@ -26,23 +26,23 @@ def recorded(monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize(("is_asked", "calls"), [(True, ["history", "dump"]), (False, [])])
-def test_only_what_is_asked_for(tmp_path, recorded, is_asked, calls):
-    with snapshots(tmp_path, GPU, is_asked=is_asked):
+@pytest.mark.parametrize(("is_wanted", "calls"), [(True, ["history", "dump"]), (False, [])])
+def test_only_what_is_wanted_for(tmp_path, recorded, is_wanted, calls):
+    with snapshots(tmp_path, GPU, is_wanted=is_wanted):
         pass
     assert recorded == calls
-    assert (tmp_path / "rank_1" / NAME).exists() == is_asked
+    assert (tmp_path / "rank_1" / NAME).exists() == is_wanted
 
 
 def test_out_of_memory_leaves_one_in_any_case(tmp_path, recorded):
-    with pytest.raises(torch.OutOfMemoryError), snapshots(tmp_path, GPU, is_asked=False):
+    with pytest.raises(torch.OutOfMemoryError), snapshots(tmp_path, GPU, is_wanted=False):
         raise torch.OutOfMemoryError("CUDA out of memory")
     assert recorded == ["dump"]
     assert [path.name for path in (tmp_path / "rank_1").iterdir()] == [NAME]
 
 
 def test_another_error_leaves_none(tmp_path, recorded):
-    with pytest.raises(ValueError, match="x"), snapshots(tmp_path, GPU, is_asked=False):
+    with pytest.raises(ValueError, match="x"), snapshots(tmp_path, GPU, is_wanted=False):
         raise ValueError("x")
     assert recorded == []
 
@@ -52,11 +52,11 @@ def test_a_snapshot_that_cannot_be_written_hides_no_error(tmp_path, monkeypatch)
         raise RuntimeError("no memory for that either")
 
     monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", fails)
-    with pytest.raises(torch.OutOfMemoryError), snapshots(tmp_path, GPU, is_asked=False):
+    with pytest.raises(torch.OutOfMemoryError), snapshots(tmp_path, GPU, is_wanted=False):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
 
 def test_nothing_on_the_cpu(tmp_path, recorded):
-    with snapshots(tmp_path, SimpleNamespace(is_cuda=False, rank=0), is_asked=True):
+    with snapshots(tmp_path, SimpleNamespace(is_cuda=False, rank=0), is_wanted=True):
         pass
     assert recorded == []

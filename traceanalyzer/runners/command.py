@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         if config.profile.profiler == "nsys" and not (config.under_nsys or nsys.is_under_nsys()):
             return _record_with_nsys(config, arguments)
         if config.ranks and config.ranks > 1 and not is_under_torchrun():
-            # Said here in one line: below torchrun it would be said amid thirty of its own, with its exit status.
+            # Reported here in one line: below torchrun it would stand amid thirty of its own, with its exit status.
             require_devices(config.device, config.ranks)
             strategy_named(config.strategy).check(config, config.ranks)
             # This process becomes torchrun, so that whoever ends it ends the ranks.
@@ -65,7 +65,7 @@ def _run(config: RunConfig) -> int:
             unwinding_on_signals(),
             joined(device, config.timeout_s) as world,
         ):
-            with snapshots(config.out, world, is_asked=config.memory_snapshot):
+            with snapshots(config.out, world, is_wanted=config.memory_snapshot):
                 record = train(config, world)
             if rank == 0:
                 record.write(config.out)

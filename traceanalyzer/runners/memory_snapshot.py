@@ -18,7 +18,7 @@ NAME = "memory_snapshot.pickle"
 
 
 @contextmanager
-def snapshots(out: Path, world: World, *, is_asked: bool) -> Iterator[None]:
+def snapshots(out: Path, world: World, *, is_wanted: bool) -> Iterator[None]:
     """Write `out/rank_<r>/memory_snapshot.pickle` when the block ends, if asked, and when it runs out of memory.
 
     The history of allocations is recorded only if asked: it slows the host. Without it a snapshot has the
@@ -27,7 +27,7 @@ def snapshots(out: Path, world: World, *, is_asked: bool) -> Iterator[None]:
     if not world.is_cuda:
         yield
         return
-    if is_asked:  # of more events the older ones are dropped
+    if is_wanted:  # of more events the older ones are dropped
         torch.cuda.memory._record_memory_history(max_entries=1_000_000)  # noqa: SLF001 - PyTorch has no other name
     path = out / f"rank_{world.rank}" / NAME
     path.unlink(missing_ok=True)
@@ -36,7 +36,7 @@ def snapshots(out: Path, world: World, *, is_asked: bool) -> Iterator[None]:
     except torch.OutOfMemoryError:
         _write(path)
         raise
-    if is_asked:
+    if is_wanted:
         _write(path)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -135,7 +135,7 @@ class Zero2(Strategy):
     """One unit a block and one for the rest: a reduce-scatter and an all-gather each, every step."""
 
     fewest_ranks = 2
-    sharded = ("gradient", "optimizer")
+    sharded: ClassVar[tuple[str, ...]] = ("gradient", "optimizer")
 
     def __init__(self, job: Job) -> None:
         self.root, self.blocks = split_into_units(job.model, job.world.rank, job.world.size, self.full_dtype(job))
