@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import warnings
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -101,21 +102,17 @@ class Shared(Generic[T]):
     def __init__(self, things: Sequence[T]) -> None:
         self._things = things
         self._out, into = os.pipe()
-        os.write(into, b"".join(place.to_bytes(_PLACE_BYTES) for place in range(len(things))))
+        os.write(into, array("H", range(len(things))).tobytes())  # a pipe holds 64 kB before anybody reads
         os.close(into)
 
     def rest(self) -> Iterator[T]:
         """Those that are left."""
-        while place := os.read(self._out, _PLACE_BYTES):
-            yield self._things[int.from_bytes(place)]
+        while place := array("H", os.read(self._out, 2)):
+            yield self._things[place[0]]
 
     def close(self) -> None:
         """This process asks no more."""
         os.close(self._out)
-
-
-_PLACE_BYTES = 2
-"""A pipe holds 64 kB before anybody reads."""
 
 
 def _finished(work: Callable[[], T]) -> Callable[[], T]:

@@ -20,11 +20,6 @@ T = TypeVar("T")
 LOCAL = "local"
 """In place of an address: workers on this machine, started and ended by the program."""
 
-_CONNECT_SECONDS = 15
-
-_AGAIN = 2
-"""How often a file is tried again after a worker died over it."""
-
 
 class Thinning(Struct, Generic[T], frozen=True):
     """How what the workers hold of all files is made smaller before it travels to this process.
@@ -60,7 +55,7 @@ class Cluster:
         again is given to `lost`, with a sentence.
         """
         count = _Count(len(captures), report)
-        futures = [self._client.submit(work, capture, pure=False, retries=_AGAIN) for capture in captures]
+        futures = [self._client.submit(work, capture, pure=False, retries=2) for capture in captures]
         for future in futures:
             future.add_done_callback(count.one_more)
         try:
@@ -118,7 +113,7 @@ class _Count:
 
 
 @contextmanager
-def connected(address: str, workers: int | None = None, *, timeout_s: float = _CONNECT_SECONDS) -> Iterator[Cluster]:
+def connected(address: str, workers: int | None = None, *, timeout_s: float = 15) -> Iterator[Cluster]:
     """The cluster at an address such as `tcp://host:8786`, or one on this machine (`local`) with so many workers.
 
     Raises:

@@ -275,4 +275,4 @@ def with_slower_ns(needs: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
     is_throughout = slower[KERNEL] >= SHARE * (all_ns[KERNEL] - more[KERNEL])
     shaped = more[OPERATOR].fillna(0.0).where(all_ns[OPERATOR].notna() | ~is_throughout, more[KERNEL])
-    return needs.assign(slower_ns=np.minimum(shaped, more[KERNEL].fillna(0.0)).to_numpy())
+    return needs.assign(slower_ns=np.minimum(shaped.to_numpy(), more[KERNEL].fillna(0.0).to_numpy()))

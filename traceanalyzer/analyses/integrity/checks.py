@@ -19,7 +19,7 @@ from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.kinds.kernels import function_path
 from traceanalyzer.meaning.columns import time_text
-from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
+from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, SHORT_NS, Severity
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import LONGEST_CAPTURE_NS, is_outside
 from traceanalyzer.model.schema import NONE, UNNAMED
@@ -302,9 +302,6 @@ def impossible_memory_levels(trace: RankTrace) -> Iterator[Defect]:
     yield Defect("impossible_memory_levels", count, total, text, ("counters",), MEDIUM)
 
 
-_NOT_SHORT_NS = 5_000
-"""Operations that usually take so long are not rounded to nothing, not even in whole microseconds."""
-
 _SHORTEST_NS = 100
 """An empty kernel runs for some 700 ns on an H200."""
 
@@ -373,12 +370,13 @@ def overlaps_on_a_stream(trace: RankTrace) -> Iterator[Defect]:
 def operations_without_duration(trace: RankTrace) -> Iterator[Defect]:
     """Operations that end where they start, or before (a reader takes negative durations for none).
 
-    Grave where half have none, or too many whose name's others usually take 5 µs and more.
+    Grave where half have none, or too many whose name's others usually take 5 µs and more: not even whole microseconds
+    round these to nothing.
     """
     took, names = lengths_of(trace.gpu_ops), trace.gpu_ops["name"].array.codes
     is_none, total = took <= 0, len(took)
     usual = pd.Series(took[~is_none]).groupby(names[~is_none]).median().reindex(names[is_none])
-    count, long = int(is_none.sum()), int((usual >= _NOT_SHORT_NS).sum())
+    count, long = int(is_none.sum()), int((usual >= SHORT_NS).sum())
     text = f"GPU operations without duration, or with a negative one: {count:,} of {total:,}. Their time is missing."
     severity = grave_from(SHARE, count, total) or grave_from(GRAVE, long, total)
     yield Defect(NO_DURATION, count, total, text, OPERATIONS, severity)
