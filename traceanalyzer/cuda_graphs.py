@@ -231,8 +231,8 @@ def with_captured_operators(trace: RankTrace, captured: RankTrace) -> RankTrace:
 def with_notes_beside(trace: RankTrace, path: Path) -> RankTrace:
     """The trace with the names of its graphs' nodes that a `kernel_annotations_rank<n>….json` beside or above has."""
     for file in notes_beside(path):
-        told = _NOTES.match(file.name)
-        if told and int(told[1]) == trace.rank:
+        match = _NOTES.match(file.name)
+        if match and int(match[1]) == trace.rank:
             return with_annotations(trace, _notes(file))
     return trace
 
@@ -277,8 +277,8 @@ def _name(notes: object) -> str | None:
     """The innermost name: of several the last."""
     found = None
     for note in notes if isinstance(notes, list) else [notes]:
-        told = [note.get(key) for key in ANNOTATIONS] if isinstance(note, dict) else [note]
-        found = next((text for text in told if isinstance(text, str) and text), found)
+        texts = [note.get(key) for key in ANNOTATIONS] if isinstance(note, dict) else [note]
+        found = next((text for text in texts if isinstance(text, str) and text), found)
     return found
 
 

@@ -236,13 +236,13 @@ def _signals_come() -> None:
 class Pool:
     """Processes that never see Ctrl-C, not even while they start; this one does, a moment later."""
 
-    def __init__(self, processes: int, *told: Any) -> None:
+    def __init__(self, processes: int, *arguments: Any) -> None:
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 
         is_forked = can_fork()
         context = get_context("fork" if is_forked else "spawn")
-        self._executor = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=told)
+        self._executor = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=arguments)
         if is_forked:  # all at once, before there is a thread
             with _quiet_fork():
                 self.submit(int)

@@ -188,11 +188,11 @@ def _of_other_profilers(marked: pd.DataFrame, is_own: np.ndarray) -> tuple[str, 
         return ()
     others = marked["name"][~is_own]
     own = marked["name"][is_own]
-    said = (
+    note = (
         f"Several profilers mark the steps of this process: {own.iloc[0]} to {own.iloc[-1]} are taken, the "
         f"{len(others):,} of another one ({others.iloc[0]} to {others.iloc[-1]}) begin before those have ended."
     )
-    return (said,)
+    return (note,)
 
 
 def _of_others(marked: pd.DataFrame, is_step: np.ndarray) -> tuple[str, ...]:
@@ -205,11 +205,11 @@ def _of_others(marked: pd.DataFrame, is_step: np.ndarray) -> tuple[str, ...]:
     if len(others) <= len(steps) and not is_beyond.any():
         return ()
     first = int(is_beyond.argmax())
-    said = (
+    note = (
         f"{len(others):,} of {len(marked):,} ranges that mark steps begin within other steps and are left out, such as "
         f"{others['name'].iloc[first]} in {around['name'].iloc[first]}. --step-range names other ranges."
     )
-    return (said,)
+    return (note,)
 
 
 def _from_parts(parts: pd.DataFrame) -> pd.DataFrame:
@@ -324,12 +324,12 @@ def notes_of(found: pd.DataFrame) -> tuple[str, ...]:
     fall = [(one, other) for one, other in pairwise(own) if one is not None and other is not None and other <= one]
     if not fall:
         return ()
-    told = "counted from 0" if len(set(own)) < len(own) else "taken"
-    said = (
+    handling = "counted from 0" if len(set(own)) < len(own) else "taken"
+    note = (
         f"Step {fall[0][0]} is followed by step {fall[0][1]}, as where several profilers record one process, or a run "
-        f"is resumed: they are {told} in order of time."
+        f"is resumed: they are {handling} in order of time."
     )
-    return (said,)
+    return (note,)
 
 
 # By how much a GPU's clock differs from its host's, and a trace without that difference.
@@ -464,8 +464,8 @@ def _in_graph_capture(api_calls: pd.DataFrame) -> np.ndarray:
 def _step_of_launch(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
     """Row of the step at which the host is when each API call starts, whatever its thread."""
     times = array_of(found, "start_ns"), array_of(found, "end_ns")
-    begun = array_of(trace.api_calls, "start_ns")
-    return step_at(*_up_to_next(*times, ends_recording(found)), begun)
+    launched = array_of(trace.api_calls, "start_ns")
+    return step_at(*_up_to_next(*times, ends_recording(found)), launched)
 
 
 def step_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -266,8 +266,8 @@ def dispatch_loads_across(exchanges: Exchanges, groups: Groups) -> DispatchLoads
     if rows.empty:
         return DispatchLoads.without_rows()
     keys = ["group_label", *DispatchLoads.keys]
-    told = rows.assign(group_label=labels(groups, rows))
-    loads = told.groupby([*keys, "rank"])["load_bytes"].sum().astype("int64").groupby(keys)
+    labeled = rows.assign(group_label=labels(groups, rows))
+    loads = labeled.groupby([*keys, "rank"])["load_bytes"].sum().astype("int64").groupby(keys)
     table = loads.agg(
         load_bytes="sum", mean_load_bytes="mean", max_load_bytes="max", hot_rank=lambda own: own.idxmax()[-1]
     )

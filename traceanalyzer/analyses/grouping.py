@@ -204,10 +204,10 @@ def number_in_group(groups: np.ndarray) -> np.ndarray:
 def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
     """The answer for each of a categorical's values by its name, which is asked once; `None` where it is absent."""
     codes, names = values.codes, values.categories.tolist()
-    told = np.full(len(names) + 1, None, dtype=object)
+    answers = np.full(len(names) + 1, None, dtype=object)
     for code in np.unique(codes[codes != NONE]).tolist():
-        told[code] = tell(names[code])
-    return told[codes]
+        answers[code] = tell(names[code])
+    return answers[codes]
 
 
 def rows_of_each(values: np.ndarray) -> list[np.ndarray]:

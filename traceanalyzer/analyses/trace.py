@@ -221,10 +221,10 @@ def ranks_across(
 ) -> Ranks:
     """The ranks' rows; `hosts` outweigh what the traces say, `run_hosts` stand in where they say nothing."""
     table = stack(parts, tuple(Ranks.columns))
-    said = [(hosts or {}).get(rank, Placed()) for rank in table["rank"]]
+    placed = [(hosts or {}).get(rank, Placed()) for rank in table["rank"]]
     own = table["host"].astype("object").fillna(table["rank"].map(run_hosts or {}))
-    host = [place.host or known for place, known in zip(said, own, strict=True)]
-    names = {"host": host, "rack": [place.rack for place in said]}
+    host = [place.host or known for place, known in zip(placed, own, strict=True)]
+    names = {"host": host, "rack": [place.rack for place in placed]}
     return Ranks(table.assign(**{name: pd.Series(texts, table.index, dtype="object") for name, texts in names.items()}))
 
 

@@ -292,16 +292,16 @@ def chosen(text: str, option: str = "") -> frozenset[int]:
         UsageError: the text is something else.
     """
     found: set[int] = set()
-    said = f"{option} {text!r}".strip()
+    given = f"{option} {text!r}".strip()
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if not match:
-            raise UsageError(f"{said}: write numbers and ranges such as 0,2-3")
+            raise UsageError(f"{given}: write numbers and ranges such as 0,2-3")
         first, last = int(match[1]), int(match[2] or match[1])
         if first > last:
-            raise UsageError(f"{said}: {first}-{last} is reversed; write {last}-{first}")
+            raise UsageError(f"{given}: {first}-{last} is reversed; write {last}-{first}")
         if last >= _MOST:
-            raise UsageError(f"{said}: numbers go up to {_MOST - 1:,}")
+            raise UsageError(f"{given}: numbers go up to {_MOST - 1:,}")
         found.update(range(first, last + 1))
     return frozenset(found)
 

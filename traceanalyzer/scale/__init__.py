@@ -117,12 +117,12 @@ def summarise(
     parts = {name: Unpacked(own) for name, own in tables.items()}
     combined = _combining(run, options, jobs, parts, len(ranks), thresholds)
     del files, ranks, tables  # the tables go one after the other, as their Results are made
-    begun = _with_needs(wanted, first()) if is_guarded and combined.keywords["processes"] == 1 else ()
-    results = combined(begun or wanted, failures if is_guarded else None)
+    first_names = _with_needs(wanted, first()) if is_guarded and combined.keywords["processes"] == 1 else ()
+    results = combined(first_names or wanted, failures if is_guarded else None)
     warn(failures)
     notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
     made = Summary(results, tuple(skipped), notes, claims, tuple(failures))
-    return made if not begun else replace(made, rest=partial(_whole, made, combined, wanted))
+    return made if not first_names else replace(made, rest=partial(_whole, made, combined, wanted))
 
 
 def _with_needs(wanted: Sequence[str], first: Collection[str]) -> tuple[str, ...]:

@@ -99,9 +99,9 @@ def _carries(trace: RankTrace, ops: np.ndarray, host: np.ndarray) -> np.ndarray:
 
     Where the kernel's name tells no collective, it may be of any.
     """
-    told = by_category(trace.gpu_ops["name"].array[ops], kinds.kernel_collective)
+    collective = by_category(trace.gpu_ops["name"].array[ops], kinds.kernel_collective)
     is_sent = by_category(trace.comm_args["collective"].array[host], lambda name: name in _SENT).astype(bool)
-    carries: np.ndarray = pd.isna(told) | ((told == "send_recv") == is_sent)
+    carries: np.ndarray = pd.isna(collective) | ((collective == "send_recv") == is_sent)
     return carries
 
 
@@ -136,10 +136,10 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
         {"what": what, "shapes": shapes, "dtypes": dtypes, "ranks": calls["group_size"], "own": own_dtypes}
     )
     keys = keys[has_operator & ~is_copy & has_bytes]
-    told = [*zip(*(plain_values(keys[name]) for name in keys), strict=True)]
-    facts = {each: kinds.operator_bytes(*each) for each in {*told}}
-    sizes = pd.Series([facts[each].size_bytes for each in told], keys.index, dtype="Int64").reindex(calls.index)
-    of_operator = pd.Series([facts[each].dtype for each in told], keys.index, dtype="object").reindex(calls.index)
+    distinct = [*zip(*(plain_values(keys[name]) for name in keys), strict=True)]
+    facts = {each: kinds.operator_bytes(*each) for each in {*distinct}}
+    sizes = pd.Series([facts[each].size_bytes for each in distinct], keys.index, dtype="Int64").reindex(calls.index)
+    of_operator = pd.Series([facts[each].dtype for each in distinct], keys.index, dtype="object").reindex(calls.index)
     arguments = np.where(sizes.notna() | (is_copy & has_operator), OPERATOR, array_of(calls, "arguments"))
     dtype = array_of(calls, "dtype")
     return with_columns(
@@ -213,8 +213,10 @@ def _taken(values: Any, place: np.ndarray) -> Any:
 
 def _is_uneven(columns: Mapping[str, Any], groups: Groups) -> Any:
     """Whether split sizes differ; NA when those that the trace shows are equal but it left some out."""
-    told = [by_category(columns[name], _differ) for name in ("in_split", "out_split")]
-    is_uneven, is_cut = (groups.any((told[0] == what) | (told[1] == what)) for what in ("uneven", "cut"))
+    kinds_of_split = [by_category(columns[name], _differ) for name in ("in_split", "out_split")]
+    is_uneven, is_cut = (
+        groups.any((kinds_of_split[0] == what) | (kinds_of_split[1] == what)) for what in ("uneven", "cut")
+    )
     return pd.arrays.BooleanArray(is_uneven, is_cut & ~is_uneven)
 
 
@@ -366,8 +368,8 @@ def _completed(table: pd.DataFrame, moved_bytes: Any) -> pd.DataFrame:
     names: Any = table["name"].array
     is_copy = rows_named(table, "activity", "memcpy")
     of_name = np.where(is_copy, "peer_copy", by_category(names, kinds.kernel_collective))
-    said = array_of(table, "collective")
-    collective = np.where(pd.isna(said), of_name, said)
+    recorded = array_of(table, "collective")
+    collective = np.where(pd.isna(recorded), of_name, recorded)
     collective[pd.isna(collective)] = "unknown"
     # A copy moves its own bytes: the host's call may carry out its collective by several.
     is_moved = is_copy & ~moved_bytes.isna()

@@ -23,16 +23,16 @@ def chained_offsets(members: pd.DataFrame, hosts: Mapping[int, str], *, by_last_
     scatters less than `_between` is unsure.
     """
     pairs = _pairs(members[members["wait_ns"].notna()])
-    told = _medians(pairs[pairs["ends_together"]])
-    rest = _others(pairs[~pairs["ends_together"]], told)
+    edges = _medians(pairs[pairs["ends_together"]])
+    rest = _others(pairs[~pairs["ends_together"]], edges)
     if len(rest):
         rest = rest.assign(host=rest["rank"].map(hosts), base_host=rest["base"].map(hosts))
         one_clock = _on_one_clock(rest[rest["host"] == rest["base_host"]])
         rest = _others(rest, one_clock)
         ways = [_between(rest[rest["host"] != rest["base_host"]]), *([_medians(rest)] if by_last_message else [])]
         surest = pd.concat(ways).sort_values("spread_ns", kind="stable").drop_duplicates(_PAIR)
-        told = pd.concat([told, one_clock, surest], ignore_index=True)
-    return _chained(told)
+        edges = pd.concat([edges, one_clock, surest], ignore_index=True)
+    return _chained(edges)
 
 
 def _pairs(members: pd.DataFrame) -> pd.DataFrame:

@@ -116,8 +116,8 @@ def common_clock(results: "Results") -> Clock:
         first, length = known["window_start_ns"].astype("int64"), known["window_ns"].astype("int64")
         spans = pd.DataFrame({"first": first, "last": first + length})
     names = ["offset_ns", "uncertainty_ns", "is_significant", "reference"]
-    told = results["clocks"].to_frame() if "clocks" in results else without_rows(["rank", *names])
-    clocks = told.set_index("rank").reindex(index=spans.index, columns=names)
+    measured = results["clocks"].to_frame() if "clocks" in results else without_rows(["rank", *names])
+    clocks = measured.set_index("rank").reindex(index=spans.index, columns=names)
     is_corrected = is_true(clocks["is_significant"]) & clocks["offset_ns"].notna()
     offsets = clocks["offset_ns"].where(is_corrected, 0).fillna(0).astype("int64")
     moved, where = _moved(spans.sub(offsets, axis=0), clocks["reference"], results)
@@ -139,8 +139,8 @@ def common_clock(results: "Results") -> Clock:
         )
     if not notes and len(spans) > 1:
         hosts = int(results["ranks"].to_frame()["host"].nunique()) if "ranks" in results else 0
-        said = f"Times are as the clocks of {hosts} hosts recorded them; they may differ from each other."
-        notes.append(said if hosts > 1 else "All ranks on one clock, as recorded.")
+        note = f"Times are as the clocks of {hosts} hosts recorded them; they may differ from each other."
+        notes.append(note if hosts > 1 else "All ranks on one clock, as recorded.")
     zero_ns = int((spans["first"] - shifts).min()) if len(spans) else 0
     return Clock({int(rank): int(shift) for rank, shift in shifts.items()}, zero_ns, " ".join(notes), not apart)
 

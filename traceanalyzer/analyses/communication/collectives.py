@@ -209,8 +209,8 @@ def nccl_across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: C
     sizes: Iterable[object] = [None] * len(table)
     if len(held):
         of_calls = Rows.of(held, keys, with_absent=True)
-        told = np.array(of_calls.of_distinct(held["group_size"].array, _one), dtype=object)
-        sizes = at_places(told, places_of(table, of_calls.keys, keys), absent=None)
+        group_sizes = np.array(of_calls.of_distinct(held["group_size"].array, _one), dtype=object)
+        sizes = at_places(group_sizes, places_of(table, of_calls.keys, keys), absent=None)
     return Nccl(with_columns(table, group_label=labels(groups, table), group_size=pd.array([*sizes], dtype="Int64")))
 
 

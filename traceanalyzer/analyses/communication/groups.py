@@ -386,8 +386,8 @@ def _facts(uses: pd.DataFrame) -> pd.DataFrame:
     listed = [tuple(sorted(numbers(text))) for text in table["group_ranks"]]
     sizes = [len(own) if pd.isna(size) else size for own, size in zip(users, table["group_size"], strict=True)]
     members = [
-        told or (own if len(own) == size and (len(own) > 1 or not pd.isna(said)) else None)
-        for told, own, size, said in zip(listed, users, sizes, table["group_size"], strict=True)
+        known or (own if len(own) == size and (len(own) > 1 or not pd.isna(recorded_size)) else None)
+        for known, own, size, recorded_size in zip(listed, users, sizes, table["group_size"], strict=True)
     ]
     calls = uses.groupby(["code", "collective"])["calls"].sum().reset_index()
     calls = calls.sort_values(["calls", "collective"], ascending=[False, True])

@@ -377,8 +377,8 @@ def is_ring(calls: pd.DataFrame) -> np.ndarray:
 def _of_kernels(calls: pd.DataFrame, tell: Callable[[kinds.CommKernel | None], Any]) -> np.ndarray:
     """What is told of each call's kernel, which is looked up once for each name."""
     codes, names = pd.factorize(calls["name"].array, use_na_sentinel=False)
-    told: np.ndarray = np.array([tell(kinds.comm_kernel(str(name))) for name in names], dtype=object)[codes]
-    return told
+    values: np.ndarray = np.array([tell(kinds.comm_kernel(str(name))) for name in names], dtype=object)[codes]
+    return values
 
 
 def _signatures(calls: pd.DataFrame) -> np.ndarray:
@@ -388,11 +388,11 @@ def _signatures(calls: pd.DataFrame) -> np.ndarray:
     """
     columns, sizes = columns_of(calls), whole_of(calls, "size_bytes")
     columns["size_bytes"] = np.where(calls["collective"] == "all_to_all", NONE, sizes)
-    told, kernel = (
+    group, kernel = (
         Groups.of(columns, names, with_absent=True).of_row
         for names in (("collective", "dtype", "size_bytes"), ("name", "grid"))
     )
-    return np.where(calls["group"].isna(), len(calls) + kernel, told)
+    return np.where(calls["group"].isna(), len(calls) + kernel, group)
 
 
 def messages_of(calls: pd.DataFrame) -> pd.DataFrame:
@@ -528,8 +528,8 @@ class _Job:
         not even the group's size is known, they are the ranks that use it.
         """
         call = self.calls.iloc[rows[0]]
-        if told := numbers(call["group_ranks"]):
-            return frozenset(told)
+        if members := numbers(call["group_ranks"]):
+            return frozenset(members)
         if pd.isna(call["group"]):
             return self.present
         found = frozenset(self.rank[rows].tolist())

@@ -63,8 +63,8 @@ def whose_links(slow: Collection[Ranks], every: Collection[Ranks], hosts: Mappin
 def _alone(fits: Mapping[Ranks, list[Ranks]], *, is_most: bool = False) -> dict[Ranks, Owner]:
     """The slow groups of each owner, none of which is another owner's too."""
     holders = Counter(group for groups in fits.values() for group in groups)
-    told = {owner: own for owner, own in fits.items() if all(holders[group] == 1 for group in own)}
-    return {group: Owner(owner, is_most) for owner, own in told.items() for group in own}
+    unshared = {owner: own for owner, own in fits.items() if all(holders[group] == 1 for group in own)}
+    return {group: Owner(owner, is_most) for owner, own in unshared.items() for group in own}
 
 
 def _fits(owner: Ranks, beyond: Iterable[Ranks], slow: AbstractSet[Ranks], hosts: Mapping[int, str]) -> bool:

@@ -203,12 +203,12 @@ def _of_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.Dat
     last = start_ns.astype("int64").groupby(held["instance"])
     after = (held["end_ns"] - held["offset_ns"] - last.transform("max")).clip(lower=0)
     transfer = after.where(after < duration, duration).astype("Int64")
-    awaited = held["rank"].loc[last.transform("idxmax")].set_axis(held.index).astype("Int64")
+    last_rank = held["rank"].loc[last.transform("idxmax")].set_axis(held.index).astype("Int64")
     split = {
         "is_timed": True,
         "transfer_ns": transfer,
         "wait_ns": duration - transfer,
-        "waits_for": awaited.where(awaited != held["rank"]),
+        "waits_for": last_rank.where(last_rank != held["rank"]),
     }
     for name, values in split.items():
         members.loc[held.index, name] = values

@@ -64,12 +64,12 @@ def _cut_blocks(blocks: Iterable[Block]) -> Iterator[Stretches]:
     """For each block of events, by start, the stretches of its time; events of earlier blocks may last until then."""
     still_open: Stretches = (_NONE, _NONE, _NONE)
     for block, since_ns, until_ns in blocks:
-        begun, done, labels = (np.concatenate(pair) for pair in zip(still_open, block, strict=True))
-        starts, ends, label = _cut(begun, done, labels, since_ns, until_ns)
+        begins, done, labels = (np.concatenate(pair) for pair in zip(still_open, block, strict=True))
+        starts, ends, label = _cut(begins, done, labels, since_ns, until_ns)
         is_inside = (starts >= since_ns) & (ends <= until_ns)
         yield starts[is_inside], ends[is_inside], label[is_inside]
         is_open = done > until_ns
-        still_open = begun[is_open], done[is_open], labels[is_open]
+        still_open = begins[is_open], done[is_open], labels[is_open]
 
 
 class Around(Struct, frozen=True):
@@ -184,8 +184,8 @@ def activity_of(
     for table in tables:
         before.append(len(names))
         names += [*table["name"].array.categories.tolist(), UNNAMED]
-    asked, begun = Intervals.of(starts, ends), [array_of(table, "start_ns") for table in tables]
-    edges = ends.searchsorted(np.concatenate([own[MOST_ROWS::MOST_ROWS] for own in begun]))
+    asked, table_starts = Intervals.of(starts, ends), [array_of(table, "start_ns") for table in tables]
+    edges = ends.searchsorted(np.concatenate([own[MOST_ROWS::MOST_ROWS] for own in table_starts]))
     lasts = np.unique(np.minimum(np.append(edges, len(ends)), len(ends) - 1)) if len(ends) else _NONE
 
     firsts = [0, *(lasts[:-1] + 1).tolist()]
@@ -194,7 +194,7 @@ def activity_of(
         since = [0] * len(tables)
         for first, last in zip(firsts, lasts.tolist(), strict=False):
             until_ns = int(ends[last])
-            past = [int(own.searchsorted(until_ns)) for own in begun]
+            past = [int(own.searchsorted(until_ns)) for own in table_starts]
             each = zip(tables, before, since, past, strict=True)
             parts = [_overlapping(table, slice(a, b), thread, asked, number) for table, number, a, b in each]
             own_starts, own_ends, names_of = (np.concatenate(own) for own in zip(*parts, strict=True))
@@ -227,12 +227,12 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[n
     of_query, code, lengths = groups.keys["query"], groups.keys["code"], groups.sums(shared[held])
     longest_ns = ends - starts - sums_at(of_query, lengths, len(starts))  # of nothing
     order = np.lexsort((-lengths, of_query))  # the first of several that are as long
-    told, first = np.unique(of_query[order], return_index=True)
-    is_longer = lengths[order[first]] >= longest_ns[told]
-    told, most = told[is_longer], order[first[is_longer]]
+    of_longest, first = np.unique(of_query[order], return_index=True)
+    is_longer = lengths[order[first]] >= longest_ns[of_longest]
+    of_longest, most = of_longest[is_longer], order[first[is_longer]]
     names = np.full(len(starts), NOTHING, dtype=object)
-    names[told] = np.array(activity.names, dtype=object)[code[most]]
-    longest_ns[told] = lengths[most]
+    names[of_longest] = np.array(activity.names, dtype=object)[code[most]]
+    longest_ns[of_longest] = lengths[most]
     return names, longest_ns
 
 

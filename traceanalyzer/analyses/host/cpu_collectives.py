@@ -96,11 +96,11 @@ def _exchanged(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends: 
     """When each one's longest silence ends: before it the thread copies from the GPU, after it to the GPU."""
     calls = trace.api_calls
     rows = np.flatnonzero(np.isin(array_of(calls, "thread"), threads))  # few, of all that the rank called
-    thread, begun, done = arrays_of(calls, "thread", "start_ns", "end_ns", rows=rows)
+    thread, begins, done = arrays_of(calls, "thread", "start_ns", "end_ns", rows=rows)
     found = ends.copy()
     for row, (own, start, end) in enumerate(zip(threads.tolist(), starts.tolist(), ends.tolist(), strict=True)):
-        held = np.flatnonzero((thread == own) & (begun >= start) & (begun < end))
-        until = np.append(begun[held], end)
+        held = np.flatnonzero((thread == own) & (begins >= start) & (begins < end))
+        until = np.append(begins[held], end)
         found[row] = until[np.argmax(until - np.append(start, done[held]))]
     return found
 
@@ -111,14 +111,14 @@ def _callers(trace: RankTrace, threads: np.ndarray, starts: np.ndarray) -> np.nd
     Of those `threads` that are the host's.
     """
     calls = trace.host_ops[rows_named_so(trace.host_ops, _hands_over)]
-    begun = array_of(calls, "start_ns")
-    order = np.argsort(begun, kind="stable")
+    begins = array_of(calls, "start_ns")
+    order = np.argsort(begins, kind="stable")
     launching = thread_of_launch(trace, trace.launch)
     launching = launching[np.isin(launching, threads)]
     program = threads[0] if trace.gpu_ops.empty and len(threads) else NONE
     default = np.bincount(launching).argmax() if len(launching) else program
     called_by = np.append(default, array_of(calls, "thread")[order])
-    return called_by[np.searchsorted(begun[order], starts, side="right")]
+    return called_by[np.searchsorted(begins[order], starts, side="right")]
 
 
 def _idle_since(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -126,11 +126,11 @@ def _idle_since(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends:
 
     Nor do they hand over another one meanwhile.
     """
-    begun, done = (np.concatenate([*own, starts]) for own in zip(*_events(trace, threads), strict=True))
-    order = np.argsort(begun, kind="stable")
-    begun, done = begun[order], done[order]
-    first = np.maximum(np.searchsorted(begun, starts) - 1, 0)  # what ran when it began
-    last = np.searchsorted(begun, ends)
+    begins, done = (np.concatenate([*own, starts]) for own in zip(*_events(trace, threads), strict=True))
+    order = np.argsort(begins, kind="stable")
+    begins, done = begins[order], done[order]
+    first = np.maximum(np.searchsorted(begins, starts) - 1, 0)  # what ran when it began
+    last = np.searchsorted(begins, ends)
     latest = [int(done[one:other].max(initial=0)) for one, other in zip(first.tolist(), last.tolist(), strict=True)]
     return np.clip(latest, starts, ends)
 

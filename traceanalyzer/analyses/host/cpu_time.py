@@ -129,12 +129,12 @@ def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
 def launches_inside(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
     """API calls with a GPU operation that begin in each event, on its thread."""
     has_op = array_of(trace.api_calls, "has_gpu_op")
-    begun, thread_of = arrays_of(trace.api_calls, "start_ns", "thread", rows=has_op)
+    begins, thread_of = arrays_of(trace.api_calls, "start_ns", "thread", rows=has_op)
     starts, ends, threads = arrays_of(events, "start_ns", "end_ns", "thread")
     count = np.zeros(len(events), dtype=np.int64)
     for thread in np.unique(thread_of).tolist():
         rows = np.flatnonzero(threads == thread)
-        times = np.sort(begun[thread_of == thread])
+        times = np.sort(begins[thread_of == thread])
         count[rows] = np.searchsorted(times, ends[rows]) - np.searchsorted(times, starts[rows])
     return count
 
@@ -501,8 +501,8 @@ def _recorded(trace: RankTrace, threads: np.ndarray) -> Intervals:
 
     So has a host that waits for a collective of its CPU: that is recorded by the thread which carries it out.
     """
-    told = user_ranges(trace)
-    tables = (trace.api_calls, trace.host_ops, trace.frames, picked(told, launches_inside(trace, told) == 0))
+    ranges = user_ranges(trace)
+    tables = (trace.api_calls, trace.host_ops, trace.frames, picked(ranges, launches_inside(trace, ranges) == 0))
     starts, ends, is_own = _columns(tables, threads)
     return Intervals.of(starts[is_own], ends[is_own]) | waiting(trace)
 

@@ -227,12 +227,12 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     is_plain = np.append(rows_named_so(calls, host_names.is_plain_copy), False)[launch]
     waits = rows_named(ops, "activity", "memcpy") & (launch != NONE) & (is_pageable | is_plain)
     if waits.any():
-        launch, begun = launch[waits], array_of(ops, "start_ns")[waits]
+        launch, op_starts = launch[waits], array_of(ops, "start_ns")[waits]
         called, returned = since[launch], array_of(calls, "end_ns")[launch]
         busy_until = largest_before(array_of(ops, "end_ns"), array_of(ops, "stream"))[waits]  # by those before each
-        blocks_ns = np.where(busy_until > called, called, begun)
+        blocks_ns = np.where(busy_until > called, called, op_starts)
         # A copy that begins when its call has returned held nobody up.
-        since[launch] = np.where(begun < returned, blocks_ns, returned)
+        since[launch] = np.where(op_starts < returned, blocks_ns, returned)
         is_blocking[launch] = True
     rows = np.flatnonzero(is_blocking)
     return rows, since[rows]

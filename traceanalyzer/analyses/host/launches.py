@@ -184,8 +184,8 @@ def into_full_queue(trace: RankTrace) -> np.ndarray:
     first = begins[is_launched].min(initial=np.iinfo(np.int64).max)
     is_before = ~is_launched & (begins < first)
     launched = np.searchsorted(np.sort(starts[launch[is_launched]]), starts) + is_before.sum()
-    begun = np.searchsorted(np.sort(begins[is_launched | is_before]), starts)
-    return is_slow & (launched - begun >= FULL_QUEUE)
+    started = np.searchsorted(np.sort(begins[is_launched | is_before]), starts)
+    return is_slow & (launched - started >= FULL_QUEUE)
 
 
 # How busy each rank's GPU is over time, and how many launched operations wait: the window in equal stretches.

@@ -225,8 +225,8 @@ def _copies(ranks: pd.DataFrame, kernels: pd.DataFrame) -> Iterator[Defect]:
     alike = rows_where(ranks, (ranks.duplicated(whole, keep=False) & (ranks["operations"] >= A_SAMPLE)).to_numpy())
     same: dict[object, list[int]] = {}
     for rank, own in kernels[kernels["rank"].isin(alike["rank"])].groupby("rank"):
-        told = own[["name", "calls", "total_ns", "min_ns", "max_ns"]].astype({"name": "str"}).sort_values("name")
-        same.setdefault((*told.itertuples(index=False, name=None),), []).append(int(rank))
+        rows = own[["name", "calls", "total_ns", "min_ns", "max_ns"]].astype({"name": "str"}).sort_values("name")
+        same.setdefault((*rows.itertuples(index=False, name=None),), []).append(int(rank))
     for those in same.values():
         text = (
             f"{numbered('Rank', those)} have the same operations at the same times, to the nanosecond: one file is "

@@ -153,13 +153,13 @@ def moments(trace: RankTrace, name: str = ALLOCATED) -> pd.DataFrame:
     unknown. The first event's change is 0: what was in use before it is unknown. So they add up to last less first.
     """
     counters = trace.counters
-    told = counters[(counters["name"] == name) & counters["value"].notna()]
-    level = told["value"].to_numpy(np.int64)
+    levels = counters[(counters["name"] == name) & counters["value"].notna()]
+    level = levels["value"].to_numpy(np.int64)
     return table_of(
         {
-            "time_ns": array_of(told, "time_ns"),
-            "thread": array_of(told, "thread"),
-            "address": told["address"].array,
+            "time_ns": array_of(levels, "time_ns"),
+            "thread": array_of(levels, "thread"),
+            "address": levels["address"].array,
             "level_bytes": level,
             "change_bytes": np.diff(level, prepend=level[:1]),
         }
@@ -310,16 +310,16 @@ class Held(Struct, frozen=True):
 
 def _lives(events: pd.DataFrame) -> pd.DataFrame:
     """Blocks given in the capture: `born` and `died` (rows of events, their number for never), `size_bytes`."""
-    told = np.flatnonzero((events["address"].notna() & (events["change_bytes"] != 0)).to_numpy())
-    address = events["address"].to_numpy(dtype=np.int64, na_value=-1)[told]
-    change = array_of(events, "change_bytes")[told]
-    order = np.lexsort((told, address))
-    told, address, change = told[order], address[order], change[order]
+    row = np.flatnonzero((events["address"].notna() & (events["change_bytes"] != 0)).to_numpy())
+    address = events["address"].to_numpy(dtype=np.int64, na_value=-1)[row]
+    change = array_of(events, "change_bytes")[row]
+    order = np.lexsort((row, address))
+    row, address, change = row[order], address[order], change[order]
     follows = np.append(address[1:] == address[:-1], False)
     is_ended = follows & np.append(change[1:] < 0, False)
-    died = np.where(is_ended, np.append(told[1:], 0), len(events))
+    died = np.where(is_ended, np.append(row[1:], 0), len(events))
     is_birth = change > 0
-    return table_of({"born": told[is_birth], "died": died[is_birth], "size_bytes": change[is_birth]})
+    return table_of({"born": row[is_birth], "died": died[is_birth], "size_bytes": change[is_birth]})
 
 
 def _categories(trace: RankTrace, events: pd.DataFrame, lives: pd.DataFrame) -> np.ndarray:

@@ -169,12 +169,12 @@ def _smallest(ranks: Ranks) -> int | None:
 
 
 def _world(ranks: Ranks) -> int:
-    told = ranks.table["world_size"].dropna()
-    return int(told.max()) if len(told) else len(ranks)
+    sizes = ranks.table["world_size"].dropna()
+    return int(sizes.max()) if len(sizes) else len(ranks)
 
 
 def _peak(memory: Memory, run_memory: Mapping[int, Mapping[str, int]] | None) -> int | None:
     """The run's own record is of all its steps; a capture's is of the recorded ones."""
     recorded = [own["peak_allocated_bytes"] for own in (run_memory or {}).values() if "peak_allocated_bytes" in own]
-    told = memory.table["peak_allocated_bytes"].dropna() if len(memory) else list[int]()
-    return max(recorded) if recorded else int(max(told)) if len(told) else None
+    peaks = memory.table["peak_allocated_bytes"].dropna() if len(memory) else list[int]()
+    return max(recorded) if recorded else int(max(peaks)) if len(peaks) else None

@@ -320,8 +320,11 @@ def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
     groups = Groups.of(known, ["dtype", "on_tensor_cores"], with_absent=True)
     weights: dict[str, int] = {}
     sums = groups.sums(whole_of(known, "model_flops", 0)).tolist()
-    for dtype, said, weight in zip(*groups.keys.values(), sums, strict=True):
-        kind = element_type(None if pd.isna(dtype) else dtype, tensor_cores=None if pd.isna(said) else bool(said))
+    for dtype, uses_tensor_cores, weight in zip(*groups.keys.values(), sums, strict=True):
+        kind = element_type(
+            None if pd.isna(dtype) else dtype,
+            tensor_cores=None if pd.isna(uses_tensor_cores) else bool(uses_tensor_cores),
+        )
         if kind is not None:
             weights[kind] = weights.get(kind, 0) + weight
     return _rate(trace.meta.device_name, max(sorted(weights), key=lambda kind: weights[kind], default=None))

@@ -120,8 +120,8 @@ def attention(call: Call, query: int, causal: int, length: int) -> Work:
     scores, mix = pairs * q[3], pairs * v[3]
     model = (1 + query) * (scores + mix)
     flops = model + scores * query
-    told = call.arguments[causal].lower() if 0 < causal < len(call.arguments) else ""
-    is_causal = q[length] == k[length] and told not in ("", "false", "0", "none")
+    argument = call.arguments[causal].lower() if 0 < causal < len(call.arguments) else ""
+    is_causal = q[length] == k[length] and argument not in ("", "false", "0", "none")
     masked = flops * (q[length] - 1) // (2 * q[length]) if is_causal else 0
     read = Call(call.shapes[: query + 3], call.dtypes[: query + 3])
     return Work(flops, moved(read, *((q, k, v) if query else ((*q[:3], v[3]),))), model, masked)
@@ -285,9 +285,9 @@ class OperatorWork(Struct, frozen=True):
     def of(cls, trace: RankTrace, tree: OperatorTree) -> "OperatorWork":
         """Find the operators that count: `OWN_WORK`, and the innermost with a rule; matrix work apart."""
         groups = Groups.of(trace.host_ops, _KEY, by_appearance=True, with_absent=True)
-        told = [*map(_work_row, *(texts_of(names).tolist() for names in groups.keys.values()))]
+        work_rows = [*map(_work_row, *(texts_of(names).tolist() for names in groups.keys.values()))]
         columns: Any = (
-            dict(zip(_COLUMNS, zip(*told, strict=True), strict=True)) if told else dict.fromkeys(_COLUMNS, ())
+            dict(zip(_COLUMNS, zip(*work_rows, strict=True), strict=True)) if work_rows else dict.fromkeys(_COLUMNS, ())
         )
         texts = {name: _category(columns.pop(name)) for name in _TEXTS}
         found = table_of(texts | {name: pd.array(own, dtype="Int64") for name, own in columns.items()})
@@ -352,15 +352,15 @@ def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -
     types = by_category(trace.gpu_ops["name"].array, _list_type)
     ops = np.flatnonzero(is_of_list[of_op] & ~pd.isna(types))
     call, first = np.unique(of_op[ops], return_index=True)
-    told = pd.DataFrame(types[ops[first]].tolist(), columns=["dtype", "element"])
+    list_types = pd.DataFrame(types[ops[first]].tolist(), columns=["dtype", "element"])
     moved, dtype = (
         calls["bytes"].copy(),
-        calls["dtype"].cat.add_categories({*told["dtype"]} - {*calls["dtype"].cat.categories}),
+        calls["dtype"].cat.add_categories({*list_types["dtype"]} - {*calls["dtype"].cat.categories}),
     )
     moved.iloc[call] = np.round(
-        calls["list_elements"].iloc[call].to_numpy(dtype=np.float64) * told["element"].to_numpy(dtype=np.float64)
+        calls["list_elements"].iloc[call].to_numpy(dtype=np.float64) * list_types["element"].to_numpy(dtype=np.float64)
     ).astype(np.int64)
-    dtype.iloc[call] = told["dtype"]
+    dtype.iloc[call] = list_types["dtype"]
     return calls.assign(bytes=moved, dtype=dtype)
 
 

@@ -59,13 +59,13 @@ def _tell_sizes(shapes: Any, dtypes: Any) -> np.ndarray:
     """Of each call whether its tensors' shapes and element types are recorded."""
     groups = Groups.of({"shapes": shapes, "dtypes": dtypes})
     calls = map(Call.parse, *(texts_of(own).tolist() for own in groups.keys.values()))
-    told = [
+    differ = [
         len(call.shapes) == len(call.dtypes)
         and any(call.shapes)
         and all(shape or dtype not in _LISTS for shape, dtype in zip(call.shapes, call.dtypes, strict=True))
         for call in calls
     ]
-    return np.array([*told, False], dtype=bool)[groups.of_row]
+    return np.array([*differ, False], dtype=bool)[groups.of_row]
 
 
 def _hashes(column: Any) -> np.ndarray:

@@ -93,9 +93,9 @@ def micro_steps_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         bytes_ = sums_at(of_call, whole_of(gradients, "size_bytes", 0), count)
         unknown = np.bincount(of_call, gradients["size_bytes"].isna(), minlength=count)
         launch = trace.launch[array_of(gradients, "gpu_op")]
-        begun = np.searchsorted(begins, array_of(trace.api_calls, "start_ns")[launch], side="right") - 1
-        is_inside = (launch != NONE) & (begun != NONE) & (np.append(of_begin, NONE)[begun] == of_call)
-        synchronising = np.bincount(of_begin[np.unique(begun[is_inside])], minlength=count)
+        begin = np.searchsorted(begins, array_of(trace.api_calls, "start_ns")[launch], side="right") - 1
+        is_inside = (launch != NONE) & (begin != NONE) & (np.append(of_begin, NONE)[begin] == of_call)
+        synchronising = np.bincount(of_begin[np.unique(begin[is_inside])], minlength=count)
     micro, updated = (np.bincount(of[of != NONE], minlength=count) for of in (of_begin, of_update))
     return table_of(
         {
@@ -208,14 +208,14 @@ def iterations_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     """The rank's steps that are iterations, with what their names tell and the breakdown's idle time."""
     if steps.empty:
         return pd.DataFrame()
-    told = {name: known for name in steps["name"].unique() if (known := parse_annotation(str(name))) is not None}
-    if not told:
+    annotations = {name: known for name in steps["name"].unique() if (known := parse_annotation(str(name))) is not None}
+    if not annotations:
         return pd.DataFrame()
-    held = steps[steps["step"].notna() & steps["start_ns"].notna() & steps["name"].isin(list(told))]
+    held = steps[steps["step"].notna() & steps["start_ns"].notna() & steps["name"].isin(list(annotations))]
     held = held.reset_index(drop=True)
     if held.empty:
         return pd.DataFrame()
-    facts = pd.DataFrame([told[name] for name in held["name"]])
+    facts = pd.DataFrame([annotations[name] for name in held["name"]])
     table = held[["step", "name", "window_ns", "idle_ns", "operations", "is_complete"]].join(facts)
     table["between_ns"], table["blocked_ns"] = _idle_parts(trace, held)
     table["graph_operations"] = _graph_operations(trace, held["step"].to_numpy(dtype=np.int64))
@@ -245,8 +245,8 @@ def _requests(
     if running is not None and (int(running) or not counts[0]):
         return None
     tokens = [
-        int(told) if told else None if count else 0
-        for count, told in zip(counts, (prefill_tokens, decode_tokens), strict=True)
+        int(token_sum) if token_sum else None if count else 0
+        for count, token_sum in zip(counts, (prefill_tokens, decode_tokens), strict=True)
     ]
     phase = MIXED if all(counts) else PREFILL if counts[0] else DECODE
     return {"phase": phase, **dict(zip(_COUNTS, (counts[0], tokens[0], counts[1], tokens[1]), strict=True))}

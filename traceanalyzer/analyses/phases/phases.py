@@ -197,8 +197,8 @@ def exposed_calls_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFram
     held = (exposed.covered_ns(starts, ends) > 0) & trace.window.holds(starts)
     starts, ends = starts[held], ends[held]
     row = owner[np.searchsorted(owned.starts, starts, side="right") - 1]
-    told = {"call": _numbers(trace, calls, row), "start_ns": starts, "end_ns": ends}
-    return table_of(told | {"stretch": np.arange(len(starts)), "step": idle.step_of_time(trace, starts)})
+    columns = {"call": _numbers(trace, calls, row), "start_ns": starts, "end_ns": ends}
+    return table_of(columns | {"stretch": np.arange(len(starts)), "step": idle.step_of_time(trace, starts)})
 
 
 def first_started(trace: RankTrace, kind: str) -> tuple[Intervals, np.ndarray]:

@@ -73,17 +73,17 @@ def actions(trace: RankTrace) -> pd.DataFrame:
     parsed = names.cat.categories.to_series().str.extract(_ACTION)
     parsed = rows_where(parsed, parsed["what"].isin([*_WORK, *_SENT]))
     rows = rows_where(trace.ranges, names.isin(parsed.index).to_numpy()).reset_index(drop=True)
-    told = parsed.reindex(rows["name"].astype("object")).reset_index(drop=True)
+    fields = parsed.reindex(rows["name"].astype("object")).reset_index(drop=True)
     return table_of(
         {
             "start_ns": rows["start_ns"],
             "end_ns": rows["end_ns"],
-            "stage": told["stage"].astype("int64"),
-            "what": told["what"].map(_WORK | _SENT),
-            "microbatch": told["microbatch"].astype("int64"),
-            "is_compute": told["what"].isin(_WORK),
-            "back": told["back"].map(_WORK),
-            **{name: pd.to_numeric(told[name]).astype("Int64") for name in ("back_stage", "back_microbatch")},
+            "stage": fields["stage"].astype("int64"),
+            "what": fields["what"].map(_WORK | _SENT),
+            "microbatch": fields["microbatch"].astype("int64"),
+            "is_compute": fields["what"].isin(_WORK),
+            "back": fields["back"].map(_WORK),
+            **{name: pd.to_numeric(fields[name]).astype("Int64") for name in ("back_stage", "back_microbatch")},
         }
     )
 
@@ -117,8 +117,8 @@ def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
     back = {FORWARD: BACKWARD, BACKWARD: FORWARD}
     one_way = sent.map(lambda ways: back.get(next(iter(ways))) if len(ways) == 1 else None)
     pairs = pd.MultiIndex.from_frame(held[["rank", "peer"]])
-    told = pd.Series(one_way.reindex(pairs).to_numpy(), index=held.index, dtype="object")
-    other["direction"] = told.where(other["is_send"], None)
+    direction = pd.Series(one_way.reindex(pairs).to_numpy(), index=held.index, dtype="object")
+    other["direction"] = direction.where(other["is_send"], None)
     return pd.concat([moves, other], ignore_index=True)
 
 
@@ -215,8 +215,8 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
     moves = messages_of(own)[["call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]]
     rows = array_of(moves, "gpu_op")
     launched_last, is_mixed = _phases_before(trace, rows, phase_of_op)
-    told = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None), is_mixed)
-    direction = _by_ranges(trace, rows).fillna(told).to_numpy()
+    by_streams = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None), is_mixed)
+    direction = _by_ranges(trace, rows).fillna(by_streams).to_numpy()
     launch = trace.launch[rows]
     launched_ns = array_of(trace.api_calls, "start_ns").take(np.maximum(launch, 0)) if len(trace.api_calls) else launch
     return moves.assign(message=moves.groupby("call").cumcount(), direction=direction,
@@ -233,7 +233,7 @@ def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
     return held.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
 
 
-def _of_several(moves: pd.DataFrame, told: pd.Series, is_mixed: np.ndarray) -> pd.Series:
+def _of_several(moves: pd.DataFrame, direction: pd.Series, is_mixed: np.ndarray) -> pd.Series:
     """Directions where sends that can be of two passes have those of their peers.
 
     A call that sends an activation and a gradient follows a pass each way: the compute launched last tells that of one
@@ -243,11 +243,11 @@ def _of_several(moves: pd.DataFrame, told: pd.Series, is_mixed: np.ndarray) -> p
     is_alone = moves["is_send"] & (moves["is_send"].groupby(moves["call"]).transform("sum") == 1)
     is_certain = is_alone & ~is_mixed
     if is_certain.equals(moves["is_send"]):
-        return told
-    ways = table_of({"peer": moves["peer"], "way": told})[is_certain].drop_duplicates()
+        return direction
+    ways = table_of({"peer": moves["peer"], "way": direction})[is_certain].drop_duplicates()
     known = moves["peer"].map(ways.drop_duplicates("peer", keep=False).set_index("peer")["way"]).astype("object")
-    known = known.where(known.notna() | ~is_alone, told)
-    return told.where(is_certain | ~moves["is_send"], known.where(known.notna(), None))
+    known = known.where(known.notna() | ~is_alone, direction)
+    return direction.where(is_certain | ~moves["is_send"], known.where(known.notna(), None))
 
 
 def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
@@ -285,12 +285,12 @@ def _phases_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) 
     is_transfer, is_compute = array_of(ops, "is_transfer"), rows_named(ops, "kind", "compute")
     sent = array_of(ops, "gpu_op")[is_transfer]
     before = np.cumsum(is_transfer)  # how many transfers
-    made, told = np.zeros((2, len(sent) + 1), dtype=bool), np.full(len(sent) + 1, None, dtype=object)
+    made, last_phase = np.zeros((2, len(sent) + 1), dtype=bool), np.full(len(sent) + 1, None, dtype=object)
     for own, name in zip(made, (FORWARD, BACKWARD), strict=True):
         own[before[is_compute & (phase == name)]] = True
     is_work = is_compute & np.isin(phase, [FORWARD, BACKWARD])
-    told[before[is_work]] = phase[is_work]  # the last one's
+    last_phase[before[is_work]] = phase[is_work]  # the last one's
     filled = np.maximum.accumulate(np.where(made.any(axis=0), np.arange(len(sent) + 1), NONE))[:-1]
-    made[:, -1], told[-1] = False, None  # after the last transfer nothing is asked
+    made[:, -1], last_phase[-1] = False, None  # after the last transfer nothing is asked
     place = np.append(filled, NONE)[pd.Index(sent).get_indexer(rows)]
-    return told[place], (made[0] & made[1])[place]
+    return last_phase[place], (made[0] & made[1])[place]
