@@ -201,6 +201,19 @@ def test_the_library_keeps_nothing_unless_told(tmp_path, monkeypatch, trace_file
 
 
 @pytest.mark.usefixtures("analysed_anew")
+def test_a_second_run_writes_the_same_tables(tmp_path, monkeypatch):
+    """From the cache, in which tables without rows are kept, too."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    for name in ("first", "second"):
+        assert run([str(CAPTURES / "ddp"), "-o", str(tmp_path / name), "--format", "csv", "--jobs", "1", "-q"]) == 0
+    tables = [
+        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.csv")} for name in ("first", "second")
+    ]
+    assert tables[0] == tables[1]
+    assert len(tables[0]) > 50
+
+
+@pytest.mark.usefixtures("analysed_anew")
 def test_the_command(tmp_path, monkeypatch, capsys):
     trace_file = tmp_path / "rank0.json"
     write(trace_file, document([kernel(0, 5)], rank=0, world_size=1))

@@ -87,9 +87,7 @@ class Result:
     @classmethod
     def without_rows(cls) -> Self:
         """The answer where there is none to give."""
-        made = cls(without_rows((*cls.columns, *cls.stored)))
-        made._shown.append(without_rows(cls.columns))  # what is derived of no rows has no types
-        return made
+        return cls(without_rows((*cls.columns, *cls.stored)))
 
     def complete(self) -> Self:
         """The same; without rows it has all of its columns, which its table may lack."""
@@ -107,6 +105,8 @@ class Result:
 
     def to_frame(self) -> pd.DataFrame:
         """The table with derived columns, in the order of `columns`; absent values are NA."""
+        if not self._shown and not len(self):  # what is derived of no rows has no types
+            self._shown.append(without_rows(self.columns))
         if not self._shown:
             with pandas_set_up():
                 held = columns_as_they_are(self._derived(self.table))
