@@ -48,7 +48,8 @@ def uneven_work(
 ) -> Iterator[Finding]:
     """Ranks compute more or larger kernels than others, all the time or in turns.
 
-    The change deals compute out evenly between one collective and the next.
+    The change deals compute out evenly between one collective and the next; of work that only some ranks do it takes
+    what these do more away.
     """
     work = _Work.of(step_needs, what_ran)
     if work.compute.empty:
@@ -125,6 +126,9 @@ def _between_ranks(work: _Work, run: Run) -> Finding:
     gap = int((mean.iloc[1:].to_numpy() / mean.iloc[:-1].clip(lower=1).to_numpy()).argmax()) + 1
     most, rest = (sorted(map(int, ranks)) for ranks in (mean.index[gap:], mean.index[:gap]))
     is_always = bool((work.compute[most].min(axis=1) > work.compute[rest].max(axis=1)).all())
+    change = _EVEN
+    if is_always and not run.is_worth(run.saved_ns(_EVEN)):  # work that only ranks of that role do
+        change = Change("compute", float(mean[rest].median() / mean[most].max()), frozenset(most))
     longest, shortest = work.compute.max(axis=1).mean(), work.compute.min(axis=1).mean()
     least = int(mean.index[0])
     if is_always:
@@ -136,11 +140,11 @@ def _between_ranks(work: _Work, run: Run) -> Finding:
         headline=f"Uneven work: {headline}.",
         why=f"In a step compute takes {time_text(shortest)} to {time_text(longest)}, by more or larger kernels.",
         fix=_FIX,
-        changes=(_EVEN,),
+        changes=(change,),
         named=(*most, least) if is_always else (),
         evidence=_by_step(work.compute),
         table="step_needs",
-        caveat="Ranks with a role of their own may have that much to do by design." if is_always else "",
+        caveat="Ranks with a role of their own may have that much to do by design." if change is not _EVEN else "",
     )
 
 
