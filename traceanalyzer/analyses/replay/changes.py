@@ -22,10 +22,10 @@ from traceanalyzer.model.tables import array_of
 
 TYPICAL, LEAST, MOST = "none", "least", "most"
 
-COST_NS: Mapping[str, int] = MappingProxyType({TYPICAL: 3_200, LEAST: 1_900, MOST: 5_700})
+COST_NS: Mapping[str, int] = MappingProxyType({TYPICAL: 3_200, LEAST: 1_700, MOST: 5_700})
 """Estimated cost of one recorded operator or call of the CUDA interface, with shapes, without Python stacks.
 
-Solved for from the step without a profiler: 1.9 to 4.3 µs on four in five of 17 CPU-bound jobs of two H100s
+Solved for from the step without a profiler: 1.7 to 4.3 µs on four in five of 21 CPU-bound jobs of H100s
 (docs/results/calibration.md), 3.8 to 5.7 µs on other machines.
 """
 
