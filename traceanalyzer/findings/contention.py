@@ -24,7 +24,9 @@ def contention(run: Run) -> Iterator[Finding]:
     The change is every such kernel at its median alone.
     """
     beside_ns = alone_ns = 0
-    for rank, of_rank in run.engine.contention.alone.items() if run.engine else ():
+    if run.engine is None:
+        return
+    for rank, of_rank in run.engine.contention.alone.items():
         alone, lengths = of_rank.lengths_ns(), run.engine.job.nodes[rank].column("ops", "duration_ns")
         known = alone < -NEVER
         beside_ns += int(lengths[known].sum())

@@ -197,11 +197,11 @@ class Peers:
             return own
         if apart is None:
             return self._even("host", cost_ns, rank)
-        wanted = self._usual(hosts.sums, rank, apart)
-        if wanted is None:
+        wanted, typical = (self._usual(table, rank, apart) for table in (hosts.sums, hosts.medians))
+        if wanted is None or typical is None:
             return own
         key, held = self._spans.keys[rank], hosts.sums[:, column]
-        scaled, typical = _scaled(own, key, held, wanted), self._usual(hosts.medians, rank, apart)
+        scaled = _scaled(own, key, held, wanted)
         is_extra = (wanted < held) & (hosts.medians[:, column] <= RATIO * typical)
         return np.where((key != NONE) & np.append(is_extra, False)[key], capped(own, key, wanted), scaled)
 
