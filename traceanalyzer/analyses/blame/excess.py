@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.rank_sets import EVERYBODY
+from traceanalyzer.analyses.blame.slow_transfers import TRANSFER
 from traceanalyzer.analyses.blame.step_budget import PARTS
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, jitter, median_of_others, medians
@@ -72,7 +73,7 @@ def _beyond(columns: Mapping[str, Any], more: np.ndarray, is_stage: np.ndarray) 
     """Each part's excess, where it is a reason to be late, and their sum; `more` are `PARTS` and what a host needs."""
     excess = dict(zip((*PARTS, _NEEDED, _LOADING, _COPY), more.T[:-1], strict=True))
     # Ranks that move the same data do it in as long: groups are held against each other, and no rank against its peers.
-    excess["transfer_ns"] = floats(columns["slower_transfer_ns"])
+    excess[TRANSFER] = floats(columns["slower_transfer_ns"])
     # A copy may hold a rank up beside a message that was asked for early.
     excess[COPY.column] = np.maximum(excess[COPY.column], excess.pop(_COPY))
     loading = excess.pop(_LOADING)  # no longer than others', whose queues may be longer, it is nobody's lateness
@@ -101,13 +102,16 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     if late.empty:
         return without_rows(["rank", "step", "part", "excess_ns"])
     columns = columns_of(late)
-    is_late = _are_stragglers(columns)
+    by_all, by_links = _are_stragglers(columns)
+    is_late = by_all | by_links
     parts = np.maximum(np.column_stack([columns[f"{part}_excess"][is_late] for part in PARTS]), 0.0)
     share = _shares(parts)
     large = _shares(np.where(share >= SHARE * share.max(axis=1, keepdims=True), share, 0))
     large[:, PARTS.index(COMPUTE.column)] *= ~_is_usual(columns, is_late)[is_late]
+    large[~by_all[is_late], : PARTS.index(TRANSFER)] = 0
     row, column = np.nonzero(large)
     own_ns = np.minimum(columns["excess_ns"][is_late][row] * large[row, column], parts[row, column])
+    own_ns = np.where(column == PARTS.index(TRANSFER), parts[row, column], own_ns)
     return table_of(
         {
             "rank": columns["rank"][is_late][row],
@@ -137,10 +141,11 @@ def _shares(parts: np.ndarray) -> np.ndarray:
     return shares
 
 
-def _are_stragglers(columns: Mapping[str, Any]) -> np.ndarray:
-    """Rows whose excess is beyond jitter, and worth a word; what is so in some steps counts from half of that on."""
-    if not len(columns["rank"]):
-        return np.zeros(0, dtype=bool)
+def _are_stragglers(columns: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose excess is beyond jitter, and worth a word; what is so in some steps counts from half of that on.
+
+    And rows whose slower transfers are worth a word: that they are beyond chance is known (`SlowerCalls`).
+    """
     excess_ns = np.asarray(columns["excess_ns"], dtype=np.float64)
     length_ns = (columns["end_ns"] - columns["begin_ns"]).astype(np.float64)
     steps, of_step = np.unique(columns["step"], return_inverse=True)
@@ -149,10 +154,11 @@ def _are_stragglers(columns: Mapping[str, Any]) -> np.ndarray:
     wide = np.full((len(steps), len(ranks)), np.nan)
     wide[of_step, of_rank] = excess_ns
     spread = jitter(wide) if len(steps) > 1 or len(ranks) > 2 else 0.0
-    is_late = excess_ns >= np.maximum(PERCENT / 100 * length_ns, SIGMAS * spread)
+    worth_ns = PERCENT / 100 * length_ns
+    is_late = excess_ns >= np.maximum(worth_ns, SIGMAS * spread)
     usual = of_each(np.where(is_late, excess_ns, np.nan)[:, None], of_rank, medians)[:, 0]
-    also: np.ndarray = np.nan_to_num(excess_ns - SHARE * usual, nan=-1.0) >= 0
-    return is_late | also
+    also = np.nan_to_num(excess_ns - SHARE * usual, nan=-1.0) >= 0
+    return is_late | also, columns[f"{TRANSFER}_excess"] >= worth_ns
 
 
 def of_each(values: np.ndarray, group: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
