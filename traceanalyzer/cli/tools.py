@@ -101,15 +101,14 @@ def project(folder: Path | None, to: str, network: float | None, **options: Any)
 
 def _shown(name: str, table: "DataFrame") -> "Table":
     """The table with each column's unit, which its name ends in."""
-    from rich import box
-    from rich.table import Table
-
     from traceanalyzer.meaning.columns import stem, text, unit_of
+    from traceanalyzer.report.printed import table_of
 
-    made = Table(*(stem(column).replace("_", " ") for column in table), title=name, box=box.SIMPLE_HEAD)
-    for row in table.to_dict("records"):
-        made.add_row(*(text(value, unit) if (unit := unit_of(column)) else str(value) for column, value in row.items()))
-    return made
+    rows = (
+        [text(value, unit) if (unit := unit_of(column)) else str(value) for column, value in row.items()]
+        for row in table.to_dict("records")
+    )
+    return table_of([stem(column).replace("_", " ") for column in table], rows, title=name)
 
 
 # `tools crosscheck`: our figures beside HolisticTraceAnalysis'.

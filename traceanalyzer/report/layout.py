@@ -15,6 +15,10 @@ class Layout:
     """Ranks × steps carried one by one; of more only the ranks on top, beside the mean."""
     step_chart_episodes: int = 4
     """Stragglers marked below the steps."""
+    listed: int = 8
+    """Files, ranks, findings and names that a short list has."""
+    named: int = 3
+    """Cards on the first screen, and what a sentence names of many."""
     many_ranks: int = 32
     """From here on a heat map, and bars only of outliers and the median rank."""
     outlier_bars: int = 12
@@ -41,15 +45,22 @@ class Layout:
     joined_rows: int = 400
     """Of one joined table."""
     markdown_rows: int = 12
+    """Of a table, or of what a gate names."""
     markdown_characters: int = 60_000
     """A comment on a pull request holds 65,536."""
+    memory_changes: int = 10
+    """Lines of each rank whose peak of memory changed."""
+    terminal_ranks: int = 16
+    """Of more those that stand out have a row in the terminal."""
+    notebook_height: int = 800
+    difference_characters: int = 32
+    """Of what tells names of one short name apart."""
     runs_beside: int = 4
     """More runs are a row each in the terminal."""
     expanded_ranks: int = 4
     """From here on ranks begin collapsed, but for those on top."""
     ungrouped_ranks: int = 16
     """Above this ranks lie in groups."""
-    stragglers_on_top: int = 3
     node_ranks: int = 8
     """Neighbors taken for a node where no hostname is recorded."""
     cpu_events: int = 64_000

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from traceanalyzer import __version__
 from traceanalyzer.meaning import columns
@@ -18,6 +16,7 @@ from traceanalyzer.meaning.columns import Unit, size_text
 from traceanalyzer.report import assets
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page import table_view
+from traceanalyzer.report.printed import table_of
 from traceanalyzer.report.writers import write_text
 from traceanalyzer.snapshots import Examined, deciding, sentences
 from traceanalyzer.snapshots.comparison import Job
@@ -256,15 +255,17 @@ def _path(slot: np.ndarray, values: np.ndarray, top: int) -> str:
 
 def show(examined: Sequence[Examined], console: Console, sentences: Sequence[str]) -> None:
     """Print a row a snapshot, and the first sentences about them."""
-    table = Table(title="Memory snapshots", box=box.SIMPLE_HEAD)
-    for heading in ("", "Peak in use", "In use at the end", "Reserved", "Largest free block", "Events"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for one in examined[: LAYOUT.printed_snapshots]:
-        cells = (one.end["allocated"], one.end["reserved"], one.largest_free_bytes)
-        peak = size_text(one.peak_bytes) if one.has_history else "n/a"
-        table.add_row(escape(one.snapshot.label), peak, *map(size_text, cells), f"{len(one.snapshot.history):,}")
-    if len(examined) > LAYOUT.printed_snapshots:
-        table.caption = f"{LAYOUT.printed_snapshots} of {len(examined)}; memory.json has all"
-    console.print(table)
+    heads = ("", "Peak in use", "In use at the end", "Reserved", "Largest free block", "Events")
+    rows = [
+        (
+            one.snapshot.label,
+            size_text(one.peak_bytes) if one.has_history else "n/a",
+            *map(size_text, (one.end["allocated"], one.end["reserved"], one.largest_free_bytes)),
+            f"{len(one.snapshot.history):,}",
+        )
+        for one in examined[: LAYOUT.printed_snapshots]
+    ]
+    caption = f"{len(rows)} of {len(examined)}; memory.json has all" if len(rows) < len(examined) else None
+    console.print(table_of(heads, rows, title="Memory snapshots", caption=caption))
     for sentence in sentences[: LAYOUT.printed_sentences]:
         console.print(f"[bold]•[/] {escape(sentence)}", highlight=False)

@@ -155,9 +155,7 @@ def pins(
     for finding in findings:
         late = [rank for rank in finding.ranks if rank in there]
         if late and finding.cause and " and " in finding.cause:  # several that hide each other
-            found |= {
-                rank: f"straggler: {_cause(_own_cause(finding, rank))}" for rank in late[: LAYOUT.stragglers_on_top]
-            }
+            found |= {rank: f"straggler: {_cause(_own_cause(finding, rank))}" for rank in late[: LAYOUT.named]}
             break
         if late:
             worst = _weightiest(late, lengths)

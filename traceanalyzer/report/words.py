@@ -18,7 +18,7 @@ from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN
 from traceanalyzer.analyses.host.cpu_time import STEP, UNRECORDED, times_to_compare
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.overview import OverRanks
-from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE
 from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.run import count_of_steps
@@ -38,6 +38,7 @@ from traceanalyzer.meaning.vocabulary import (
 )
 from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.layout import LAYOUT
 
 # What a reader must know before trusting the figures, and which figures carry a mark for it.
 
@@ -45,10 +46,6 @@ from traceanalyzer.report.contents import Report
 def care_sentences(report: Report) -> list[str]:
     """One sentence for each data-quality issue."""
     return [*skipped(report.skipped), *of_what_is_here(report)]
-
-
-MOST_FILES = 8
-"""Names that are listed, where there is little room, of files skipped for one reason; page and JSON have them all."""
 
 
 def skipped(items: Iterable[Skipped], most: int | None = None) -> list[str]:
@@ -126,12 +123,7 @@ def _of_some_ranks(noted: pd.DataFrame, ranks: int) -> list[str]:
 # Of a job of many ranks those that a short summary shows: stragglers, the median rank, those that wait most.
 
 
-MANY_RANKS = 16
-"""Beyond these not every rank has a row."""
-
 STRAGGLER, MIDDLE, WAITS = "straggler", "median", "waits"
-
-_MOST_STRAGGLERS, _OF_ONE_FINDING, _MOST_WAITING = 8, 3, 4
 
 
 class Shown(Struct, frozen=True):
@@ -143,11 +135,11 @@ class Shown(Struct, frozen=True):
 
 def shown(rows: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> list[Shown]:
     """All rows; of many the first ranks of each finding, the rank of median compute, and the worst victims."""
-    if len(rows) <= MANY_RANKS:
+    if len(rows) <= LAYOUT.terminal_ranks:
         return [Shown(row) for row in rows]
     by_rank = {int(row["rank"]): row for row in rows}
-    late = [rank for finding in findings for rank in finding.ranks[:_OF_ONE_FINDING] if rank in by_rank]
-    late = list(dict.fromkeys(late))[:_MOST_STRAGGLERS]
+    late = [rank for finding in findings for rank in finding.ranks[: LAYOUT.named] if rank in by_rank]
+    late = list(dict.fromkeys(late))[: LAYOUT.listed]
     blamed = {rank for finding in findings for rank in finding.ranks}
     others = [row for row in rows if row["rank"] not in blamed] or list(rows)
     by_compute = sorted(others, key=lambda row: row["compute_pct"] or 0)
@@ -156,7 +148,7 @@ def shown(rows: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> lis
     return [
         *(Shown(by_rank[rank], STRAGGLER) for rank in late),
         Shown(middle, MIDDLE),
-        *(Shown(row, WAITS) for row in by_wait[:_MOST_WAITING]),
+        *(Shown(row, WAITS) for row in by_wait[: LAYOUT.named]),
     ]
 
 
@@ -167,18 +159,6 @@ def caption(rows: Sequence[Shown], ranks: int) -> str:
 
 
 # What is said of a capture without GPU work: what the CPUs did.
-
-
-_MOST_ROWS = 8
-
-_MOST_PARTS = 3
-"""Names of a step's parts that its sentence has."""
-
-_LEAST_PART_PCT = 5.0
-"""Of a step: what takes less is not named there."""
-
-_FAR_LONGER = 1.5
-"""Times the median step: a step that is longer is named."""
 
 
 def is_host_only(results: Results) -> bool:
@@ -196,7 +176,7 @@ def how_long(results: Results) -> str:
     spread = f" (ranks: {least} to {most})" if least != most else ""
     summary = f"A step takes {text(whole['mean_ns'], Unit.NS)}{spread}{_spent_in(parts)}."
     longest = max(results["cpu_steps"].rows(), key=lambda row: row["mean_ns"])
-    if longest["times_median"] is not None and longest["times_median"] > _FAR_LONGER:
+    if longest["times_median"] is not None and longest["times_median"] > RATIO:
         summary += f" Step {longest['step']} is the longest: {text(longest['mean_ns'], Unit.NS)}."
     return summary
 
@@ -215,7 +195,7 @@ def host_sentences(results: Results) -> list[str]:
 
 def longest(results: Results) -> list[dict[str, Any]]:
     """The rows that a terminal shows: the longest names over all ranks."""
-    return results["host_work_over_ranks"].rows()[:_MOST_ROWS]
+    return results["host_work_over_ranks"].rows()[: LAYOUT.listed]
 
 
 def has_steps(results: Results) -> bool:
@@ -228,7 +208,7 @@ def _spent_in(parts: list[dict[str, Any]]) -> str:
     of = {
         part: [row for row in parts if row["part"] == part and _is_named(row)] for part in (MAIN, UNRECORDED, AUTOGRAD)
     }
-    shown = [(short_name(str(row["name"])), row) for row in of[MAIN][:_MOST_PARTS]]
+    shown = [(short_name(str(row["name"])), row) for row in of[MAIN][: LAYOUT.named]]
     shares = [f"{row['step_pct']:.0f}% in {what}" for what, row in shown]
     shares += [f"{row['step_pct']:.0f}% unrecorded" for row in of[UNRECORDED]]
     main = [f"main thread {', '.join(shares)}"] if shares else []
@@ -237,7 +217,7 @@ def _spent_in(parts: list[dict[str, Any]]) -> str:
 
 
 def _is_named(row: Mapping[str, Any]) -> bool:
-    return row["step_pct"] is not None and row["step_pct"] >= _LEAST_PART_PCT
+    return row["step_pct"] is not None and row["step_pct"] >= PERCENT
 
 
 def _over_ranks(row: Mapping[str, Any], results: Results) -> str:
@@ -387,8 +367,6 @@ _BOUND: Mapping[str, str] = MappingProxyType(
     }
 )
 """What takes most of the critical path without the profiler, by what a step is bound by."""
-
-MOST_CARDS = 3
 
 
 class Verdict(Struct, frozen=True):
@@ -543,12 +521,12 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     if split is None:
         return without_gpu_work(report)
     found = verdict(report, split)
-    shown = cards(report.findings)[:MOST_CARDS]
+    shown = cards(report.findings)[: LAYOUT.named]
     texts = [(item.text, f"Saves {item.saves.words}." if item.saves and item.leads else "") for item in shown]
     return [
         f"{found.words}." if found else "No recorded GPU operation takes any time.",
         *(" ".join(filter(None, parts)) for parts in texts),
-        *(f"Also seen: {item.headline}" for item in also_seen(report.findings)[:MOST_CARDS]),
+        *(f"Also seen: {item.headline}" for item in also_seen(report.findings)[: LAYOUT.named]),
         *filter(None, (nothing_to_gain(report.findings), capture_line(report))),
     ]
 
@@ -584,9 +562,6 @@ _VERSIONS: Mapping[str, str] = MappingProxyType(
     {"cuda_driver": "CUDA driver", "cuda_runtime": "CUDA runtime", "nccl": "NCCL", "torch": "PyTorch"}
 )
 
-MOST_OF_DIFFERENCE = 32
-"""Characters of what tells names of one short name apart."""
-
 _FIGURE = re.compile(r"(\d) (%|[nµm]?s|[kMGT]?B|[kMGT]?B/s|[MGT]FLOP(?:/s)?)(?![\w/])")
 """A figure's last digit, and its unit after a plain space."""
 
@@ -616,7 +591,7 @@ def distinguishing_parts(names: Collection[str]) -> dict[str, str]:
     parts = {name: dict.fromkeys(re.findall(r"[^\W_]+", name)) for name in names}
     common = set.intersection(*map(set, parts.values()))
     differences = {name: " ".join(part for part in own if part not in common) for name, own in parts.items()}
-    most = MOST_OF_DIFFERENCE
+    most = LAYOUT.difference_characters
     return {name: text if len(text) <= most else f"{text[: most - 1]}…" for name, text in differences.items()}
 
 

@@ -264,9 +264,6 @@ CATEGORIES = "memory_categories"
 Memory = Mapping[str, Mapping[str, MemoryChange]]
 """Run → source → what changed."""
 
-MOST_RANKS, MOST_SITES = 4, 10
-"""On a page: the ranks whose peaks changed most, and of each so many lines; `memory.csv` has all."""
-
 
 def of(report: DiffReport) -> Memory:
     """What each source tells of each other run; runs of which none tells are left out."""
@@ -323,11 +320,11 @@ def shown(change: MemoryChange) -> pd.DataFrame:
     """The rows for a page: of the ranks whose peaks changed most, in order of rank, with their first lines."""
     table = change.table
     peaks = table[table["of"] == PEAK]
-    first = peaks["change_bytes"].abs().sort_values(ascending=False, kind="stable").index[:MOST_RANKS]
+    first = peaks["change_bytes"].abs().sort_values(ascending=False, kind="stable").index[: LAYOUT.named]
     ranks = peaks.loc[first, "rank"]
     own = table[table["rank"].isin(ranks) | (table["rank"].isna() & ranks.isna().any())]
     place = own.groupby(["rank", "of"], dropna=False).cumcount()
-    return own[place < MOST_SITES]
+    return own[place < LAYOUT.memory_changes]
 
 
 def memory_views(memory: Memory) -> list[dict[str, Any]]:

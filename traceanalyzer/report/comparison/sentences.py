@@ -19,6 +19,7 @@ from traceanalyzer.meaning.columns import Unit, digits, per_cent, signed, text
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.vocabulary import ON_PATH, in_a_sentence
 from traceanalyzer.report.comparison import step_parts
+from traceanalyzer.report.layout import LAYOUT
 
 _ns, _size = partial(text, unit=Unit.NS), partial(text, unit=Unit.BYTES)
 
@@ -347,9 +348,6 @@ def _overlap(comparison: Comparison, run: str) -> Iterator[tuple[str, str]]:
 # Which matrix products take longer, and whether communication beside them is why.
 
 
-MOST_PRODUCTS = 3
-
-
 def products(table: TableDiff | None, step_ns: float | None) -> Iterator[str]:
     """The matrix products that move the step most, with those of their calls that communication runs beside."""
     if table is None or table.frame.empty:
@@ -359,11 +357,11 @@ def products(table: TableDiff | None, step_ns: float | None) -> Iterator[str]:
     change = (rows["other_gpu_ns"] - rows["base_gpu_ns"]).astype("float64")
     least_ns = CUTS[-1][0] / 100 * (step_ns or 0)
     order = change[change.abs() >= least_ns].abs().sort_values(ascending=False, kind="stable").index
-    for row in rows.loc[order[:MOST_PRODUCTS]].to_dict("records"):
+    for row in rows.loc[order[: LAYOUT.named]].to_dict("records"):
         yield _product(row)
-    if len(order) > MOST_PRODUCTS:
-        rest = float(change[order[MOST_PRODUCTS:]].sum())
-        yield f"{len(order) - MOST_PRODUCTS} other matrix products: {signed(rest, Unit.NS)} together."
+    if len(order) > LAYOUT.named:
+        rest = float(change[order[LAYOUT.named :]].sum())
+        yield f"{len(order) - LAYOUT.named} other matrix products: {signed(rest, Unit.NS)} together."
 
 
 def _product(row: dict[Any, Any]) -> str:

@@ -5,7 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
@@ -323,47 +323,44 @@ def _where(path: object, autograd: object) -> list[str]:
 # Figures of Results as plotly draws them: plain dictionaries for the page, `Figure` objects for a notebook.
 
 
-FIGURES: Mapping[str, Callable[[Result], dict[str, Any] | None]] = MappingProxyType(
-    {
-        "headline": breakdown_bars,
-        "calls": call_scatter,
-        "efficiency_over_ranks": roofline,
-        "operator_kernels": icicle,
-    }
-)
-"""By the Result that each is of."""
-
-
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A figure, and the words around it."""
+    """A figure, and the words around it on a page."""
 
-    title: str
-    note: str
     figure: Callable[[Result], dict[str, Any] | None]
+    title: str = ""
+    note: str = ""
 
 
-def charts(first: int | None) -> dict[str, Chart]:
-    """The page's charts by Result; the icicle shows the rank `first` first."""
-    return {
+CHARTS: Mapping[str, Chart] = MappingProxyType(
+    {
+        "headline": Chart(breakdown_bars),
         "calls": Chart(
+            call_scatter,
             "Size and duration of every call",
             "A call above others of its size may wait for another rank.",
-            call_scatter,
-        ),
-        "operator_kernels": Chart(
-            "GPU time by module, operator and kernel",
-            "Width is the sum of durations; click a block to look inside. Color is the kind of operation; "
-            "communication (transfer and wait) is striped.",
-            partial(icicle, first=first),
         ),
         "efficiency_over_ranks": Chart(
+            roofline,
             "Roofline",
             "Each point is an operator with its shapes; its area is its GPU time. Under the slope it is memory-bound, "
             "under the flat part compute-bound. A point above a roof was served by a cache.",
-            roofline,
+        ),
+        "operator_kernels": Chart(
+            icicle,
+            "GPU time by module, operator and kernel",
+            "Width is the sum of durations; click a block to look inside. Color is the kind of operation; "
+            "communication (transfer and wait) is striped.",
         ),
     }
+)
+"""By the Result that each is of; those with a title are a page's."""
+
+
+def charts(first: int | None) -> dict[str, Chart]:
+    """The charts; the icicle shows the rank `first` first."""
+    by_module = CHARTS["operator_kernels"]
+    return {**CHARTS, "operator_kernels": replace(by_module, figure=partial(icicle, first=first))}
 
 
 def figure(name: str, result: Result) -> "go.Figure | None":
@@ -374,7 +371,7 @@ def figure(name: str, result: Result) -> "go.Figure | None":
     """
     import plotly.graph_objects as go  # noqa: PLC0415 - slow, and the page does without
 
-    made = FIGURES[name](result)
+    made = CHARTS[name].figure(result)
     return None if made is None else go.Figure(made)
 
 

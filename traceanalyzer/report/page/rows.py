@@ -142,7 +142,7 @@ def _span(share: pd.Series) -> str:
     return f"{'–'.join(dict.fromkeys((per_cent(float(share.min())), per_cent(float(share.max())))))}%"
 
 
-def unlike(split: Split, unlike_ranks: UnlikeRanks, places: Places | None, most: int = 8) -> str:
+def unlike(split: Split, unlike_ranks: UnlikeRanks, places: Places | None) -> str:
     """The ranks of `unlike_ranks` and by what they differ, what differs most first."""
     labels = {part.column: part.label for part in split.parts}
     sets: dict[tuple[int, ...], dict[str, Mapping[str, Any]]] = {}
@@ -160,6 +160,7 @@ def unlike(split: Split, unlike_ranks: UnlikeRanks, places: Places | None, most:
     texts = [text for _, text in sorted(found, key=lambda item: -item[0])]
     if not texts:
         return "No rank stands out. Bars: the ranks that compute most and least, and the median rank."
+    most = LAYOUT.listed
     more = f"; {len(texts) - most} more" if len(texts) > most else ""
     return f"Outliers: {'; '.join(texts[:most])}{more}. Bars: the farthest, and rank {middle(split)}, the median."
 

@@ -13,6 +13,7 @@ from traceanalyzer.analyses import column_named
 from traceanalyzer.gate import FAILED, INCONCLUSIVE, PASSED, SKIPPED, UNKNOWN, Outcome
 from traceanalyzer.gate.grammar import with_unit
 from traceanalyzer.meaning.columns import scale
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.words import label
 
 _MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", UNKNOWN: "❌", SKIPPED: "⏭️", INCONCLUSIVE: "❔"}
@@ -20,8 +21,6 @@ _MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", UNKNOWN: "❌", SKIPP
 _COLOURS: Mapping[str, str] = {
     PASSED: "green", FAILED: "red", UNKNOWN: "red", SKIPPED: "yellow", INCONCLUSIVE: "yellow",
 }  # fmt: skip
-
-_MOST_ROWS = 20
 
 _WHOLE = 100_000
 """From here on a value has six digits before the point."""
@@ -71,7 +70,7 @@ def as_markdown(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         if outcome.rows:
             lines += ["", f"<details><summary>{cell(outcome.gate)}, {cell(outcome.run)}: rows</summary>", ""]
-            lines += [f"- {cell(_row(row))}" for row in outcome.rows[:_MOST_ROWS]]
+            lines += [f"- {cell(_row(row))}" for row in outcome.rows[: LAYOUT.markdown_rows]]
             lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 
@@ -88,10 +87,10 @@ def show(outcomes: Sequence[Outcome], console: Console) -> None:
         colour = _COLOURS[outcome.status]
         line_text = f"{outcome.run} · must not hold: {outcome.gate} · {outcome.message}"
         console.print(f"[{colour}]{outcome.status.upper()}[/] · {escape(line_text)}", highlight=False, soft_wrap=True)
-        for row in outcome.rows[:_MOST_ROWS]:
+        for row in outcome.rows[: LAYOUT.markdown_rows]:
             console.print(f"    {escape(_row(row))}", highlight=False, soft_wrap=True)
-        if len(outcome.rows) > _MOST_ROWS:
-            console.print(f"    and {len(outcome.rows) - _MOST_ROWS} more rows", highlight=False)
+        if len(outcome.rows) > LAYOUT.markdown_rows:
+            console.print(f"    and {len(outcome.rows) - LAYOUT.markdown_rows} more rows", highlight=False)
 
 
 _MARKDOWN = re.compile(r"[&<>\[\]`]")

@@ -9,13 +9,10 @@ from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, IDLE
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.words import split
 from traceanalyzer.report.writers import write_text
 from traceanalyzer.report.writers.gates import cell, line
-
-MOST_RANKS = 32
-
-MOST_FINDINGS = 8
 
 _PARTS = (COMPUTE, COMM, COPY, IDLE)
 
@@ -38,13 +35,13 @@ def _ranks(report: Report) -> list[str]:
         return []
     head = ["rank", "step", *(f"{part.short} %" for part in _PARTS), "overlap %"]
     lines = [line(head), "|" + "---:|" * len(head)]
-    shown = sorted(rows, key=lambda row: -(row["exposed_comm_ns"] or 0))[:MOST_RANKS]
-    for row in shown if len(rows) > MOST_RANKS else rows:
+    shown = sorted(rows, key=lambda row: -(row["exposed_comm_ns"] or 0))[: LAYOUT.many_ranks]
+    for row in shown if len(rows) > LAYOUT.many_ranks else rows:
         time = row["window_ns"] if row["step_mean_ns"] is None else row["step_mean_ns"]
         shares = [*_shares(row), columns.digits(row["overlap_pct"])]
         lines.append(line([str(row["rank"]), columns.text(time, Unit.NS), *shares]))
-    left_out = f"; {MOST_RANKS} of {len(rows)} ranks, most exposed communication first"
-    return [*lines, "", f"Of {cell(rows[0]['basis'])}{left_out if len(rows) > MOST_RANKS else ''}.", ""]
+    left_out = f"; {LAYOUT.many_ranks} of {len(rows)} ranks, most exposed communication first"
+    return [*lines, "", f"Of {cell(rows[0]['basis'])}{left_out if len(rows) > LAYOUT.many_ranks else ''}.", ""]
 
 
 def _shares(row: Mapping[str, Any]) -> list[str]:
@@ -54,12 +51,12 @@ def _shares(row: Mapping[str, Any]) -> list[str]:
 def _findings(report: Report) -> list[str]:
     every = [item for item in report.findings if not item.is_nothing]
     lines = []
-    for finding in every[:MOST_FINDINGS]:
+    for finding in every[: LAYOUT.listed]:
         lines += [f"<details><summary><b>{cell(finding.severity)}</b>: {cell(finding.headline)}</summary>", ""]
         lines += [f"- **{name}**: {cell(text)}" for name, text in words.fields(finding).items()]
         lines += [f"- {cell(sign.headline)}" for sign in finding.also]
         lines += ["", "</details>", ""]
-    more = len(every) - MOST_FINDINGS
+    more = len(every) - LAYOUT.listed
     return [*lines, *([f"{more} more findings in the report.", ""] if more > 0 else [])]
 
 
@@ -67,5 +64,5 @@ def _notes(report: Report) -> list[str]:
     notes = [f"> {cell(sentence)}" for sentence in (*report.remarks, *words.of_what_is_here(report))]
     return [
         *notes,
-        *(f"> Skipped {cell(sentence)}" for sentence in words.skipped(report.skipped, most=words.MOST_FILES)),
+        *(f"> Skipped {cell(sentence)}" for sentence in words.skipped(report.skipped, most=LAYOUT.listed)),
     ]

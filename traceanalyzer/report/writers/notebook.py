@@ -16,7 +16,8 @@ from traceanalyzer.model import TraceSet
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.page.charts import FIGURES, figure
+from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.page.charts import CHARTS, figure
 from traceanalyzer.report.words import split
 from traceanalyzer.report.writers import WRITERS, html
 from traceanalyzer.report.writers.write import write
@@ -24,8 +25,6 @@ from traceanalyzer.validation import formats_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-HEIGHT_PX = 800
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +52,7 @@ class NotebookReport:
     @pandas_set_up()
     def figures(self) -> "dict[str, go.Figure]":
         """Every figure of which the traces have data, by Result; where each rank's time goes comes first."""
-        made = {name: figure(name, self.report.results[name]) for name in FIGURES if name in self.report.results}
+        made = {name: figure(name, self.report.results[name]) for name in CHARTS if name in self.report.results}
         return {name: drawn for name, drawn in made.items() if drawn is not None}
 
     @pandas_set_up()
@@ -80,7 +79,7 @@ class NotebookReport:
         title = escape(self.report.label)
         return (
             f'<iframe srcdoc="{escape(self.page)}" sandbox="allow-scripts allow-popups allow-downloads" '
-            f'title="{title}" style="width:100%;height:{HEIGHT_PX}px;border:0"></iframe>'
+            f'title="{title}" style="width:100%;height:{LAYOUT.notebook_height}px;border:0"></iframe>'
         )
 
 

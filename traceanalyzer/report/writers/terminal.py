@@ -79,13 +79,13 @@ def show(report: Report, console: Console) -> None:
         say(f"[yellow]![/] {escape(line)}")
     for sentence in (*report.remarks, *words.of_files(report)):
         say(f"[yellow]Note:[/] {escape(sentence)}")
-    for sentence in words.skipped(report.skipped, most=words.MOST_FILES):
+    for sentence in words.skipped(report.skipped, most=LAYOUT.listed):
         say(f"[yellow]Skipped[/] {escape(sentence)}")
 
 
 def _show_findings(report: Report, say: Callable[..., None]) -> None:
     """The first findings' cards, then a line for facts and one for what gains nothing."""
-    cards, most = words.cards(report.findings), words.MOST_CARDS
+    cards, most = words.cards(report.findings), LAYOUT.named
     for number, finding in enumerate(cards[:most], 1):
         say(f"[bold]{number} {escape(finding.headline)}[/]")
         for name, text in words.fields(finding).items():
