@@ -79,7 +79,7 @@ def runs(analysis, base, other):
 def test_what_only_one_run_does(analysis, base, other, said):
     line = compare(runs(analysis, base, other)).different.replace("\u202f", " ")
     listed = line.removeprefix("Different: ").split(". ", maxsplit=1)[0]
-    assert listed == (said or "nothing known")
+    assert listed == (said or "No known difference")
 
 
 def flops(capture, each):

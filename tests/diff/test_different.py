@@ -31,7 +31,7 @@ def line(**more):
 
 
 CASES = {
-    "nothing": ({}, "Different: nothing known. A time difference comes from the code, or is noise."),
+    "nothing": ({}, "No known difference. A time difference comes from the code, or is noise."),
     "another driver": (
         {"versions": INFO.versions | {"driver": "590.2"}},
         "Different: driver 580.1 | 590.2. A time difference may come from the environment, not the code."),
@@ -63,7 +63,7 @@ CASES = {
         "Different: parallel sizes data parallel 2 | tensor parallel 2. A time difference may come from it."),
     "not known": (
         {"topology": None, "versions": None},
-        ("Different: nothing known. Not known of every run: PyTorch, NCCL, driver, links. "
+        ("No known difference. Not known of every run: PyTorch, NCCL, driver, links. "
         "Where those are the same, a time difference comes from the code, or is noise.")),
 }  # fmt: skip
 

@@ -37,7 +37,7 @@ def lines(base=None, other=None, **more):
         ({"versions": INFO.versions | {"driver": "590.2"}}, f"Different: driver 580.1 | 590.2. {SURROUNDINGS}"),
         ({"topology": TOPOLOGY.format("SYS")}, f"Different: links NV18 | SYS. {SURROUNDINGS}"),
         ({"compile": True}, "Different: compiled False | True. A time difference may come from it."),
-        ({"param_dtype": "bf16"}, "Different: nothing known. A time difference comes from the code, or is noise."),
+        ({"param_dtype": "bf16"}, "No known difference. A time difference comes from the code, or is noise."),
         ({"strategy": "pp_1f1b", "parallel": {"dp": 1, "tp": 1, "pp": 2, "split": [6, 6]}}, PIPELINED),
     ],
     ids=["driver", "links", "compiled", "told by one only", "a pipeline"],

@@ -13,7 +13,7 @@ def test_a_known_schedule_is_played_against_another():
     results = run(ta.load(SAMPLES / "pp").ranks, ASKED)
     every = [each for finding in find(results) for each in (finding, *finding.also)]
     (found,) = [each for each in every if each.kind == "pipeline_bubble"]
-    assert found.headline == "Pipeline bubble: 1F1B leaves each stage idle 20% of a step."
+    assert found.headline == "Pipeline bubble: 1F1B leaves each stage idle at least 20% of a step."
     assert found.fix.startswith("More microbatches per step")
 
 

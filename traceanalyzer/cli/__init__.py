@@ -176,6 +176,8 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return for each way
         finish()
     except click.ClickException as error:
         error.show()
+        if "extra argument" in error.message and len([one for one in arguments if Path(one).is_dir()]) > 1:
+            click.echo("To compare runs: analyze-traces diff BASE OTHER.", err=True)
         return USAGE_OR_INPUT
     except (TraceAnalyzerError, OSError) as error:
         what = f"{error.filename or 'output'}: {error.strerror}" if isinstance(error, OSError) else error

@@ -15,7 +15,7 @@ from traceanalyzer.errors import InputError
 def baseline() -> None:
     """Save a run's tables to compare later runs with.
 
-    Baselines are files of about 100 kB in .traceanalyzer/baselines of the current folder; commit them, or keep them as
+    Baselines are files of some 100 kB in .traceanalyzer/baselines of the current folder; commit them, or keep them as
     a build artifact.
 
     \b

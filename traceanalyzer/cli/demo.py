@@ -23,7 +23,7 @@ def demo(name: str, output: Path, open_page: bool) -> int:
     arguments = [str(sample(name)), "--output", str(output), *(["--open"] if open_page else [])]
     code: int = report.main(arguments, standalone_mode=False)
     click.echo(
-        "\nNext, analyze your own traces (README: How to record traces), or try on samples:\n"
+        "\nNext, analyze your own traces (docs/recording.md), or try on samples:\n"
         f"  analyze-traces diff {sample('simple_ddp')} {sample('pytorch_ddp')}\n"
         f"  analyze-traces what-if {sample()} --rank 1=2x\n"
         f"  analyze-traces export {sample(name)}"

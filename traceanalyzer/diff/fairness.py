@@ -285,7 +285,7 @@ def line(
         follows = "Their times are not comparable."
     if unknown and follows == NOTHING:
         follows = f"Where those are the same, {NOTHING[0].lower()}{NOTHING[1:]}"
-    return f"Different: {listed or 'nothing known'}.{asked} {follows}"
+    return f"{f'Different: {listed}' if listed else 'No known difference'}.{asked} {follows}"
 
 
 def _listed(fact: Fact, runs: Sequence[str]) -> str:

@@ -354,8 +354,8 @@ _SNAPSHOTS = (
 )
 
 _RECORD = (
-    "record them with torch.profiler or nsys (README: How to record traces), or see a report without any by "
-    "analyze-traces demo."
+    "record them with torch.profiler or nsys (docs/recording.md); analyze-traces doctor reads logs of a job that hung, "
+    "and analyze-traces demo shows a report without any."
 )
 
 _MOST_LOOKED_AT = 200

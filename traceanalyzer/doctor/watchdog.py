@@ -315,7 +315,8 @@ def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Pr
     if case.ras is not None and set(case.ras.states) == {"RUNNING"}:
         headline += ", while RAS reports RUNNING"
     limit_ms = max((one.timeout_ms or 0 for one in own.values()), default=0)
-    waiting = f"{first_upper(numbered('rank', sorted(set(own) - set(behind))))} waited {limit_ms / 1000:g} s."
+    who_waited = first_upper(numbered("rank", sorted(set(own) - set(behind))))
+    waiting = f"{who_waited} waited over {limit_ms / 1000:g} s, the timeout."
     facts = (waiting if limit_ms else "", _numbers(own), _asked(log.watchdog.dumps_asked, own))
     texts = KNOWLEDGE.timeouts
     return Diagnosis(

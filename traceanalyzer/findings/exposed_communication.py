@@ -140,8 +140,8 @@ def _of_torch(kind: str, role: str, phase: str | None) -> str:
 _PASSES, _TOKENS = ("forward", "backward"), "all_to_all"
 
 _OF_CALLS: Mapping[tuple[str, str | None], str] = {
-    ("all_reduce", "backward"): "Tune DistributedDataParallel(bucket_cap_mb=…) so that buckets fill early; "
-    "bf16_compress_hook.",
+    ("all_reduce", "backward"): "DistributedDataParallel reduces few large buckets during backward; tune its "
+    "bucket_cap_mb=…, or add bf16_compress_hook.",
     ("broadcast", "forward"): "DistributedDataParallel(broadcast_buffers=False), if ranks need not share buffers.",
     ("broadcast", "optimizer"): "fully_shard() instead of ZeroRedundancyOptimizer: gathers run beside compute.",
 }

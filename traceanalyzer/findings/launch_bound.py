@@ -53,7 +53,8 @@ def launch_bound(
 ) -> Iterator[Finding]:
     """GPUs are idle until the CPU launches their next kernel.
 
-    The change is CPUs that take no time, of which half can be reached. CPU-bound is what the verdict says so of.
+    The change is CPUs that take no time, of which half can be reached. The headline says CPU-bound where the verdict
+    does.
     """
     waits = run.per_step(idle.table, [HOST.column])[HOST.column].fillna(0).astype("float64")
     if not len(waits) or not run.is_worth(waits.max()):

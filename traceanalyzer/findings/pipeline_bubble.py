@@ -43,7 +43,7 @@ def pipeline_bubble(
     """Stages of a pipeline are idle or wait for each other's messages.
 
     The change is the recorded passes played in a schedule with a smaller bubble: CPU-bound idle stays, as do uneven
-    stages. Of several pipelines the one that waits most speaks; without a known schedule it is a fact.
+    stages. Of several pipelines the one that waits most is reported; without a known schedule it is a fact.
     """
     rows = [row for row in pipelines.rows() if run.is_worth((row["bubble_pct"] or 0) / 100 * run.step_ns)]
     if not rows:
@@ -56,7 +56,7 @@ def pipeline_bubble(
     yield Finding(
         headline=f"Pipeline bubble: s{waits}."
         if expected is None
-        else f"Pipeline bubble: {row['schedule']} leaves each stage idle {expected:.0f}% of a step.",
+        else f"Pipeline bubble: {row['schedule']} leaves each stage idle at least {expected:.0f}% of a step.",
         why=f"The schedule is unknown ({row['why_unknown'] or row['schedule']})."
         if expected is None
         else f"{count} microbatches fill {row['stages']} stages; the schedule, uneven stages and launch gaps leave "

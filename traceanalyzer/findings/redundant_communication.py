@@ -48,7 +48,8 @@ def redundant_communication(
 ) -> Iterator[Finding]:
     """Gradients are exchanged in each micro-step, parameters gathered again, or one group exchanges more than others.
 
-    The change is those calls not made. Where CPUs are the bottleneck, a change that saves nothing leaves a fact.
+    The change is those calls not made. Where CPUs are the bottleneck and it saves nothing, it is listed under "Also
+    seen".
     """
     if run.steps is None or not len(calls):
         return
