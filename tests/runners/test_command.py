@@ -139,7 +139,7 @@ def test_a_global_batch_is_shared_by_ranks_and_micro_steps(arguments, batch):
     config = parse([*arguments.split(), *CPU, "--global-batch", "64"])
     assert config.batch == batch
     record = planned(config, config.ranks or 1)
-    assert record.batch["global_batch"] == 64
+    assert record.batch.global_batch == 64
 
 
 @pytest.mark.parametrize("more", ["--global-batch 6 --ranks 4", "--global-batch 8 --batch 2"])

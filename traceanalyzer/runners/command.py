@@ -89,9 +89,9 @@ def _record_with_nsys(config: RunConfig, arguments: Sequence[str]) -> int:
 
 def _report(record: RunRecord, config: RunConfig) -> None:
     """One line of what was measured and where it is."""
-    parts = [record.strategy, f"{record.world_size} ranks"]
-    if record.step_time_ns is not None:
-        parts.append(f"{record.step_time_ns['unprofiled']['mean'] / 1e6:.1f} ms a step")
+    parts = [str(record.strategy), f"{record.world_size} ranks"]
+    if record.unprofiled and record.unprofiled.mean:
+        parts.append(f"{record.unprofiled.mean / 1e6:.1f} ms a step")
     if record.tokens_per_s is not None:
         parts.append(f"{record.tokens_per_s:,.0f} tokens/s")
     if record.losses:

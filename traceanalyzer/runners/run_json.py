@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -10,11 +9,14 @@ import shutil
 import statistics
 import subprocess
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
+from msgspec import field
+from msgspec.structs import replace
 
+from traceanalyzer.job.run_info import KNOWN_VERSION, RunInfo, StepTime, StepTimes
 from traceanalyzer.runners.timing import peak_memory
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def _versions() -> dict[str, str | None]:
     has_gpu = torch.cuda.is_available()
     driver = _nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
     return {
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if has_gpu else None,
         "driver": driver.strip() if driver else None,
@@ -53,11 +55,11 @@ def _topology() -> str | None:
     return re.sub(r"\x1b\[[0-9;]*m", "", matrix) if matrix else None
 
 
-def _hosts() -> list[str] | None:
+def _hosts() -> tuple[str, ...] | None:
     """Which host each rank runs on, by number, as torchrun deals out ranks; `None` on one host, or without it."""
     sizes = [os.environ.get(name, "") for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")]
     world, local = (int(size) if size.isdigit() else 0 for size in sizes)
-    return [f"node {rank // local}" for rank in range(world)] if 0 < local < world else None
+    return tuple(f"node {rank // local}" for rank in range(world)) if 0 < local < world else None
 
 
 def _environment() -> dict[str, str]:
@@ -78,37 +80,22 @@ def _nvidia_smi(*arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """The file's keys; what is not known is None, never 0. Docs: docs/runners.md."""
+class RunRecord(RunInfo, frozen=True):
+    """The file: what reports read of it, and what only people do. What is not known is None, never 0.
 
-    strategy: str
-    world_size: int
-    format_version: int = 1
-    status: str = "ok"
-    error: str | None = None
-    model: dict[str, Any] | None = None
-    batch: dict[str, Any] | None = None
-    dtype: str | None = None
-    param_dtype: str | None = None
-    seed: int | None = None
-    compile: bool | None = None
-    activation_checkpointing: bool | None = None
-    step_time_ns: dict[str, Any] | None = None
-    tokens_per_s: float | None = None
-    model_flops_per_step: int | None = None
-    memory: list[dict[str, Any]] | None = None
+    Docs: docs/runners.md.
+    """
+
+    format_version: int | None = KNOWN_VERSION
+    status: str | None = "ok"
     losses: list[float] | None = None
-    parallel: dict[str, Any] | None = None
     expected: list[dict[str, Any]] | None = None
     transfer: list[dict[str, Any]] | None = None
-    profile: dict[str, Any] | None = None
     gpu: dict[str, Any] | None = field(default_factory=_gpu)
-    versions: dict[str, str | None] = field(default_factory=_versions)
+    versions: dict[str, str | None] | None = field(default_factory=_versions)
     topology: str | None = field(default_factory=_topology)
-    hosts: list[str] | None = field(default_factory=_hosts)
-    environment: dict[str, str] = field(default_factory=_environment)
-    transports: list[str] | None = None
+    hosts: tuple[str | None, ...] | None = field(default_factory=_hosts)
+    environment: dict[str, str] | None = field(default_factory=_environment)
 
     def timed(self, step_times_ns: list[int], tokens_per_step: int | None) -> RunRecord:
         """With the un-profiled step time (mean, sample standard deviation) and what follows from it."""
@@ -116,12 +103,9 @@ class RunRecord:
             return self
         mean_ns = statistics.fmean(step_times_ns)
         spread_ns = round(statistics.stdev(step_times_ns)) if len(step_times_ns) > 1 else None
-        unprofiled = {
-            "mean": round(mean_ns), "std": spread_ns, "n": len(step_times_ns), "values": step_times_ns
-        }  # fmt: skip
         return replace(
             self,
-            step_time_ns={"unprofiled": unprofiled},
+            step_time_ns=StepTimes(StepTime(round(mean_ns), spread_ns, len(step_times_ns), tuple(step_times_ns))),
             tokens_per_s=tokens_per_step * 1e9 / mean_ns if tokens_per_step else None,
         )
 
@@ -134,14 +118,14 @@ class RunRecord:
         message = _ADDRESS.sub("<peer>", message)
         status = "oom" if isinstance(error, torch.OutOfMemoryError) else "failed"
         return replace(
-            self, status=status, error=": ".join(filter(None, [type(error).__name__, message])), memory=[memory]
+            self, status=status, error=": ".join(filter(None, [type(error).__name__, message])), memory=(memory,)
         )
 
     def write(self, folder: Path) -> None:
         """Write `folder/run.json` in one go: a reader never sees half a file."""
         folder.mkdir(parents=True, exist_ok=True)
         partial = folder / f"run.json.{os.getpid()}"
-        partial.write_text(json.dumps(asdict(self), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
         partial.replace(folder / "run.json")
 
 

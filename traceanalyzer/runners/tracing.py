@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from msgspec.structs import replace
 
 from traceanalyzer.runners.options import ProfileConfig
 from traceanalyzer.runners.profiling import Profiler, profiled
@@ -82,7 +83,10 @@ def traced(
         dist.all_gather_object(gathered, mine)
     if world.rank == 0:
         record = replace(
-            record, world_size=len(gathered), memory=[memory for _, memory in gathered], losses=_floats(loop.losses)
+            record,
+            world_size=len(gathered),
+            memory=tuple(memory for _, memory in gathered),
+            losses=_floats(loop.losses),
         )
         record.timed(slowest([times_ns for times_ns, _ in gathered]), tokens_per_step).write(out)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from msgspec.structs import replace
 
+from traceanalyzer.job.run_info import Batch
 from traceanalyzer.runners.data import Tokens
 from traceanalyzer.runners.model import Transformer, parameter_count
 from traceanalyzer.runners.profiling import profiled
@@ -102,27 +104,18 @@ def planned(config: RunConfig, world_size: int) -> RunRecord:
         return record
     with torch.device("meta"):
         parameters = parameter_count(Transformer(config.model))
-    batch = _batch(config, world_size if strategy.is_data_parallel else 1)
+    samples = config.batch * config.accumulate * (world_size if strategy.is_data_parallel else 1)
+    tokens = samples * config.model.seq_len
     return replace(
         record,
         model={**asdict(config.model), "parameters": parameters},
-        batch=batch,
+        batch=Batch(config.batch, config.accumulate, samples, tokens),
         dtype=config.dtype,
         param_dtype=strategy.param_dtype(config),
         compile=config.compile,
         activation_checkpointing=config.checkpoint_activations,
-        model_flops_per_step=_model_flops(config, parameters, batch["tokens_per_step"]),
+        model_flops_per_step=_model_flops(config, parameters, tokens),
     )
-
-
-def _batch(config: RunConfig, data_parallel: int) -> dict[str, int]:
-    samples = config.batch * config.accumulate * data_parallel
-    return {
-        "micro_batch": config.batch,
-        "grad_accum": config.accumulate,
-        "global_batch": samples,
-        "tokens_per_step": samples * config.model.seq_len,
-    }
 
 
 def _model_flops(config: RunConfig, parameters: int, tokens: int) -> int:
@@ -151,18 +144,17 @@ def _summarised(record: RunRecord, strategy: Strategy, ranks: list[dict[str, Any
     parallel = strategy.parallel()
     if record.batch is not None and parallel["microbatches"]:
         micro_batch = config.batch // parallel["microbatches"]
-        record = replace(record, batch={**record.batch, "micro_batch": micro_batch})
+        record = replace(record, batch=replace(record.batch, micro_batch=micro_batch))
     summarised = replace(
         record,
-        memory=[rank["memory"] for rank in ranks],
+        memory=tuple(rank["memory"] for rank in ranks),
         losses=losses,
         parallel=parallel,
         expected=[rank["expected"] for rank in ranks],
         transfer=transfers or None,
-        transports=sorted({one for r in ranks for one in r["transports"] or ()}) or None,
+        transports=tuple(sorted({one for r in ranks for one in r["transports"] or ()})) or None,
     )
-    tokens = record.batch["tokens_per_step"] if record.batch else None
-    return summarised.timed(slowest([rank["step_times_ns"] for rank in ranks]), tokens)
+    return summarised.timed(slowest([rank["step_times_ns"] for rank in ranks]), record.tokens_per_step)
 
 
 def _mean_losses(losses_by_rank: list[list[float]]) -> list[float] | None:
