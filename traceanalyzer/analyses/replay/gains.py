@@ -315,9 +315,9 @@ class Engine:
 
 
 def _parts(lengths: Lengths) -> np.ndarray:
-    """Length of every operation, stretch of a CPU, and transfer; none of one that waits for no partner."""
+    """Length of every operation, stretch of a CPU, and transfer; none of one that waits for nobody or is not made."""
     own = [part for timing in lengths.timing.values() for part in (timing.duration_ns, timing.host_ns)]
-    return np.concatenate([*own, lengths.transfer_ns * lengths.has_waits]).astype(np.float32)
+    return np.concatenate([*own, np.maximum(lengths.transfer_ns, 0) * lengths.has_waits]).astype(np.float32)
 
 
 def _in(steps: np.ndarray, chosen: np.ndarray) -> np.ndarray:
