@@ -138,12 +138,12 @@ def streams(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> Iterator[tuple
     """
     if ops.empty:
         return
-    slices = _gpu_slices_slices(ops, calls.set_index("call"), rank)
+    slices = _gpu_slices(ops, calls.set_index("call"), rank)
     for number, own in slices.groupby(ops["stream"].to_numpy()[slices.index]):
         yield f"stream {number}", own
 
 
-def _gpu_slices_slices(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFrame:
+def _gpu_slices(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFrame:
     own = calls.reindex(ops["call"].fillna(NONE).astype("int64"))
     lengths = (ops["end_ns"] - ops["start_ns"]).to_numpy()
     wait_ns = own["wait_ns"].astype("Int64").fillna(0).to_numpy(dtype="int64").clip(0, lengths)
@@ -152,7 +152,7 @@ def _gpu_slices_slices(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.
         ops.assign(name=[short_name(name) for name in ops["name"]]),
         category=kind,
         colour=kind.map(COLOURS),
-        args=_gpu_slices_contents(ops, own),
+        args=_gpu_details(ops, own),
     )
     first = _arrows(ops, own, rank)
     waits = whole.assign(
@@ -180,7 +180,7 @@ def _arrows(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFrame:
     return pd.DataFrame({"flows_in": arrive, "flows_out": leave}, index=ops.index, dtype=object)
 
 
-def _gpu_slices_contents(ops: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, object]]:
+def _gpu_details(ops: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, object]]:
     """What a click on each operation shows."""
     shown = ops[["name", "step", "launch", "operator", "shapes", "path"]].reset_index(drop=True)
     of_call = calls.drop(columns=["rank", "size_bytes", *_ORDER[1:]]).reset_index(drop=True)
@@ -198,7 +198,7 @@ def _contents(table: pd.DataFrame) -> list[dict[str, object]]:
 # The host's threads: ranges, operators, Python frames and API calls, inside each other as they were recorded.
 
 
-_HOST_SLICES_TOLD = {"operator": ("shapes", "dtypes", "sequence"), "runtime": ("correlation",)}
+_THREAD_DETAILS = {"operator": ("shapes", "dtypes", "sequence"), "runtime": ("correlation",)}
 
 
 def threads(trace: RankTrace, ops: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -209,10 +209,10 @@ def threads(trace: RankTrace, ops: pd.DataFrame) -> Iterator[tuple[str, pd.DataF
         ops: its rows of `Timeline`: the operations to which arrows lead.
     """
     events = pd.concat([
-        _host_slices_slices(trace, trace.ranges, "range"),
-        _host_slices_slices(trace, trace.host_ops, "operator"),
-        _host_slices_slices(trace, trace.frames, "python"),
-        _host_slices_slices(trace, trace.api_calls.assign(flows_out=_launched(trace, ops)), "runtime"),
+        _thread_slices(trace, trace.ranges, "range"),
+        _thread_slices(trace, trace.host_ops, "operator"),
+        _thread_slices(trace, trace.frames, "python"),
+        _thread_slices(trace, trace.api_calls.assign(flows_out=_launched(trace, ops)), "runtime"),
     ])  # fmt: skip
     roles = thread_roles(trace)
     found = {int(number): own for number, own in events.groupby("thread")}
@@ -222,9 +222,9 @@ def threads(trace: RankTrace, ops: pd.DataFrame) -> Iterator[tuple[str, pd.DataF
         yield f"thread {number}" + (f" · {role}" if role else ""), found[number]
 
 
-def _host_slices_slices(trace: RankTrace, table: pd.DataFrame, category: str) -> pd.DataFrame:
+def _thread_slices(trace: RankTrace, table: pd.DataFrame, category: str) -> pd.DataFrame:
     events = table[_while_looked_at(trace, table)]
-    details = [name for name in _HOST_SLICES_TOLD.get(category, ()) if name in events]
+    details = [name for name in _THREAD_DETAILS.get(category, ()) if name in events]
     slices = sliced(
         events.assign(name=events["name"].astype("str")),
         category=category, colour=COLOURS["mark"], args=_contents(events[details]), flows_out=events.get("flows_out"),
@@ -478,7 +478,7 @@ def _events(names: "_Names", track: Track, uuid: int, parent: int, place: int, z
     head = _descriptor(names, uuid, parent, track.name, place)
     if track.unit is None:
         yield head
-        yield from _pftrace_slices(names, track.rows, uuid, zero_ns)
+        yield from _packet_slices(names, track.rows, uuid, zero_ns)
         return
     counter = head.track_descriptor.counter
     counter.SetInParent()
@@ -493,7 +493,7 @@ def _events(names: "_Names", track: Track, uuid: int, parent: int, place: int, z
         yield packet
 
 
-def _pftrace_slices(names: "_Names", slices: pd.DataFrame, uuid: int, zero_ns: int) -> Iterator[_Packet]:
+def _packet_slices(names: "_Names", slices: pd.DataFrame, uuid: int, zero_ns: int) -> Iterator[_Packet]:
     """Begins and ends in order: of those at one moment the ends of what was open first, then the begins."""
     open_ends: list[int] = []
     columns = ("name", "category", "start_ns", "end_ns", "args", "flows_out", "flows_in")
@@ -619,14 +619,14 @@ def _rank_events(
             continue
         yield _named("thread_name", rank, thread, {"name": track.name})
         yield _named("thread_sort_index", rank, thread, {"sort_index": thread})
-        yield from _trace_events_slices(track, rank, thread, zero_ns)
+        yield from _event_slices(track, rank, thread, zero_ns)
 
 
 def _named(what: str, rank: int, thread: int, content: _Event) -> _Event:
     return {"ph": "M", "name": what, "pid": rank, "tid": thread, "args": content}
 
 
-def _trace_events_slices(track: Track, rank: int, thread: int, zero_ns: int) -> Iterator[_Event]:
+def _event_slices(track: Track, rank: int, thread: int, zero_ns: int) -> Iterator[_Event]:
     for row in track.rows.itertuples(index=False):
         place = {"pid": rank, "tid": thread, "ts": (row.start_ns - zero_ns) / 1000}
         event = {"ph": "X", "name": row.name, "cat": row.category, **place, "dur": (row.end_ns - row.start_ns) / 1000}

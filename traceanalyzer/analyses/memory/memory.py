@@ -46,7 +46,7 @@ _MODULE = "nn.Module: "
 class Memory(Result):
     """One row for each rank whose trace has the allocator's events, or whose run.json has its peak."""
 
-    title = "Memory"
+    title = "Memory by rank"
     keys = ("rank",)
     derived = {"headroom_bytes": "device_bytes - peak_reserved_bytes", "headroom_pct": "headroom_bytes / device_bytes"}
     columns = declared(
