@@ -33,7 +33,7 @@ def test_the_same_kernels_are_slower_beside_communication():
     assert found.headline == "Kernels run 1.8× slower while NCCL runs beside them."
     assert found.why == "The same kernels take 3.60 µs/step per rank beside communication, and 2 µs alone."
     assert found.fix.startswith("Give communication fewer SMs (NCCL_MAX_CTAS")
-    assert found.what_if == "analyze-traces what-if --compute alone"
+    assert found.what_if == "analyze-traces what-if FOLDER --compute alone"
     assert not list(contention(_run(550)))
 
 

@@ -15,7 +15,7 @@ def test_small_kernels_wait_for_launches():
     assert one.fix == (
         'torch.compile(model, mode="reduce-overhead"), or CUDA graphs around the repeated part; larger micro-batches.'
     )
-    assert one.what_if == "analyze-traces what-if --host none"
+    assert one.what_if == "analyze-traces what-if FOLDER --host 2x"
     assert one.evidence[-1]["kernels_under_10us_pct"] > 90
 
 

@@ -10,7 +10,7 @@ def test_the_stage_with_the_vocabulary_computes_most():
     assert found.headline == "Uneven pipeline stages: stage 3 computes 1.26× the others."
     assert found.why == "Rank 3 computes 15.3 ms/step, the other stages 12.1 ms on average, and they wait for it."
     assert found.fix == "Move layers from stage 3 to the others; embedding, head and loss count as layers."
-    assert found.what_if == "analyze-traces what-if --stage even"
+    assert found.what_if == "analyze-traces what-if FOLDER --stage even"
     assert found.named == (3,)
     assert not found.ranks  # a heavy stage is no straggler
 

@@ -11,7 +11,7 @@ def test_forward_operators_in_the_backward_pass():
     assert one.headline == "Activation recomputation: 50 ms/step of GPU time."
     assert one.why == "The backward pass runs forward operators again, most of it aten::linear."
     assert one.fix.startswith("Checkpoint fewer layers, or use selective activation checkpointing")
-    assert one.what_if == "analyze-traces what-if --operator @recompute=free"
+    assert one.what_if == "analyze-traces what-if FOLDER --operator @recompute=free"
     assert one.saves.low_ns <= 50 * MS <= one.saves.high_ns + MS
 
 

@@ -12,7 +12,7 @@ def test_gradients_are_exchanged_in_every_micro_step():
     assert found.headline == "Redundant all-reduces: gradients are exchanged in all 4 micro-steps."
     assert found.why == "Each rank exchanges the same gradients 4 times per step, 72.0 MB of it redundant."
     assert found.fix.startswith("model.no_sync() (DDP)")
-    assert found.what_if == "analyze-traces what-if --collective all_reduce@3/4=none"
+    assert found.what_if == "analyze-traces what-if FOLDER --collective all_reduce@3/4=none"
     assert found.leads
 
 
@@ -21,7 +21,7 @@ def test_parameters_are_gathered_again():
     assert found.headline == "Parameters are gathered again in backward."
     assert "Backward all-gathers 975 MB/step on each rank" in found.why
     assert found.fix.startswith("reshard_after_forward=False (FSDP2)")
-    assert found.what_if == "analyze-traces what-if --collective all_gather@backward=none"
+    assert found.what_if == "analyze-traces what-if FOLDER --collective all_gather@backward=none"
     assert not said(sharded.regathered(), KIND)
 
 
@@ -30,4 +30,4 @@ def test_a_group_exchanges_more_often_than_its_sisters():
     assert found.headline == "Ranks 1 and 3 (half of the job) run 4× as many all-reduces as peers."
     assert found.why == "They run 4 all-reduces of 120 MB/step, other groups of their role 1."
     assert found.ranks == (1, 3)
-    assert found.what_if == "analyze-traces what-if --collective all_reduce@3/4@1,3=none"
+    assert found.what_if == "analyze-traces what-if FOLDER --collective all_reduce@3/4@1,3=none"

@@ -10,7 +10,7 @@ MS = 1_000_000
 def test_transfers_of_one_step_are_slower_than_the_others():
     (found,) = said(links.links(faults=(Fault("link", 30 * MS, tuple(range(12)), (2,)),)), "slow_link")
     assert found.headline == "Slow links in step 2: all-gathers take 62.7× their usual time."
-    assert found.what_if == "analyze-traces what-if --collective all_gather=usual --in-steps 2"
+    assert found.what_if == "analyze-traces what-if FOLDER --collective all_gather=usual --in-steps 2"
     assert found.saves.low_ns == 0  # whether it recurs is unknown
     assert not said(links.links(), "slow_link")
 

@@ -28,7 +28,7 @@ def test_a_checkpoint_in_two_steps():
 def test_evaluation_takes_the_gpus():
     (one,) = said(between_steps.validates(), "stalls")
     assert one.headline == "Evaluation takes the GPUs 4.79 ms in steps 3 and 6."
-    assert one.what_if == "analyze-traces what-if --compute 2.45x --in-steps 3,6"
+    assert one.what_if == "analyze-traces what-if FOLDER --compute 2.45x --in-steps 3,6"
 
 
 def test_one_rank_that_collects_garbage_is_a_straggler_instead():

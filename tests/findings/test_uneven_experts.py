@@ -10,7 +10,7 @@ def test_busy_experts_move_from_rank_to_rank():
     assert found.headline == "Uneven experts: the busiest rank gets 1.3× the mean rank's tokens."
     assert found.why.startswith("96 of 96 dispatches are uneven; the others wait for another rank in turn")
     assert found.fix.startswith("Balance the router (auxiliary loss, capacity factor)")
-    assert found.what_if == "analyze-traces what-if --compute even"
+    assert found.what_if == "analyze-traces what-if FOLDER --compute even"
     assert found.leads
     assert not found.ranks
 

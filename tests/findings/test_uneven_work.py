@@ -32,7 +32,7 @@ def test_the_longest_rank_differs_from_step_to_step():
     assert (found.headline, found.why, found.what_if, found.ranks) == (
         "Uneven work: a different rank computes longest from step to step.",
         "In a step compute takes 2.70 ms to 6.76 ms, by more or larger kernels.",
-        "analyze-traces what-if --compute even",
+        "analyze-traces what-if FOLDER --compute even",
         (),
     )
     assert found.leads

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any, overload
 
 from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.findings.savings import Saves, command_of
+from traceanalyzer.findings.savings import Question, Saves, command_of
 from traceanalyzer.meaning.vocabulary import INFO, Severity
 
 
@@ -60,8 +60,9 @@ class Finding:
 
     @property
     def what_if(self) -> str | None:
-        """The command that replays the changes."""
-        return command_of(map(str, self.changes)) if self.changes else None
+        """The command that replays what the saving supposes."""
+        supposed = Question(self.changes, self.half_of).least
+        return command_of(map(str, supposed)) if supposed else None
 
     @property
     def leads(self) -> bool:

@@ -268,7 +268,7 @@ def command_of(changes: Iterable[str]) -> str:
     options = [_option(*text.partition(" in step")[::2]) for text in changes]
     steps = {step for _, step in options if step}
     within = f" --in-steps {steps.pop()}" if len(steps) == 1 else ""
-    return f"analyze-traces what-if {' '.join(option for option, _ in options)}{within}"
+    return f"analyze-traces what-if FOLDER {' '.join(option for option, _ in options)}{within}"
 
 
 def _option(change: str, steps: str) -> tuple[str, str]:

@@ -100,7 +100,7 @@ def test_a_card_has_its_fields_in_order():
     assert "1 Rank 1 is slow." in text
     assert "about 3 ms/step (10 → 7 ms, 30%)" in text
     assert "high (between 2 and 4 ms)" in text
-    assert "analyze-traces what-if --rank 1=peers" in text
+    assert "analyze-traces what-if FOLDER --rank 1=peers" in text
 
 
 def test_three_cards_are_shown_then_a_line_for_each_other_one():
