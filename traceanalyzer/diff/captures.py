@@ -36,7 +36,7 @@ T = TypeVar("T")
 _MOST = 2**63
 
 
-class Around(msgspec.Struct, frozen=True):
+class StoredCapture(msgspec.Struct, frozen=True):
     """What a stored capture says besides its tables."""
 
     label: str
@@ -47,7 +47,7 @@ class Around(msgspec.Struct, frozen=True):
     dimensions: tuple[int, ...] = ()
 
 
-class AroundSummary(msgspec.Struct, frozen=True):
+class StoredSummary(msgspec.Struct, frozen=True):
     """What a summary.json says besides its tables, of that which is used."""
 
     label: str | None = None
@@ -55,21 +55,12 @@ class AroundSummary(msgspec.Struct, frozen=True):
     run_info: RunInfo | None = None
 
 
-def around(content: Mapping[str, Any], where: str) -> Around:
-    """A stored capture's own words.
+def without_tables(content: Mapping[str, Any], kind: type[T], where: str) -> T:
+    """What a file says besides its tables.
 
     Raises:
-        InputError: one of them is missing, or is something else.
+        InputError: something that is needed is missing, or is something else.
     """
-    return _converted(content, Around, where)
-
-
-def around_summary(content: Mapping[str, Any], where: str) -> AroundSummary:
-    """A summary's own words; errors as `around`."""
-    return _converted({name: value for name, value in content.items() if value}, AroundSummary, where)
-
-
-def _converted(content: Any, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(legible({name: value for name, value in content.items() if name != "results"}), kind)
     except msgspec.ValidationError as error:
@@ -271,17 +262,9 @@ def of_rows(results: Any, where: str) -> dict[str, pd.DataFrame]:
 
 def to_json(capture: Capture) -> dict[str, Any]:
     """A capture as plain values; `of_json` reads it again."""
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "label": capture.label,
-        "steps": list(capture.steps),
-        "is_exact": capture.is_exact,
-        "info": msgspec.to_builtins(capture.info) if capture.info else None,
-        "notes": list(capture.notes),
-        "dimensions": list(capture.dimensions),
-        "results": {name: plain_rows(frame) for name, frame in capture.tables.items()},
-    }
+    facts = {name: msgspec.to_builtins(getattr(capture, name)) for name in StoredCapture.__struct_fields__}
+    tables = {name: plain_rows(frame) for name, frame in capture.tables.items()}
+    return {"format": FORMAT, "format_version": FORMAT_VERSION, **facts, "results": tables}
 
 
 def of_json(content: Any, where: str) -> Capture:
@@ -293,17 +276,8 @@ def of_json(content: Any, where: str) -> Capture:
     version = content.get("format_version") if isinstance(content, Mapping) else None
     if not isinstance(version, int) or content.get("format") != FORMAT or version > FORMAT_VERSION:
         raise InputError(f"{where}: not a baseline that this version can read; save it again with `baseline save`")
-    stored = around(content, where)
-    return Capture(
-        label=stored.label,
-        source="baseline",
-        tables=of_rows(content.get("results"), where),
-        steps=stored.steps,
-        is_exact=stored.is_exact,
-        info=stored.info,
-        notes=stored.notes,
-        dimensions=stored.dimensions,
-    )
+    stored = without_tables(content, StoredCapture, where)
+    return Capture(source="baseline", tables=of_rows(content.get("results"), where), **msgspec.structs.asdict(stored))
 
 
 # By what a capture's sums are divided so that two runs can be compared: steps, or tokens.

@@ -14,6 +14,7 @@ from traceanalyzer.diff import captures as diff_captures
 from traceanalyzer.diff.captures import (
     Capture,
     Side,
+    StoredSummary,
     is_of_steps,
     of_json,
     of_results,
@@ -234,7 +235,8 @@ def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
     steps, ranks = tables.get("steps"), tables.get("breakdown")
     shared = shared_steps(steps, ranks)
     is_exact = is_of_steps(steps, ranks, shared)
-    stored = diff_captures.around_summary(content, str(path))
+    filled = {name: value for name, value in content.items() if value}
+    stored = diff_captures.without_tables(filled, StoredSummary, str(path))
     info, more = _info_of(path, stored)
     why = () if is_exact else (
         (
@@ -269,7 +271,7 @@ def _beside(path: Path, files: Any) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _info_of(path: Path, stored: diff_captures.AroundSummary) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
+def _info_of(path: Path, stored: StoredSummary) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
     """What ran, from the summary itself, else from a run.json beside it."""
     if stored.run_info is not None:
         return stored.run_info, ()
