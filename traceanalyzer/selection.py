@@ -594,7 +594,7 @@ def steps_text(numbers: Sequence[int]) -> str:
     """`step 2`, `steps 2 to 4` or `steps 2, 5`."""
     if len(numbers) == 1:
         return f"step {numbers[0]}"
-    is_run = list(numbers) == list(range(numbers[0], numbers[-1] + 1))
+    is_run = all(number == numbers[0] + place for place, number in enumerate(numbers))
     return f"steps {numbers[0]}–{numbers[-1]}" if is_run else "steps " + ", ".join(map(str, numbers))
 
 

@@ -117,7 +117,9 @@ def copy_kind(name: str) -> CopyKind:
     match = _COPY.match(name)
     if not match:
         return CopyKind(None, None, None)
-    return CopyKind(match["direction"], match["src"].lower(), match["dst"].lower())
+    known = (None if text == "Unknown" else text for text in match.groups())
+    direction, *memories = known
+    return CopyKind(direction, *(memory and memory.lower() for memory in memories))
 
 
 def _of_xpu(src: str, dst: str) -> CopyKind:

@@ -6,16 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 from msgspec import Struct
+from msgspec.structs import astuple
 
+from traceanalyzer.kinds import KINDS, KindRules, copy_kind
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
 from traceanalyzer.model.spilled import rearranged
 from traceanalyzer.model.tables import (
     array_of,
+    column_of,
     columns_as_they_are,
     outer_first,
+    pairs_of,
     picked,
     rows_named,
     rows_where,
+    texts_as_category,
     whole_of,
     with_columns,
 )
@@ -188,7 +193,9 @@ def _of_kept_ops(comm_args: pd.DataFrame, is_kept: np.ndarray) -> pd.DataFrame:
 # A rank's trace from the tables that a reader made: brought to their schema, sorted by time, and tied together.
 
 
-def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables: pd.DataFrame) -> RankTrace:
+def make_trace(
+    meta: RankMeta, *, process_ops: pd.Series | None = None, rules: KindRules | None = None, **tables: pd.DataFrame
+) -> RankTrace:
     """A `RankTrace` of the whole capture without steps; tables that are not given are empty.
 
     Each table is brought to its schema and sorted by time. `gpu_ops.launch` and `stream_waits.record` are found here by
@@ -197,12 +204,18 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
     Args:
         meta: of the rank.
         process_ops: correlation ids of the operations on all GPUs of the rank's process, when it drives several.
+        rules: what kinds GPU operations are of that are given without one; the built-in rules when absent.
         tables: event tables by their names in `TABLES`.
     """
-    return trace_of(meta, tables, process_ops)
+    return trace_of(meta, tables, process_ops, rules)
 
 
-def trace_of(meta: RankMeta, tables: dict[str, pd.DataFrame], process_ops: pd.Series | None = None) -> RankTrace:
+def trace_of(
+    meta: RankMeta,
+    tables: dict[str, pd.DataFrame],
+    process_ops: pd.Series | None = None,
+    rules: KindRules | None = None,
+) -> RankTrace:
     """The same; the tables are taken out of `tables`, so that they are not held as given and sorted."""
     given = {name: conform(tables.pop(name, None), schema) for name, schema in TABLES.items()}
     found = possible(given, (meta.capture_start_ns, meta.capture_end_ns))
@@ -213,6 +226,7 @@ def trace_of(meta: RankMeta, tables: dict[str, pd.DataFrame], process_ops: pd.Se
         meta = replace(meta, events_skipped=skipped, events_backwards=backwards)
     frames = {**found.frames}
     del found
+    frames["gpu_ops"] = _with_kinds(frames.pop("gpu_ops"), rules or KindRules())
     for name in TABLES:
         frames[name] = _readable(frames.pop(name))
     answering = array_of(frames["gpu_ops"], "correlation") if process_ops is None else process_ops.to_numpy()
@@ -234,6 +248,19 @@ def trace_of(meta: RankMeta, tables: dict[str, pd.DataFrame], process_ops: pd.Se
         window=whole_capture(frames["gpu_ops"]),
         **frames,
     )
+
+
+def _with_kinds(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
+    """The operations with what their names say: kind, and for copies direction and memories; as they are with kinds."""
+    if not (column_of(ops, "kind").codes == NONE).any():
+        return ops
+    ops = named(ops)
+    pairs, pair_of_op = pairs_of(column_of(ops, "name"), column_of(ops, "activity"))
+    copies = (copy_kind(name if activity == "memcpy" else "") for name, activity in pairs)
+    texts = zip(*map(astuple, copies), strict=True)
+    columns = dict(zip(("direction", "source_memory", "target_memory"), map(texts_as_category, texts), strict=True))
+    columns["kind"] = pd.Categorical([rules.kind(*pair) for pair in pairs], categories=list(KINDS))
+    return with_columns(ops, **{name: column.take(pair_of_op) for name, column in columns.items()})
 
 
 def _readable(frame: pd.DataFrame) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from threading import Lock
 from typing import Any, Literal, TypeVar
 
@@ -116,6 +117,37 @@ def lengths_of(table: pd.DataFrame) -> np.ndarray:
     """From `start_ns` to `end_ns` of each row."""
     lengths: np.ndarray = array_of(table, "end_ns") - array_of(table, "start_ns")
     return lengths
+
+
+def pairs_of(first: Any, second: Any) -> tuple[list[tuple[Any, Any]], np.ndarray]:
+    """The distinct pairs of two categoricals' names, `None` for an absent one, and for each row its pair."""
+    names, others = [None, *first.categories.tolist()], [None, *second.categories.tolist()]
+    codes = (first.codes.astype(np.int64) + 1) * len(others) + second.codes + 1
+    pairs, of_row = np.unique(codes, return_inverse=True)
+    return [(names[pair // len(others)], others[pair % len(others)]) for pair in pairs.tolist()], of_row
+
+
+def texts_as_category(texts: Sequence[str | None]) -> pd.Categorical:
+    """As `pd.Categorical`, of few texts."""
+    names = sorted({text for text in texts if text is not None})
+    place: dict[str | None, int] = {name: code for code, name in enumerate(names)}
+    codes = np.array([place.get(text, NONE) for text in texts], dtype=np.int64)
+    return pd.Categorical.from_codes(codes, dtype=names_of(names))
+
+
+def names_of(texts: Sequence[str]) -> pd.CategoricalDtype:
+    """Categories of these texts; of few ones they are shared by all columns and ranks that have the same."""
+    few = len(texts) <= np.iinfo(np.uint8).max
+    return _shared_names(tuple(texts), pd.get_option("mode.string_storage")) if few else _names(texts)
+
+
+@lru_cache(1 << 10)
+def _shared_names(texts: tuple[str, ...], _storage: str) -> pd.CategoricalDtype:
+    return _names(texts)
+
+
+def _names(texts: Sequence[str]) -> pd.CategoricalDtype:
+    return pd.CategoricalDtype(pd.Index(list(texts), dtype="str"))
 
 
 def whole_of(table: pd.DataFrame, name: str, absent: int = NONE) -> np.ndarray:

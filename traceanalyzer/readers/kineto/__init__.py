@@ -2,16 +2,14 @@
 
 import gc
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer import kinds
 from traceanalyzer.cuda_graphs import with_annotations
 from traceanalyzer.decoding.batches import WORTH_BYTES, decode_all
 from traceanalyzer.decoding.decoder import EventDecoder
@@ -23,10 +21,10 @@ from traceanalyzer.files.archives import is_json
 from traceanalyzer.files.other_tools import written_by
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, trace_of
-from traceanalyzer.model.schema import GPU_OPS, NONE, conform, named, printable
-from traceanalyzer.model.tables import array_of, rows_where, whole_of, with_columns
+from traceanalyzer.model.schema import GPU_OPS, NONE, conform, printable
+from traceanalyzer.model.tables import array_of, pairs_of, rows_where, texts_as_category, whole_of, with_columns
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
-from traceanalyzer.readers.kineto.events import frame_of, linked, names_of, recorded_on, unread, why_refused
+from traceanalyzer.readers.kineto.events import frame_of, linked, recorded_on, unread, why_refused
 from traceanalyzer.readers.kineto.head import Properties, properties
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
@@ -74,12 +72,10 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     Raises:
         NotATraceError: the file cannot be read, or holds no GPU operations.
     """
-    yield from _one_per_device(*_parsed(path, hint, rules))  # no name here: what is read would be held while it is used
+    yield from _one_per_device(*_parsed(path, hint), rules)  # no name here: what is read would be held while it is used
 
 
-def _parsed(
-    path: Path, hint: RankHint, rules: KindRules
-) -> tuple[RankMeta, Properties, TableBuilder, pd.DataFrame, pd.DataFrame]:
+def _parsed(path: Path, hint: RankHint) -> tuple[RankMeta, Properties, TableBuilder, pd.DataFrame, pd.DataFrame]:
     """What of the file is known, its other tables, and the operators and GPU operations in it."""
     with _paused_collector():
         text, decoder, builder = _decoded(path)
@@ -98,7 +94,7 @@ def _parsed(
         left = (f"{unread(without_category)}: a device's, where it had work.",) if without_category else ()
         notes = (*meta.notes, *left)
         meta = replace(meta, is_host_only=True, has_api_calls=builder.holds("api_calls"), notes=notes)
-    return meta, known, builder, linked(path, host_ops, known.base_ns), _described(ops, rules)
+    return meta, known, builder, linked(path, host_ops, known.base_ns), conform(ops, GPU_OPS) if ops.empty else ops
 
 
 def _decoded(path: Path) -> tuple[EventText, EventDecoder, TableBuilder]:
@@ -118,40 +114,6 @@ def _paused_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
-    """The operations with what their names say: kind, and for copies direction and memories."""
-    if ops.empty:
-        return conform(ops, GPU_OPS)
-    ops = named(ops)
-    texts, pair_of_op = _pairs(ops["name"].array, ops["activity"].array)
-    facts = [(rules.kind(name, activity), *_copy_facts(name, activity)) for name, activity in texts]
-    columns = zip(("kind", "direction", "source_memory", "target_memory"), zip(*facts, strict=True), strict=True)
-    return with_columns(ops, **{name: _names(texts).take(pair_of_op) for name, texts in columns})
-
-
-def _pairs(first: Any, second: Any) -> tuple[list[tuple[Any, Any]], np.ndarray]:
-    """The distinct pairs of two columns' names, `None` for an absent one, and for each row its pair."""
-    names, others = [None, *first.categories.tolist()], [None, *second.categories.tolist()]
-    codes = (first.codes.astype(np.int64) + 1) * len(others) + second.codes + 1
-    pairs, of_row = np.unique(codes, return_inverse=True)
-    return [(names[pair // len(others)], others[pair % len(others)]) for pair in pairs.tolist()], of_row
-
-
-def _names(texts: Sequence[str | None]) -> pd.Categorical:
-    """As `pd.Categorical`, of few texts."""
-    names = sorted({text for text in texts if text is not None})
-    place: dict[str | None, int] = {name: code for code, name in enumerate(names)}
-    codes = np.array([place.get(text, NONE) for text in texts], dtype=np.int64)
-    return pd.Categorical.from_codes(codes, dtype=names_of(names))
-
-
-def _copy_facts(name: str, activity: str) -> tuple[str | None, str | None, str | None]:
-    if activity != "memcpy":
-        return None, None, None
-    copy = kinds.copy_kind(name)
-    return copy.direction, copy.source_memory, copy.target_memory
 
 
 def _meta(
@@ -184,7 +146,12 @@ def _meta(
 
 
 def _one_per_device(
-    meta: RankMeta, known: Properties, builder: TableBuilder, host_ops: pd.DataFrame, ops: pd.DataFrame
+    meta: RankMeta,
+    known: Properties,
+    builder: TableBuilder,
+    host_ops: pd.DataFrame,
+    ops: pd.DataFrame,
+    rules: KindRules,
 ) -> Iterator[RankTrace]:
     notes, comm_args = frame_of(builder, "graph_notes"), _with_all_ranks(frame_of(builder, "comm_args"), known.groups)
     held = {"gpu_ops": ops, "comm_args": comm_args, "host_ops": host_ops}
@@ -213,7 +180,7 @@ def _one_per_device(
         process_ops = held["gpu_ops"]["correlation"]
         if index == len(ranks) - 1:
             held.clear()  # what is analysed then has its own, sorted
-        trace = trace_of(of_rank, own, process_ops)
+        trace = trace_of(of_rank, own, process_ops, rules)
         del process_ops
         yield with_annotations(trace, notes) if len(notes) else trace
 
@@ -243,9 +210,9 @@ def _with_all_ranks(comm_args: pd.DataFrame, groups: tuple[ProcessGroup, ...]) -
     if comm_args.empty:
         return comm_args
     ranks = {group.name: ",".join(map(str, group.ranks)) for group in groups if group.ranks}
-    pairs, of_row = _pairs(comm_args["group_ranks"].array, comm_args["group"].array)
+    pairs, of_row = pairs_of(comm_args["group_ranks"].array, comm_args["group"].array)
     told = [ranks.get(group, text) if text is None or CUT_LIST in text else text for text, group in pairs]
-    return with_columns(comm_args, group_ranks=_names(told).take(of_row))
+    return with_columns(comm_args, group_ranks=texts_as_category(told).take(of_row))
 
 
 def _rows_of(frame: pd.DataFrame, device: int | None) -> np.ndarray:

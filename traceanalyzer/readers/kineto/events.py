@@ -1,9 +1,7 @@
 """Kineto events as tables, and why a file is no trace that can be read."""
 
 import re
-from collections.abc import Sequence
 from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from traceanalyzer.decoding.stream import EventText
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.files.other_tools import written_by
 from traceanalyzer.model.schema import printable
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import names_of, table_of
 from traceanalyzer.readers.kineto.head import Properties
 
 # The profiler's arrows from forward to backward operators, where a capture lost the numbers that say the same.
@@ -102,24 +100,6 @@ def _array(values: np.ndarray | Coded) -> Any:
         return values
     values[absent] = 1
     return pd.arrays.IntegerArray(values, absent)
-
-
-def names_of(texts: Sequence[str]) -> pd.CategoricalDtype:
-    """Categories of these texts; of few ones they are shared by all columns and ranks that have the same."""
-    return _shared_names(tuple(texts), pd.get_option("mode.string_storage")) if len(texts) <= _FEW else _names(texts)
-
-
-_FEW, _MOST_SHARED = 256, 1024
-"""Texts of a column that are compared with those of others, and columns whose categories are kept."""
-
-
-@lru_cache(_MOST_SHARED)
-def _shared_names(texts: tuple[str, ...], _storage: str) -> pd.CategoricalDtype:
-    return _names(texts)
-
-
-def _names(texts: Sequence[str]) -> pd.CategoricalDtype:
-    return pd.CategoricalDtype(pd.Index(list(texts), dtype="str"))
 
 
 # The machine that a trace was recorded on: from its metadata, else from the name that the profiler gave the file.

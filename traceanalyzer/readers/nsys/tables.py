@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.cuda_graphs import Recording, with_operators
-from traceanalyzer.kinds import ACTIVITIES, KINDS, KindRules
+from traceanalyzer.kinds import ACTIVITIES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import UNKNOWN_NS
 from traceanalyzer.model.schema import NONE, UNNAMED
@@ -255,13 +255,13 @@ class GpuOps:
         return pd.DataFrame(columns, copy=False)
 
 
-def read_gpu_ops(source: Source, rules: KindRules) -> GpuOps:
+def read_gpu_ops(source: Source) -> GpuOps:
     """Every GPU operation of the export.
 
     A CUDA graph that was captured as a whole is one row, `CUDA graph <id>`: the kernels inside are not recorded,
     so its kind is the one that the rules give to that name: `compute` unless the user says otherwise.
     """
-    parts = [read(source, rules) for read in (_kernels, _copies, _memsets, _graphs)]
+    parts = [read(source) for read in (_kernels, _copies, _memsets, _graphs)]
     placed = _settled([part for part in parts if len(part.process)])
     placeless = sum(len(part.process) for part in parts) - sum(len(part.process) for part in placed)
     return GpuOps(tuple(part for part in placed if len(part.process)), placeless)
@@ -282,11 +282,11 @@ def _moved(part: _Part, places: Mapping[Pair, Pair | None]) -> _Part:
     return _Part(process, device, {name: column[is_known] for name, column in part.columns.items()})
 
 
-def _kernels(source: Source, rules: KindRules) -> _Part:
+def _kernels(source: Source) -> _Part:
     rows = _placed(source, KERNEL, KERNEL_NAMES[0], "graphNodeId", triples={"grid": _GRID, "block": _BLOCK})
     ids = _name_ids(source, rows)
     sizes = {name: labelled(rows[name], triple) for name in ("grid", "block")}
-    return _part(rows, "kernel", ids, source.names(ids, UNNAMED), rules, **sizes)
+    return _part(rows, "kernel", ids, source.names(ids, UNNAMED), **sizes)
 
 
 def _name_ids(source: Source, rows: pd.DataFrame) -> np.ndarray:
@@ -298,7 +298,7 @@ def _name_ids(source: Source, rows: pd.DataFrame) -> np.ndarray:
     return ids
 
 
-def _copies(source: Source, rules: KindRules) -> _Part:
+def _copies(source: Source) -> _Part:
     kinds = ("copyKind", "srcKind", "dstKind")
     rows = _placed(source, MEMCPY, "bytes", *kinds, "srcDeviceId", "dstDeviceId", "graphNodeId")
     copy_kind, from_memory, to_memory = (
@@ -309,24 +309,18 @@ def _copies(source: Source, rules: KindRules) -> _Part:
         way, *ends = _DIRECTIONS.get(packed >> 8), _MEMORIES.get((packed >> 4) & 15), _MEMORIES.get(packed & 15)
         return "Memcpy {} ({} -> {})".format(*(word or "Unknown" for word in (way, *ends)))
 
-    directions = [_DIRECTIONS.get(kind) for kind in range(_UNKNOWN + 1)]
-    memories = [_MEMORIES[kind].lower() if kind in _MEMORIES else None for kind in range(_UNKNOWN + 1)]
     other = np.where(rows["srcDeviceId"] == rows["deviceId"], rows["dstDeviceId"], rows["srcDeviceId"])
     return _part(
         rows,
         "memcpy",
         (copy_kind << 8) | (from_memory << 4) | to_memory,
         name,
-        rules,
-        direction=category(copy_kind, directions),
-        source_memory=category(from_memory, memories),
-        target_memory=category(to_memory, memories),
         # The end of a peer-to-peer copy that is not the device which the row belongs to.
         peer_device=maybe(np.where((copy_kind == 10) & (other >= 0), other, NONE)),
     )
 
 
-def _memsets(source: Source, rules: KindRules) -> _Part:
+def _memsets(source: Source) -> _Part:
     rows = _placed(source, MEMSET, "bytes", "memKind", "graphNodeId")
     # Exports of 2022 lack memKind; Kineto writes "Memset (Device)" for nearly all.
     return _part(
@@ -334,13 +328,12 @@ def _memsets(source: Source, rules: KindRules) -> _Part:
         "memset",
         rows["memKind"],
         lambda one: f"Memset ({_MEMORIES.get(one, 'Unknown' if one >= 0 else 'Device')})",
-        rules,
     )
 
 
-def _graphs(source: Source, rules: KindRules) -> _Part:
+def _graphs(source: Source) -> _Part:
     rows = _placed(source, GRAPH, "graphId")
-    return _part(rows, "graph", rows["graphId"], lambda one: "CUDA graph" if one < 0 else f"CUDA graph {one}", rules)
+    return _part(rows, "graph", rows["graphId"], lambda one: "CUDA graph" if one < 0 else f"CUDA graph {one}")
 
 
 def _placed(source: Source, table: str, *ints: str, **triples: Any) -> pd.DataFrame:
@@ -349,16 +342,9 @@ def _placed(source: Source, table: str, *ints: str, **triples: Any) -> pd.DataFr
     return source.frame(table, missing, ints=(*_PLACE, *ints), **triples)
 
 
-_CATEGORIES = ("grid", "block", "direction", "source_memory", "target_memory")
-
-
-def _part(
-    rows: pd.DataFrame, activity: str, values: Any, name_of: Callable[[Any], str], rules: KindRules, **known: Column
-) -> _Part:
+def _part(rows: pd.DataFrame, activity: str, values: Any, name_of: Callable[[Any], str], **known: Column) -> _Part:
     """All columns of one activity, whose operations are named by `values`; those that it does not have are NA."""
     start, end = rows["start"].to_numpy(), rows["end"].to_numpy()
-    name = labelled(values, name_of)
-    kinds = np.array([KINDS.index(rules.kind(one, activity)) for one in name.categories], dtype=np.int8)
     activities = np.full(len(rows), ACTIVITIES.index(activity), dtype=np.int8)
     nothing = category(np.zeros(len(rows), np.int64), [None])
     numbers = {"bytes": "bytes", "graph_node": "graphNodeId"}
@@ -367,12 +353,11 @@ def _part(
         "end_ns": np.where(end == UNKNOWN_NS, start, end),  # an operation without an end took no time
         "stream": rows["streamId"].to_numpy(),
         "correlation": rows["correlationId"].to_numpy(),
-        **dict.fromkeys(_CATEGORIES, nothing),
+        **dict.fromkeys(("grid", "block"), nothing),
         "peer_device": maybe(np.full(len(rows), NONE)),
         **{ours: maybe(rows.get(theirs, np.full(len(rows), NONE))) for ours, theirs in numbers.items()},
         **known,
-        "name": name,
-        "kind": pd.Categorical.from_codes(kinds[name.codes], categories=list(KINDS)),
+        "name": labelled(values, name_of),
         "activity": pd.Categorical.from_codes(activities, categories=list(ACTIVITIES)),
     }
     return _Part(*stated(rows), columns)

@@ -404,7 +404,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     """
     if STRINGS not in source.tables and KERNEL in source.tables:
         raise NotATraceError(f"{path}: no table {STRINGS}, so that {_NO_NAMES}")
-    gpu_ops = read_gpu_ops(source, rules)
+    gpu_ops = read_gpu_ops(source)
     if gpu_ops.is_nameless:
         has_column = not source.columns(KERNEL).isdisjoint(KERNEL_NAMES)
         lack = f"the table {STRINGS} lacks" if has_column else f"the table {KERNEL} has no column for"
@@ -424,7 +424,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
         read_graph_nodes(source), notes, dropped_events(source),
     )  # fmt: skip
     for identity in found:
-        yield _trace(export, path, identity, found)
+        yield _trace(export, path, identity, found, rules)
 
 
 def _places_of_tables(source: Source) -> list[Place]:
@@ -448,7 +448,7 @@ def _no_gpu_ops(source: Source, path: Path) -> NotATraceError:
     )
 
 
-def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Identity]) -> RankTrace:
+def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Identity], rules: KindRules) -> RankTrace:
     place, offset = identity.place, export.session.offset_ns
     process = place.process
     gpu_ops = export.gpu_ops.of(process, place.device, offset)
@@ -457,6 +457,7 @@ def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Iden
     trace = make_trace(
         _meta(export, path, identity, all_ranks, notes_of_rank(gpu_ops) if len(gpu_ops) else (), _compiler(gpu_ops)),
         process_ops=export.gpu_ops.correlations(process),
+        rules=rules,
         gpu_ops=gpu_ops,
         api_calls=_of(export.api_calls, process, offset),
         host_ops=_of(export.nvtx.operators, process, offset),

@@ -59,7 +59,7 @@ class ProcessTables:
 
 def traces(captures: list[ProcessTables], path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """A rank for each process and GPU with operations, in that order; none when there are no operations."""
-    parts = [(capture, ops, agent) for capture in captures for ops, agent in _by_gpu(capture, rules)]
+    parts = [(capture, ops, agent) for capture in captures for ops, agent in _by_gpu(capture)]
     for index, (capture, ops, agent) in enumerate(parts):
         gpu = capture.gpus.get(agent, Gpu(agent, None))
         meta = RankMeta(
@@ -77,6 +77,7 @@ def traces(captures: list[ProcessTables], path: Path, hint: RankHint, rules: Kin
         yield make_trace(
             meta,
             process_ops=pd.concat([capture.kernels["correlation"], capture.copies["correlation"]]),
+            rules=rules,
             gpu_ops=ops,
             api_calls=capture.calls,
             ranges=capture.ranges,
@@ -84,13 +85,9 @@ def traces(captures: list[ProcessTables], path: Path, hint: RankHint, rules: Kin
         )
 
 
-def _by_gpu(capture: ProcessTables, rules: KindRules) -> list[tuple[pd.DataFrame, int]]:
+def _by_gpu(capture: ProcessTables) -> list[tuple[pd.DataFrame, int]]:
     ops = pd.concat([_kernels(capture.kernels), _copies(capture)], ignore_index=True)
     ops = ops[ops["agent"].isin(list(capture.gpus))]
-    pairs = ops[["name", "activity"]].drop_duplicates()
-    kinds = {(name, activity): rules.kind(name, activity) for name, activity in pairs.itertuples(index=False)}
-    keys = pd.MultiIndex.from_frame(ops[["name", "activity"]])
-    ops = ops.assign(kind=keys.map(kinds) if len(ops) else None)
     numbers = {agent: capture.gpus[agent].number for agent in ops["agent"].unique()}
     return [(ops[ops["agent"] == agent], int(agent)) for agent in sorted(numbers, key=numbers.__getitem__)]
 
@@ -113,9 +110,6 @@ def _copies(capture: ProcessTables) -> pd.DataFrame:
         name=direction.map(spelled).astype("object").fillna("Memcpy"),
         activity="memcpy",
         agent=copies["target"].where(words == "HOST_TO_DEVICE", copies["source"]),
-        direction=direction.astype("object"),
-        source_memory=direction.str[0].map({"D": "device", "P": "device"}),
-        target_memory=direction.str[-1].map({"D": "device", "P": "device"}),
         peer_device=peer.where(is_peer),
     )
 

@@ -125,7 +125,7 @@ _COPY = re.compile(r"^Memcpy([HDP])2([HDP])")
 
 
 def gpu_ops(plane: Any, rules: KindRules, offset_ns: int) -> pd.DataFrame:
-    """Columns of `schema.GPU_OPS`, and `hlo_op`, `hlo_module`, `program_id`."""
+    """Columns of `schema.GPU_OPS`, `hlo_op`, `hlo_module`, `program_id`, and whether each is communication."""
     found = events(plane, lambda line: bool(_STREAM.match(line)), offset_ns)
     streams = {line.id: _number(line) for line in plane.lines}
     details = [_texts(found[name]) for name in ("kernel_details", "memcpy_details", "memset_details")]
@@ -140,12 +140,9 @@ def gpu_ops(plane: Any, rules: KindRules, offset_ns: int) -> pd.DataFrame:
     return found.assign(
         name=shown,
         activity=activities,
-        kind=[kinds[pair] for pair in zip(shown, activities, strict=True)],
+        is_comm=[kinds[pair] == "comm" for pair in zip(shown, activities, strict=True)],
         stream=found["line"].map(streams),
         correlation=integers(found["correlation_id"]).fillna(-1).astype("int64"),
-        direction=ways,
-        source_memory=sources.str.lower(),
-        target_memory=targets.str.lower(),
         bytes=_sizes(
             _either(_parts(details[1], r"\bsize:(\d{1,18})\b"), _parts(details[2], r"\bnum_bytes:(\d{1,18})\b"))
         ),
@@ -404,7 +401,7 @@ def comm_args(ops: pd.DataFrame, known: Known, ranks: Sequence[int], index: int,
         index: the GPU's place among them.
         is_whole_job: ranks are the numbers of devices in the whole job, else those of this file's GPUs.
     """
-    rows = np.flatnonzero((ops["kind"] == "comm").to_numpy() & ops["hlo_op"].notna().to_numpy())
+    rows = np.flatnonzero(ops["is_comm"].to_numpy(dtype=bool) & ops["hlo_op"].notna().to_numpy())
     held = ops.iloc[rows]
     found = [_instruction(known, *row) for row in held[["hlo_module", "program_id", "hlo_op", "name"]].to_numpy()]
     groups = [one.groups if one else () for one in found]

@@ -83,6 +83,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
         yield make_trace(
             meta,
             process_ops=all_ops["correlation"],
+            rules=rules,
             gpu_ops=ops,
             api_calls=own_calls,
             host_ops=device.host_ops(launched),
