@@ -13,6 +13,11 @@ class UsageError(TraceAnalyzerError):
     """An option's value makes no sense, or does not fit this input."""
 
 
+def first_line(error: BaseException) -> str:
+    """What a library's error says, in one line that is not too long; its type where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
 def needs_extra(what: str, extra: str) -> UsageError:
     """An optional package is not installed; it says how to get it, as long as only a clone can be installed."""
     return UsageError(f"{what}: pip install '.[{extra}]' in the clone of traceanalyzer")

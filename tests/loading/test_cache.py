@@ -30,7 +30,6 @@ pytestmark = pytest.mark.usefixtures("analysed_anew")
 @pytest.fixture(autouse=True)
 def _small_and_new_files_count(monkeypatch):
     monkeypatch.setattr(store, "WORTH_BYTES", 0)
-    monkeypatch.setattr(store, "WORTH_BYTES_OF_TEXT", 0)
     monkeypatch.setattr(store, "_UNSETTLED_NS", 0)
 
 

@@ -12,8 +12,9 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
+from traceanalyzer.files.bounds import BLOCK_BYTES, ROWS_AT_ONCE
 from traceanalyzer.files.spill import LARGE_BYTES, append, mapped, spill_file
-from traceanalyzer.meaning.rows import NONE
+from traceanalyzer.meaning.rows import LATEST_NS, LONGEST_NS, NONE
 
 # Decoded events → growing columns, one set a table: integer nanoseconds, names as codes.
 
@@ -48,7 +49,7 @@ class Growing:
     def extend(self, numbers: np.ndarray) -> None:
         """Append numbers of this type."""
         self._held.extend(numbers.data)  # large ones grow in place: the system moves pages, and copies nothing
-        if len(self._held) > (LARGE_BYTES if self._file is None else _HELD_BYTES):
+        if len(self._held) > (LARGE_BYTES if self._file is None else BLOCK_BYTES):
             self._lay()
 
     def array(self) -> np.ndarray:
@@ -74,10 +75,6 @@ class Growing:
                 file.seek(0)
                 self._held[:0] = file.readall()
             self._file = None
-
-
-_HELD_BYTES = 1 << 20
-"""Of numbers that lie in a file as many are in memory until they are written."""
 
 
 def _memory_of(file: FileIO) -> mmap:
@@ -133,13 +130,9 @@ class Names:
         new_code = {text: code for code, text in enumerate(kept)}
         lookup = np.array([new_code.get(text, -1) for text in texts] or [-1], dtype=_narrowest(len(kept)))
         rows, codes = self.rows.array(), Growing(lookup.dtype.type)
-        for begin in range(0, len(rows), _ROWS_A_BLOCK):
-            codes.extend(lookup[rows[begin : begin + _ROWS_A_BLOCK]])
+        for begin in range(0, len(rows), ROWS_AT_ONCE):
+            codes.extend(lookup[rows[begin : begin + ROWS_AT_ONCE]])
         return Coded(codes.array(), kept)
-
-
-_ROWS_A_BLOCK = 1 << 18
-"""Whose codes are looked up at once."""
 
 
 def _narrowest(texts: int) -> type[np.signedinteger[Any]]:
@@ -251,15 +244,13 @@ def to_ns(times_us: list[Any]) -> np.ndarray:
 # The fields of Kineto events that are used, with their types and ranges.
 
 
-_TIME_US = 4 * 10**15
-"""The year 2096; with a time base of at most as much, all sums stay within int64 nanoseconds."""
+_TIME_US = LATEST_NS // 1000
 
 Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 
 Time: TypeAlias = Annotated[float, msgspec.Meta(ge=-_TIME_US, le=_TIME_US)]
 
-Duration: TypeAlias = Annotated[float, msgspec.Meta(ge=-_TIME_US, le=10**12)]
-"""No event lasts longer than twelve days."""
+Duration: TypeAlias = Annotated[float, msgspec.Meta(ge=-_TIME_US, le=LONGEST_NS // 1000)]
 
 _NOT_RECORDED = msgspec.Raw()
 

@@ -2,6 +2,7 @@
 
 import codecs
 import contextlib
+import math
 import os
 import re
 import zlib
@@ -16,6 +17,7 @@ from msgspec import Struct
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files import archives, bounds
 from traceanalyzer.files.other_tools import written_by
+from traceanalyzer.meaning.rows import LATEST_NS
 
 # Bytes of a plain or packed file; a damaged end reads as the end, and all before the damage is kept.
 
@@ -25,12 +27,12 @@ _PACKED_BYTES = 256 << 10
 _SECTOR_BYTES = 4096
 """Of a disk that fails are read at once."""
 
-_GZIP = 31
+_GZIP = 16 + zlib.MAX_WBITS
 """`wbits` of gzip with its header."""
 
 _BadGzip: Any = isal_zlib.error
 
-_USUAL_RATIO = 10
+USUAL_RATIO = 10
 """Traces are text that repeats: packed they take a tenth of it, and less."""
 
 
@@ -96,7 +98,7 @@ class PackedFile:
             size = self._path.stat().st_size
         except OSError:
             return 0
-        return size if self.is_plain else size * _USUAL_RATIO
+        return size if self.is_plain else size * USUAL_RATIO
 
     @property
     def is_plain(self) -> bool:
@@ -207,7 +209,7 @@ _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
 NEXT_OBJECT = re.compile(rb',\s*(?=\{\s*")')
 
-_REACH = 1 << 11
+_REACH = 1 << 12
 """Of a text's end, where its last event mostly begins; all that lies in it is cut to find the last cut."""
 
 _PHASE = re.compile(rb'"ph"\s*:\s*"')
@@ -265,24 +267,16 @@ def _cuts(text: bytes, begin: int, limit: int) -> Iterator[tuple[int, int]]:
 CHUNK_BYTES = 512 << 10
 """Small enough that a chunk's text and events stay in the processor's cache."""
 
-_CUT_REACH = 1 << 13
-"""From the end of a block there mostly is a cut within so many bytes."""
-
-HEAD_BYTES = 1 << 20
-"""Read at once to find the events; where they begin later, as much again, up to `HEAD_BYTES_MOST`."""
-
-HEAD_BYTES_MOST = 16 << 20
+HEAD_BYTES = bounds.BLOCK_BYTES
+"""Read at once to find the events; where they begin later, as much again, up to sixteen times."""
 
 EVENT_BYTES_MOST = 64 << 20
 """No event is so long: what goes on for longer without one's end is damage, or meant to fill the memory."""
 
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_KEY_REACH = 256
 _BARE_ARRAY = re.compile(rb"\s*\[(?=\s*\{[^\0]*?\"ph\"|\s*\])")
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(\d+(?:\.\d+)?)')
 _WINDOW_END = re.compile(rb'"Record Window End"[^{}]*"ts"\s*:\s*(\d+(?:\.\d+)?)')
-_END_REACH = 64 << 10
-_MOST_US = 1e18
 
 # What is no object may end the array (a null), and is no event.
 _END = re.compile(rb"[^{}\]]*\]")
@@ -329,10 +323,9 @@ class EventText:
             start = text.file.read(HEAD_BYTES)
         match = _EVENTS_KEY.search(start) or _BARE_ARRAY.match(start)
         is_json = start.lstrip()[:1] in (b"{", b"[")
-        while match is None and is_json and len(start) < HEAD_BYTES_MOST and (more := text.file.read(HEAD_BYTES)):
-            begin = max(0, len(start) - _KEY_REACH)
+        while match is None and is_json and len(start) < 16 * HEAD_BYTES and (more := text.file.read(HEAD_BYTES)):
             start += more
-            match = _EVENTS_KEY.search(start, begin)
+            match = _EVENTS_KEY.search(start)
         if match is None:
             text.file.close()
             raise NotATraceError(f"{path}: {_why_no_events(start, packed)}")
@@ -359,7 +352,7 @@ class EventText:
         """`ts` of the profiler's mark near the file's end that its window ended; `None` without it."""
         end = self._rest
         while block := self.file.read(CHUNK_BYTES):
-            end = (end + block)[-_END_REACH:]
+            end = (end + block)[-CHUNK_BYTES:]
         self.file.close()
         match = _WINDOW_END.search(end)
         return _time_us(match)
@@ -370,7 +363,7 @@ class EventText:
         try:
             while block := self.file.read(size_bytes):
                 cut = last_cut(block)
-                if cut is None and has_phase(b"".join(parts[-1:])[-_CUT_REACH:] + block):
+                if cut is None and has_phase(b"".join(parts[-1:])[-_REACH:] + block):
                     block, parts = b"".join((*parts, block)), []  # an event larger than the block, or between two
                     cut = last_cut(block)
                 if cut:
@@ -402,7 +395,7 @@ class EventText:
             while block < end:
                 after = min(block + size_bytes, end)
                 # As in `chunks`: where nothing cuts the block, all that is left before it counts too.
-                for start in (max(block, after - _CUT_REACH), block, begin):
+                for start in (max(block, after - _REACH), block, begin):
                     text = _read_at(file, start, after)
                     if cut := last_cut(text):
                         yield Stretch(self.path, begin, start + cut[0])
@@ -524,6 +517,6 @@ def _why_no_events(start: bytes, file: PackedFile) -> str:
 
 
 def _time_us(match: re.Match[bytes] | None) -> float | None:
-    """The time that was found; none that is longer than there are years."""
-    time = float(match[1]) if match else _MOST_US
-    return time if time < _MOST_US else None
+    """The time that was found, if it can be one."""
+    time = float(match[1]) if match else math.inf
+    return time if time <= LATEST_NS / 1000 else None

@@ -12,6 +12,7 @@ from traceanalyzer.discovery.clustering import RUN_INFO, SAME_RUN_NS, TraceFile,
 from traceanalyzer.errors import InputError, NotATraceError
 from traceanalyzer.files import archives, safe_pickle
 from traceanalyzer.files.archives import SUFFIXES, is_archive, is_json
+from traceanalyzer.files.bounds import BEGIN_BYTES, BLOCK_BYTES, FREE_BYTES
 from traceanalyzer.files.other_tools import FLIGHT_RECORDER, format_of_start, named_by
 from traceanalyzer.files.remote import mirrored, named, url_of
 from traceanalyzer.model import Skipped
@@ -196,9 +197,6 @@ def find_snapshots(folder: Path, *, follows_links: bool = False) -> list[Path]:
 # Files that hold the same bytes as another one: `rank1 (copy).json` beside `rank1.json`.
 
 
-_BLOCK, _BEGIN = 1 << 20, 1 << 14
-
-
 def without_twins(captures: Sequence[TraceFile], skipped: list[Skipped]) -> list[TraceFile]:
     """The captures without copies of others; of several the one with the shortest name is kept.
 
@@ -239,7 +237,7 @@ def _alike(captures: Sequence[TraceFile]) -> Iterator[list[TraceFile]]:
         by_begin: dict[int, list[TraceFile]] = defaultdict(list)
         for capture in of_size if len(of_size) > 1 else ():
             with capture.path.open("rb") as file:
-                by_begin[hash(file.read(_BEGIN))].append(capture)
+                by_begin[hash(file.read(BEGIN_BYTES))].append(capture)
         yield from by_begin.values()
 
 
@@ -250,7 +248,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(BLOCK_BYTES):
             yield block
 
 
@@ -282,9 +280,6 @@ def by_tool(captures: Sequence[TraceFile]) -> list[list[TraceFile]]:
 
 _LISTED = re.compile(rb'"Process Group Ranks"\s*:\s*"?\[([\d, ]+)\]')
 _SIZE = re.compile(rb'"Group size"\s*:\s*(\d+)')
-
-_MOST_BYTES = 64 << 20
-"""Of a file's text: what is looked into for groups."""
 
 
 def of_nodes(captures: Sequence[TraceFile]) -> list[TraceFile]:
@@ -331,7 +326,7 @@ def _agrees(path: Path, rank: int, each: int, world: int) -> bool:
         listed |= {*_LISTED.findall(chunk)}
         sizes |= {int(size) for size in _SIZE.findall(chunk)}
         read += len(chunk)
-        if read > _MOST_BYTES:
+        if read > FREE_BYTES:
             break
     text.file.close()
     groups = [{int(number) for number in ranks.split(b",")} for ranks in listed]
@@ -360,9 +355,6 @@ _RECORD = (
 
 _MOST_LOOKED_AT = 200
 """Files without a trace's name that are looked into: there is one for each rank."""
-
-_BEGIN_BYTES = 1 << 16
-"""Of each of them: a program may print much before NCCL does."""
 
 
 def why_none(path: Path) -> str:
@@ -413,6 +405,6 @@ def _known(folder: Path) -> str | None:
 def _what_it_is(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
-            return format_of_start(file.read(_BEGIN_BYTES))
+            return format_of_start(file.read(BEGIN_BYTES))
     except OSError:
         return None

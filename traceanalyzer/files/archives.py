@@ -14,14 +14,13 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
 from msgspec import Struct
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files.bounds import TOO_MANY, Bounded, most_bytes
+from traceanalyzer.files.bounds import BLOCK_BYTES, ROOM_BYTES, TOO_MANY, Bounded, most_bytes
 
 # Packed files: which names they have, and their bytes unpacked as they are read.
 
@@ -89,13 +88,6 @@ _TAR = (".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".tar.zst")
 
 SUFFIXES = (".zip", *_TAR)
 
-_MOST_MEMBERS = 1_000_000
-
-_BLOCK_BYTES = 1 << 20
-
-_SPARE_BYTES = 1 << 30
-"""Of the disk, left free."""
-
 
 @dataclass(slots=True)
 class Unpacked:
@@ -135,10 +127,8 @@ def unpack(path: Path, is_wanted: Callable[[str], bool]) -> Unpacked:
     made = Unpacked(folder)
     try:
         members = _of_zip(path) if path.name.lower().endswith(".zip") else _of_tar(path)
-        for member in islice(members, _MOST_MEMBERS):
+        for member in members:
             _take(member, path, made, is_wanted)
-        if next(iter(members), None) is not None:
-            made.skipped.append(("", f"has more than {_MOST_MEMBERS:,} members; those after them are left out"))
     except InputError as error:
         made.skipped.append(("", str(error)))
     except _errors() as error:
@@ -200,7 +190,7 @@ class _Header(tarfile.TarInfo):
     """A header of a tar file; one that goes on in blocks of its own (a long name) is read at once, and is small."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
-        if self.size > _BLOCK_BYTES and self.type in _MORE_HEADER:
+        if self.size > BLOCK_BYTES and self.type in _MORE_HEADER:
             raise InputError(f"a header in it has {self.size:,} bytes")
         return super()._proc_member(archive)  # type: ignore[misc]  # no part of what is documented
 
@@ -239,9 +229,9 @@ def _copied(source: IO[bytes], target: Path, archive: Path, member: _Member, mad
     """Copy a member; returns why it could not be."""
     before = made.written_bytes
     with target.open("xb") as file:
-        while block := source.read(_BLOCK_BYTES):
+        while block := source.read(BLOCK_BYTES):
             made.written_bytes += len(block)
-            if made.written_bytes % (64 * _BLOCK_BYTES) < _BLOCK_BYTES and _is_full(made.folder):
+            if made.written_bytes % (64 * BLOCK_BYTES) < BLOCK_BYTES and _is_full(made.folder):
                 target.unlink()
                 raise InputError(f"fills the disk of {made.folder.parent}; unpack it elsewhere (TMPDIR)")
             own = made.written_bytes - before
@@ -254,4 +244,4 @@ def _copied(source: IO[bytes], target: Path, archive: Path, member: _Member, mad
 
 
 def _is_full(folder: Path) -> bool:
-    return shutil.disk_usage(folder).free < _SPARE_BYTES
+    return shutil.disk_usage(folder).free < ROOM_BYTES

@@ -17,6 +17,15 @@ FREE_BYTES = 128 << 20
 ROOM_BYTES, ROOM_TIMES = 2 << 30, 20
 """Memory that reading a file may take, and how many times its size more."""
 
+BLOCK_BYTES = 1 << 20
+"""Read, copied or held at once, where the whole may be of any size."""
+
+BEGIN_BYTES = 1 << 16
+"""Of a file's begin, which shows what it is: a program may print much before NCCL does."""
+
+ROWS_AT_ONCE = 1 << 16
+"""Rows of a table that are asked for or written at once, where there may be any number."""
+
 _HELD = threading.Lock()
 
 

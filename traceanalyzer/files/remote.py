@@ -12,14 +12,13 @@ from typing import Any
 from msgspec import Struct
 
 from traceanalyzer.errors import InputError, UsageError, needs_extra
+from traceanalyzer.files.bounds import BLOCK_BYTES
 
-HEAD_BYTES = 2 << 20
+HEAD_BYTES = 2 * BLOCK_BYTES
 """Of a file that is read from its beginning: enough for what it says of itself, packed or not."""
 
 # A path of "s3://bucket/run" has lost a slash; one letter is a drive.
 _URL = re.compile(r"([a-z][a-z0-9+.]+):/+(.*)", re.DOTALL)
-
-_BLOCK_BYTES = 8 << 20
 
 
 class Mirrored(Struct, frozen=True):
@@ -92,7 +91,7 @@ def fetched(url: str, name: str) -> Iterator[Path]:
         with _explained(url):
             files, place = _open(url)
             with files.open(place, "rb") as source, target.open("wb") as file:
-                shutil.copyfileobj(source, file, _BLOCK_BYTES)
+                shutil.copyfileobj(source, file, BLOCK_BYTES)
         yield target
 
 

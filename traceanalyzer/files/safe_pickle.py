@@ -12,14 +12,11 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
-from traceanalyzer.errors import InputError
-from traceanalyzer.files.bounds import TOO_LARGE, Bounded, memory_for
+from traceanalyzer.errors import InputError, first_line
+from traceanalyzer.files.bounds import BLOCK_BYTES, TOO_LARGE, Bounded, memory_for
 
 MOST_DEPTH = 64
 """Containers inside containers: dumps of PyTorch have less than ten."""
-
-_AT_ONCE = 1 << 18
-"""Bytes that are asked of the file in one go."""
 
 _GZIP = b"\x1f\x8b"
 
@@ -61,13 +58,13 @@ def load(file: IO[bytes], name: str, most_depth: int | None = MOST_DEPTH) -> Any
     """
     size = file.seek(0, 2)
     file.seek(0)
-    source = io.BufferedReader(Bounded(unpacked(file), size), _AT_ONCE)
+    source = io.BufferedReader(Bounded(unpacked(file), size), BLOCK_BYTES)
     try:
         with without_collection(), memory_for(size), without_complaints():
             found = PlainUnpickler(source).load()
             is_too_deep = most_depth is not None and depth_exceeds(found, most_depth)
     except (pickle.UnpicklingError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{name}: refused, not a pickle of plain data ({_first_line(error)})") from error
+        raise InputError(f"{name}: refused, not a pickle of plain data ({first_line(error)})") from error
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     except OSError as error:
@@ -138,7 +135,3 @@ def _items(container: Any) -> Any:
     if type(container) is dict:
         return chain(container, container.values())
     return container if type(container) in _CONTAINERS else ()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -109,7 +109,7 @@ def give_back_grown() -> None:
 
 _HELD: ContextVar[int] = ContextVar("bytes in use when freed memory was returned", default=0)
 
-_GROWN_BYTES = 64 << 20
+_GROWN_BYTES = 8 * LARGE_BYTES
 
 
 def _is_on_disk(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.execution import signals_wait
+from traceanalyzer.files.bounds import BEGIN_BYTES
 from traceanalyzer.validation import place_of
 
 # Files that are written: they appear when they are whole, and until then what lay there stays.
@@ -18,7 +19,7 @@ from traceanalyzer.validation import place_of
 DRAFT = ".writing-"
 """How the names of folders begin in which drafts lie."""
 
-_DAY_S = 86_400
+DAY_S = 86_400
 
 
 @contextmanager
@@ -101,7 +102,7 @@ def remove_old_drafts(folder: Path) -> None:
     """Remove drafts that a killed process left, a day after."""
     for draft in folder.glob(f"{DRAFT}*"):
         with suppress(OSError):
-            if time.time() - draft.stat().st_mtime > _DAY_S:
+            if time.time() - draft.stat().st_mtime > DAY_S:
                 shutil.rmtree(draft, ignore_errors=True)
 
 
@@ -111,8 +112,6 @@ def remove_old_drafts(folder: Path) -> None:
 MOST_SMALL_BYTES = 256 << 20
 """Of what people write by hand, or a tool for one of them: lists of hosts, gates, metrics."""
 
-_HEAD = 4096
-
 
 def content(path: Path, most: int = MOST_SMALL_BYTES) -> bytes:
     """The file's bytes: of a device or a pipe too, which tell no size and may never end.
@@ -121,7 +120,7 @@ def content(path: Path, most: int = MOST_SMALL_BYTES) -> bytes:
         OSError: it cannot be read, holds more than `most` bytes, or begins with NULs, as no text does.
     """
     with path.open("rb") as file:
-        head = file.read(_HEAD)
+        head = file.read(BEGIN_BYTES)
         if head[:1] == b"\0":
             raise OSError(errno.EINVAL, "not a text file")
         found = head + file.read(most + 1 - len(head))

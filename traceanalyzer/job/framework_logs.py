@@ -14,16 +14,14 @@ from msgspec import Struct
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.files import whole
+from traceanalyzer.files.bounds import FREE_BYTES
 from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.rows import LATEST_NS
 
 KEY = "unprofiled_step_ns"
 """What analyses call it."""
 
-_MOST_BYTES = 1 << 26
-
 _SUFFIXES = (".txt", ".log", ".out")
-
-_MOST_NS = 1 << 62
 
 _ITERATION = re.compile(r"iteration_\d+")
 """torchtitan's folder for one capture: <dump folder>/profile_traces/iteration_15."""
@@ -61,7 +59,7 @@ def known_step(
         UsageError: the given one is no time.
     """
     if given_ms is not None:
-        if not 0 < given_ms * 1e6 < _MOST_NS:
+        if not 0 < given_ms * 1e6 < LATEST_NS:
             raise UsageError(f"--unprofiled-step {given_ms}: give the mean step without the profiler in ms")
         return {KEY: round(given_ms * 1e6)}, ()
     if KEY in known:
@@ -85,7 +83,7 @@ def logged_step(folder: Path) -> LoggedStep | None:
     )
     for read, paths in sources:
         for path in paths:
-            if (text := _text(path)) is not None and (ns := read(text)) is not None and 0 < ns < _MOST_NS:
+            if (text := _text(path)) is not None and (ns := read(text)) is not None and 0 < ns < LATEST_NS:
                 return LoggedStep(round(ns), path)
     return None
 
@@ -116,9 +114,9 @@ def _texts(*folders: Path) -> list[Path]:
 def _text(path: Path) -> str | None:
     """The file's text; `None` where there is none that may be read, or a very long one."""
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        if path.is_symlink() or not path.is_file():
             return None
-        return whole.content(path).decode("utf-8", errors="replace")
+        return whole.content(path, FREE_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return None
 

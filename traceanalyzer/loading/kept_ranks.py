@@ -31,9 +31,7 @@ from traceanalyzer.model import RankMeta
 from traceanalyzer.model.spilled import spilled
 from traceanalyzer.model.tables import columns_of, table_of
 
-FORMAT = 5
-
-WORTH_BYTES, WORTH_BYTES_OF_TEXT = 512 << 10, 4 << 20
+WORTH_BYTES = 512 << 10
 """Of smaller files: they are read and analysed within a moment."""
 
 ENDING = "-ranks"
@@ -69,8 +67,7 @@ def place_of(
     asked = (capture.hint, rules, ranks, options.selection, names, sorted(thresholds.items()))
     others = [*captures_beside(path), *notes_beside(path)]  # graphs take operators and names from them
     beside = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in others]
-    least = WORTH_BYTES_OF_TEXT if path.suffix == ".json" else WORTH_BYTES
-    key = key_of(path, (FORMAT, _code(), asked, beside), least)
+    key = key_of(path, (_code(), asked, beside), WORTH_BYTES)
     return None if key is None else options.cache / f"{key}{ENDING}"
 
 

@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import shutil
+import struct
 import tempfile
 import time
 from collections import Counter
@@ -23,9 +24,12 @@ from isal import isal_zlib
 from msgspec import Struct
 
 from traceanalyzer.decoding.columns import Growing
+from traceanalyzer.decoding.stream import USUAL_RATIO
 from traceanalyzer.errors import InputError
 from traceanalyzer.execution import CORES_A_FILE, aside
+from traceanalyzer.files.bounds import BLOCK_BYTES, ROWS_AT_ONCE
 from traceanalyzer.files.cached import name_of
+from traceanalyzer.files.whole import DAY_S
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
 from traceanalyzer.model.spilled import spilled
@@ -48,9 +52,6 @@ _UNSETTLED_NS = 2 * 10**9
 That is of clocks of whole seconds, or of two; where a time has parts of a second, a twentieth of it will do.
 """
 
-_FORGOTTEN_S = 86_400
-"""Age of drafts whose process must have been ended."""
-
 _DRAFT = ".draft-"
 
 _CHECKSUMS = "checksums.json"
@@ -59,9 +60,7 @@ _CHECKSUMS = "checksums.json"
 _AT_TIMES = 64
 """A process looks at all entries once it has kept this part of the limit: there may be hundreds."""
 
-_AT_ONCE = 1 << 20
-
-UNREADABLE = (OSError, ValueError, TypeError, KeyError, pa.ArrowException, msgspec.MsgspecError)
+UNREADABLE = (OSError, struct.error, ValueError, TypeError, KeyError, pa.ArrowException, msgspec.MsgspecError)
 
 
 class Contents(Struct, frozen=True):
@@ -108,7 +107,7 @@ def clear(folder: Path) -> Contents:
 
 
 def key_of(path: Path, options: tuple[object, ...], least_bytes: int) -> str | None:
-    """Names the file as it is; `None` for what is not worth keeping or may not be."""
+    """Names the file as it is; `None` for one of less than `least_bytes`, packed, or that may change."""
     try:
         state = path.stat()
         name = name_of(path, state, options)
@@ -116,7 +115,8 @@ def key_of(path: Path, options: tuple[object, ...], least_bytes: int) -> str | N
         return None
     changed_ns = max(state.st_mtime_ns, state.st_ctime_ns)
     unsettled_ns = _UNSETTLED_NS // 20 if changed_ns % 10**9 else _UNSETTLED_NS
-    if not path.is_file() or state.st_size < least_bytes or time.time_ns() - changed_ns < unsettled_ns:
+    least = least_bytes * USUAL_RATIO if path.suffix == ".json" else least_bytes
+    if not path.is_file() or state.st_size < least or time.time_ns() - changed_ns < unsettled_ns:
         return None
     return name
 
@@ -215,7 +215,7 @@ def _checksums(entry: Path) -> dict[str, int]:
 def _checksum(path: Path) -> int:
     checksum = 0
     with path.open("rb") as file:
-        while part := file.read(_AT_ONCE):
+        while part := file.read(BLOCK_BYTES):
             checksum = isal_zlib.crc32(part, checksum)
     return checksum
 
@@ -243,7 +243,7 @@ def prune(folder: Path) -> None:
             if total > MOST_BYTES:
                 shutil.rmtree(entry, ignore_errors=True)
         for draft in folder.glob(f"{_DRAFT}*"):
-            if time.time() - draft.stat().st_mtime > _FORGOTTEN_S:
+            if time.time() - draft.stat().st_mtime > DAY_S:
                 shutil.rmtree(draft, ignore_errors=True)
 
 
@@ -312,20 +312,20 @@ def write_tables(path: Path, tables: Iterable[Told]) -> int:
             columns = [_packed(str(column), values) for column, values in columns_of(frame).items()]
             body = msgspec.msgpack.encode(_Table(name, said, len(frame), columns))
             packed = pa.compress(body, codec=_PACKED, asbytes=True)
-            file.write(len(packed).to_bytes(_LENGTH_BYTES) + len(body).to_bytes(_LENGTH_BYTES) + packed)
+            file.write(_LENGTHS.pack(len(packed), len(body)) + packed)
             count += 1
     return count
 
 
-_LENGTH_BYTES = 8
+_LENGTHS = struct.Struct("<QQ")
 
 
 def read_tables(path: Path, count: int) -> list[Told]:
     """So many tables of a file; what is wrong with it is one of `UNREADABLE`."""
     found: list[Told] = []
     with path.open("rb") as file:
-        while lengths := file.read(2 * _LENGTH_BYTES):
-            packed, size = (int.from_bytes(own) for own in (lengths[:_LENGTH_BYTES], lengths[_LENGTH_BYTES:]))
+        while lengths := file.read(_LENGTHS.size):
+            packed, size = _LENGTHS.unpack(lengths)
             body = memoryview(pa.decompress(file.read(packed), size, codec=_PACKED))
             told = msgspec.msgpack.decode(body, type=_Table)
             columns = {column.name: _unpacked(column) for column in told.columns}
@@ -396,9 +396,6 @@ def _value(plain: object) -> object:
 
 
 # A table of a trace as a file of Arrow columns, and back, some rows at a time: it is in memory nowhere as a whole.
-
-
-ROWS_AT_ONCE = 1 << 16
 
 
 def write_table(path: Path, frame: pd.DataFrame, schema: Mapping[str, str]) -> None:
@@ -479,11 +476,9 @@ def _column(arrays: list[np.ndarray], texts: Any) -> Any:
 # nothing that runs when it is read. Whatever is wrong with the cache, the trace is read as if there were none.
 
 
-FORMAT = 3
-"""Of the entries: another number finds none of these."""
-
-WORTH_BYTES, WORTH_BYTES_OF_TEXT = 4 << 20, 32 << 20
-"""Smaller files, packed or databases, and plain text, are read about as quickly from themselves."""
+WORTH_BYTES = 4 << 20
+"""Smaller files, packed or databases, are read about as quickly from themselves; text of as many times that as packs
+into it."""
 
 
 def through(
@@ -533,8 +528,7 @@ def _with(draft: Draft, trace: RankTrace) -> Draft:
 
 
 def _key(path: Path, options: tuple[object, ...]) -> str | None:
-    least = WORTH_BYTES_OF_TEXT if path.suffix == ".json" else WORTH_BYTES
-    return key_of(path, (FORMAT, _code(), *options), least)
+    return key_of(path, (_code(), *options), WORTH_BYTES)
 
 
 _READING = ("cuda_graphs", "decoding", "files", "kinds", "loading", "meaning", "model", "readers")

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from traceanalyzer.kinds import KINDS, KindRules, copy_kind
+from traceanalyzer.meaning.rows import LATEST_NS, LONGEST_NS
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
 from traceanalyzer.model.spilled import rearranged
 from traceanalyzer.model.tables import (
@@ -89,14 +90,8 @@ def _around(gpu_ops: pd.DataFrame, api_calls: pd.DataFrame, spans: pd.DataFrame,
 # Times of events that cannot be: such events are left out, or count as taking no time, and are counted.
 
 
-LATEST_NS = 5 * 10**18
-"""The year 2128. A time of any int64 and a clock's start of at most 4·10¹⁸, added, lie beyond where they overflow."""
-
 UNKNOWN_NS = np.iinfo(np.int64).min
 """Stands for a time that is not there: with a clock's start added it is one that cannot be."""
-
-LONGEST_NS = 10**15
-"""No event lasts longer than twelve days."""
 
 LONGEST_CAPTURE_NS = 24 * 3600 * 10**9
 """No recording lasts longer."""

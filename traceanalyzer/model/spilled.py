@@ -4,12 +4,13 @@ import os
 import pickle
 from collections.abc import Mapping
 from io import FileIO
-from mmap import mmap
+from mmap import PAGESIZE, mmap
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.files.bounds import BLOCK_BYTES
 from traceanalyzer.files.spill import append, can_spill, mapped, spill_file
 from traceanalyzer.meaning.rows import NONE
 from traceanalyzer.model.tables import columns_as_they_are, table_of
@@ -42,7 +43,7 @@ def spilled_arrays(value: T) -> T:
     buffers: list[pickle.PickleBuffer] = []
     rest = pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
     raw = [buffer.raw() for buffer in buffers]
-    large = [own for own in raw if own.nbytes > _LARGE_ARRAY_BYTES and not own.readonly]
+    large = [own for own in raw if own.nbytes > BLOCK_BYTES and not own.readonly]
     file = spill_file(sum(own.nbytes for own in large))
     if file is None:
         return value
@@ -60,9 +61,6 @@ def spilled_arrays(value: T) -> T:
     return made
 
 
-_LARGE_ARRAY_BYTES = 1 << 20
-
-
 def _appended(file: FileIO, content: Any) -> int:
     """Where in the file it begins.
 
@@ -70,13 +68,9 @@ def _appended(file: FileIO, content: Any) -> int:
         OSError: there is no room.
     """
     offset = file.seek(0, os.SEEK_END)
-    offset = file.seek(-(-offset // _ALIGNED) * _ALIGNED)
+    offset = file.seek(-(-offset // PAGESIZE) * PAGESIZE)
     append(file, content)
     return offset
-
-
-_ALIGNED = 64
-"""Bytes at whose multiples arrays begin."""
 
 
 def _file_for(columns: Mapping[str, Any]) -> FileIO | None:

@@ -1,18 +1,18 @@
 """AMD's rocprofv3, JSON output: `<process>_results.json`, plain or gzip."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from traceanalyzer.decoding.stream import PackedFile
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.archives import is_json
+from traceanalyzer.files.bounds import BEGIN_BYTES
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
 
-_KEY = b'"rocprofiler-sdk-tool"'
-
-_HEAD_BYTES = 256
+_BEGIN = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"')
 
 
 def recognises(path: Path) -> bool:
@@ -23,9 +23,9 @@ def recognises(path: Path) -> bool:
         file = PackedFile.open(path)
     except NotATraceError:
         return False
-    head = file.read(_HEAD_BYTES)
+    head = file.read(BEGIN_BYTES)
     file.close()
-    return _KEY in head
+    return _BEGIN.match(head) is not None
 
 
 def peek(path: Path) -> Header:  # noqa: ARG001 - every reader is asked for a file

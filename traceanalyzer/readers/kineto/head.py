@@ -10,9 +10,8 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import msgspec
 
 from traceanalyzer.kinds import CUT_LIST
+from traceanalyzer.meaning.rows import LATEST_NS
 from traceanalyzer.model import ProcessGroup
-
-_BASE_NS = 4 * 10**18
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
@@ -42,7 +41,7 @@ class Device(msgspec.Struct, gc=False):
 class _Properties(msgspec.Struct, gc=False):
     deviceProperties: list[Device] = []  # noqa: N815 - the format's name
     trace_id: str | None = None
-    baseTimeNanoseconds: Annotated[int, msgspec.Meta(ge=0, le=_BASE_NS)] = 0  # noqa: N815
+    baseTimeNanoseconds: Annotated[int, msgspec.Meta(ge=0, le=LATEST_NS)] = 0  # noqa: N815
     cuda_driver_version: _Number | None = None
     cuda_runtime_version: _Number | None = None
     pytorch_version: str | None = None

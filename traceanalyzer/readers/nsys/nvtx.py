@@ -9,22 +9,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traceanalyzer.model.make import LATEST_NS, UNKNOWN_NS
+from traceanalyzer.meaning.rows import LATEST_NS
+from traceanalyzer.model.make import UNKNOWN_NS
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.readers.nsys.source import Source, frame_of, labelled, maybe
+from traceanalyzer.readers.nsys.source import Number, Source, frame_of, labelled, maybe
 from traceanalyzer.readers.nsys.tables import process_of, thread_of
 
 NVTX = "NVTX_EVENTS"
 NCCL_DOMAIN = "NCCL"
 
-_DOMAIN_CREATED = 75
-
 _BARE_NCCL = re.compile(
     r"(?:AllReduce|AllGather|ReduceScatter|Broadcast|Bcast|Reduce|Gather|Scatter|AlltoAll|AllToAll|Send|Recv"
     r"|Group(?:Start|End)|Comm(?:Init|Split|Destroy|Finalize|Abort)\w*)$"
 )
-# Push/pop and start/end ranges, of a program and of an imported nvtxt file.
-_RANGES = (59, 60, 70, 71)
+_RANGES = (Number.PUSH_POP, Number.START_END, Number.TEXT_PUSH_POP, Number.TEXT_START_END)
 
 _NUMBER = re.compile(r"\d+")
 
@@ -88,7 +86,7 @@ def read_nvtx(source: Source, containing: Sequence[str] = ()) -> Nvtx:
 
 def _domain_names(source: Source, rows: pa.Table) -> dict[tuple[int, int], str]:
     """Name of each (process, domain); the rows that name them may be missing."""
-    created = rows.filter(pc.equal(rows["eventType"], _DOMAIN_CREATED))
+    created = rows.filter(pc.equal(rows["eventType"], int(Number.DOMAIN_CREATED)))
     codes, texts = _names(source, created)
     places = frame_of(created, {"globalTid": 0, "domainId": 0})
     keys = zip(process_of(places["globalTid"]).tolist(), places["domainId"].tolist(), strict=True)

@@ -5,6 +5,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from enum import IntEnum
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from traceanalyzer.errors import NotATraceError
-from traceanalyzer.files.bounds import MOST_TIMES, most_bytes
+from traceanalyzer.errors import NotATraceError, first_line
+from traceanalyzer.files.bounds import MOST_TIMES, ROWS_AT_ONCE, most_bytes
 from traceanalyzer.model.schema import NONE
 
 # What a source of an export's tables offers, so that nothing above it knows databases from Parquet files.
+
+
+class Number(IntEnum):
+    """Numbers of Nsight Systems' own enumerations that are read."""
+
+    PUSH_POP, START_END, TEXT_PUSH_POP, TEXT_START_END = 59, 60, 70, 71  # NVTX ranges; those of imported text
+    DOMAIN_CREATED = 75
+    STREAM_WAIT = 2  # of `ENUM_CUPTI_SYNC_TYPE`: a stream waits for an event
+    ERROR = 3  # of diagnostics
 
 
 PACK_BITS = (32, 16, 0)
@@ -193,10 +203,6 @@ def triple(packed: int) -> str | None:
 # ADBC fills Arrow columns: the standard library's cursor takes many times as long.
 
 
-_IDS_A_QUERY = 20_000
-_BATCH_ROWS = 65_536
-
-
 class SqliteSource(Source):
     """One database, opened read-only and immutable: no lock, no journal, nothing written beside it."""
 
@@ -237,8 +243,8 @@ class SqliteSource(Source):
         found: dict[int, str] = {}
         if not self._has_strings:
             return found
-        for first in range(0, len(ids), _IDS_A_QUERY):
-            wanted = ",".join(str(int(one)) for one in ids[first : first + _IDS_A_QUERY])
+        for first in range(0, len(ids), ROWS_AT_ONCE):
+            wanted = ",".join(str(int(one)) for one in ids[first : first + ROWS_AT_ONCE])
             found.update(
                 self._ask(f"SELECT id, CAST(value AS TEXT) FROM StringIds WHERE id IN ({wanted})")  # noqa: S608
             )
@@ -261,7 +267,7 @@ class SqliteSource(Source):
 
         try:
             with adbc.connect(self._uri) as connection, connection.cursor() as cursor:
-                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
+                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(ROWS_AT_ONCE)})
                 cursor.execute(query)
                 return self._bounded(cursor.fetch_record_batch())
         except adbc.Error as error:
@@ -286,8 +292,8 @@ class SqliteSource(Source):
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> NotATraceError:
-        first_line = str(error).partition("\n")[0]
-        return NotATraceError(f"{self.path}: the database cannot be read ({first_line}); export the report again")
+        why = first_line(error)
+        return NotATraceError(f"{self.path}: the database cannot be read ({why}); export the report again")
 
 
 _HOT_JOURNAL = bytes.fromhex("d9d505f920a163d7")
@@ -340,10 +346,6 @@ def _like(column: str, words: Sequence[str]) -> str:
 
 
 # Tables of a folder that `nsys export --type=parquetdir` wrote: one Parquet file a table.
-
-
-_LONGEST = 120
-"""Characters of Arrow's own words that an error carries."""
 
 
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
@@ -401,8 +403,8 @@ class ParquetSource(Source):
         return self.path / f"{table}.parquet"
 
     def _damaged(self, table: str, error: Exception) -> NotATraceError:
-        first_line = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST]
-        return NotATraceError(f"{self._file(table)}: not readable as Parquet ({first_line}); export the report again")
+        why = first_line(error)
+        return NotATraceError(f"{self._file(table)}: not readable as Parquet ({why}); export the report again")
 
 
 def _of_kind(rows: pa.Table, kind: str, parts: tuple[str, ...]) -> pa.ChunkedArray:

@@ -13,7 +13,7 @@ from traceanalyzer.kinds import ACTIVITIES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import UNKNOWN_NS
 from traceanalyzer.model.schema import NONE, UNNAMED
-from traceanalyzer.readers.nsys.source import Source, category, labelled, maybe, triple
+from traceanalyzer.readers.nsys.source import Number, Source, category, labelled, maybe, triple
 
 # What the packed ids of an export hold: `globalPid` and `globalTid` are machine, VM, process and thread.
 
@@ -423,9 +423,6 @@ CUDA_EVENT = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 CONTEXT = "TARGET_INFO_CUDA_CONTEXT_INFO"
 WAIT_TABLES = (SYNCHRONIZATION, CUDA_EVENT, CONTEXT)
 
-_STREAM_WAIT = 2
-"""`ENUM_CUPTI_SYNC_TYPE`: a stream waits for an event."""
-
 _EVENT = ["globalPid", "eventId", "eventSyncId"]
 
 
@@ -436,7 +433,7 @@ def read_stream_waits(source: Source) -> pd.DataFrame:
     """
     names = ("start", "end", "contextId", "streamId", "globalPid", "syncType", "eventId", "eventSyncId")
     waits = source.frame(SYNCHRONIZATION, ints=names)
-    waits = waits[waits["syncType"] == _STREAM_WAIT]
+    waits = waits[waits["syncType"] == Number.STREAM_WAIT]
     events = source.frame(CUDA_EVENT, ints=("streamId", "correlationId", *_EVENT))
     events = events.drop_duplicates(_EVENT).rename(columns={"streamId": "source"})
     table = waits.merge(events, on=_EVENT, how="left")

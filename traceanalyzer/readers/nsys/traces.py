@@ -12,6 +12,7 @@ import pandas as pd
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.other_tools import database_of
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.meaning.rows import LATEST_NS
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
@@ -24,7 +25,7 @@ from traceanalyzer.readers.nsys.nccl import (
     with_only_peers,
 )
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN, NVTX, Nvtx, read_nvtx
-from traceanalyzer.readers.nsys.source import STRINGS, Source
+from traceanalyzer.readers.nsys.source import STRINGS, Number, Source
 from traceanalyzer.readers.nsys.tables import (
     COUNTER_TABLES,
     GPU_TABLES,
@@ -57,8 +58,6 @@ _GPU = "TARGET_INFO_GPU"
 _CUDA_DEVICE = "TARGET_INFO_CUDA_DEVICE"
 _DETAILS = "ANALYSIS_DETAILS"
 SESSION_TABLES = (_START, _GPU, _CUDA_DEVICE, _DETAILS)
-
-_LATEST_NS = 4 * 10**18
 
 _VERSIONS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "nsys schema"}
 _NORMALIZED = "EXPORT_PARAM_TIME_NORMALIZE"
@@ -104,7 +103,7 @@ def read_session(source: Source) -> Session:
     # A normalised export has its times shifted to UTC already.
     is_utc = settings.get(_NORMALIZED, "").lower() in ("true", "1")
     starts = source.frame(_START, {"utcEpochNs": 0}, ints=("utcEpochNs",))["utcEpochNs"].tolist()
-    epoch = starts[0] if starts and 0 < starts[0] <= _LATEST_NS else 0
+    epoch = starts[0] if starts and 0 < starts[0] <= LATEST_NS else 0
     lengths = source.frame(_DETAILS, ints=("duration",))["duration"].tolist()
     devices = source.rows(_CUDA_DEVICE, ints=("pid", "cudaId", "gpuId"))
     gpus = list(source.rows(_GPU, ints=("id", "totalMemory"), texts=("name",)))
@@ -218,7 +217,6 @@ def _from_ranges(places: Sequence[Place], stated: pd.DataFrame) -> dict[Place, i
 
 
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
-_ERROR = 3
 
 _DROPPED = re.compile(
     r"(?<!\d)(\d{1,15})[^.\d]*\b(?:dropped|lost)\b|\b(?:dropped|lost)\b[^.\d]*(\d{1,15})(?!\d)", re.IGNORECASE
@@ -331,7 +329,7 @@ def _nccl_notes(nccl: Nccl) -> list[str]:
 
 def _recorded_errors(source: Source) -> list[str]:
     """Errors only: that "not all events might have been collected" stands in every report that an API call ended."""
-    errors = int((source.frame(DIAGNOSTICS, ints=("severity",))["severity"] == _ERROR).sum())
+    errors = int((source.frame(DIAGNOSTICS, ints=("severity",))["severity"] == Number.ERROR).sum())
     if not errors:
         return []
     return [f"The report holds {errors} diagnostics of level error: open it in Nsight Systems to read them."]

@@ -13,6 +13,7 @@ import pandas as pd
 
 from traceanalyzer.decoding.stream import PackedFile
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files.bounds import BLOCK_BYTES
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import RankHint
@@ -234,8 +235,6 @@ def _buffers(told: Any) -> tuple[Buffers, int]:
 # rocprofv3's JSON: records decoded, and the captures of its processes.
 
 
-_BLOCK_BYTES = 64 << 20
-
 _GPU = 2
 
 
@@ -254,7 +253,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
 def _decoded(path: Path) -> tuple[Content, int, bool]:
     """The content, how many records cannot be understood, and whether the file is cut off."""
     file = PackedFile.open(path)
-    text = b"".join(iter(lambda: file.read(_BLOCK_BYTES), b""))
+    text = b"".join(iter(lambda: file.read(BLOCK_BYTES), b""))
     file.close()
     was_enabled = gc.isenabled()
     gc.disable()

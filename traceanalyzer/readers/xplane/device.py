@@ -9,7 +9,8 @@ import pandas as pd
 
 from traceanalyzer.kinds import MEMORIES, KindRules, collective
 from traceanalyzer.meaning.names import runtime_activity
-from traceanalyzer.model.make import LATEST_NS, UNKNOWN_NS
+from traceanalyzer.meaning.rows import LATEST_NS
+from traceanalyzer.model.make import UNKNOWN_NS
 from traceanalyzer.model.schema import XLA_MODULES, XLA_PHASES
 from traceanalyzer.readers.xplane import messages
 from traceanalyzer.readers.xplane.messages import Collective, collectives, looped, operation, phases

@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.meaning.rows import LATEST_NS
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import printable
 from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER, Header, RankHint
@@ -24,8 +25,6 @@ _HOST_PLANES = ("/host:CPU", "/host:CUPTI", "/host:ROCTRACER", "/host:python-tra
 """Threads and what runs on them; files that the profiler did not finish keep API calls apart."""
 
 MOST_DEVICES = 1 << 20
-
-_LATEST_NS = 4 * 10**18
 
 _EPOCH_LEAST_NS = 10**18
 """A line whose times begin later is in times of day already."""
@@ -145,7 +144,7 @@ def _stamp(space: Any, name: str) -> int | None:
     for plane in space.planes:
         if text_of(plane.name) == "Task Environment":
             value = stats_of(plane).get(name)
-            return value if isinstance(value, int) and 0 < value <= _LATEST_NS else None
+            return value if isinstance(value, int) and 0 < value <= LATEST_NS else None
     return None
 
 
@@ -171,7 +170,7 @@ def _text(value: Any) -> str | None:
 
 
 def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and 0 < value <= _LATEST_NS else None
+    return value if isinstance(value, int) and 0 < value <= LATEST_NS else None
 
 
 def _of_one_process(count: int) -> tuple[str, ...]:
