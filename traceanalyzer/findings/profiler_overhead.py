@@ -25,7 +25,9 @@ def profiler_overhead(run: Run) -> Iterator[Finding]:
         return
     steps = [float(ns) for ns in run.engine.steps(run.engine.costs).mean(axis=0)]
     profiled_ns, likely_ns, low, high = run.engine.before_ns, steps[0], time_text(min(steps)), time_text(max(steps))
-    if not run.is_worth(profiled_ns - likely_ns):
+    if likely_ns <= 0 or not run.is_worth(
+        profiled_ns - likely_ns
+    ):  # of times that contradict each other it tells nothing
         return
     is_known = dict(run.engine.peers.overhead_ns) != dict(COST_NS)  # solved for
     takes = f"takes {'' if is_known else 'about '}{time_text(likely_ns)}"

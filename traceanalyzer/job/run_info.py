@@ -18,6 +18,7 @@ from msgspec import Struct
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import whole
 from traceanalyzer.job.model_state import Model
+from traceanalyzer.meaning.rows import RANKS
 from traceanalyzer.model.schema import printable
 
 # What ran, as the run.json beside the traces tells: strategy, model, batch, dtype, speed without a profiler.
@@ -161,7 +162,7 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
     if trained := trained_model(info):
         found["trained_model"] = trained
     flops, ranks = info.model_flops_per_step or 0, info.world_size or 0
-    if ranks > 0:
+    if 0 < ranks < RANKS:
         found["run_world_size"] = ranks
     if ranks > 0 and 0 < flops / ranks < MOST_OF_STEP:
         found["stated_work"] = StatedWork(flops / ranks, info.dtype)

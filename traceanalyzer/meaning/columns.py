@@ -12,6 +12,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.meaning.rows import RANKS
 
 # What a column of a table means: its unit, how it adds up, which way is better, and how reports show it.
 
@@ -275,9 +276,6 @@ def declared(**columns: Column | str) -> dict[str, Column]:
 
 _LIST = re.compile(r"\s*\d{1,18}\s*(?:,\s*\d{1,18}\s*)*")
 
-_MOST = 1_000_000
-"""Above all numbers of a job; a range of more would fill the memory."""
-
 
 def numbers(text: object) -> tuple[int, ...]:
     """Those of a list such as `0,4,8`, in its order; none where it is cut short (`0, 1, ..., 1023`), or no list."""
@@ -300,8 +298,8 @@ def chosen(text: str, option: str = "") -> frozenset[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         if first > last:
             raise UsageError(f"{given}: {first}-{last} is reversed; write {last}-{first}")
-        if last >= _MOST:
-            raise UsageError(f"{given}: numbers go up to {_MOST - 1:,}")
+        if last >= RANKS:
+            raise UsageError(f"{given}: numbers go up to {RANKS - 1:,}")
         found.update(range(first, last + 1))
     return frozenset(found)
 

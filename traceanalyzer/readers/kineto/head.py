@@ -10,21 +10,24 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import msgspec
 
 from traceanalyzer.kinds import CUT_LIST
-from traceanalyzer.meaning.rows import LATEST_NS
+from traceanalyzer.meaning.rows import LATEST_NS, RANKS
 from traceanalyzer.model import ProcessGroup
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
+_Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=RANKS)]
+
+
 class _Group(msgspec.Struct, gc=False):
     pg_name: str = ""
     pg_desc: str = ""
-    ranks: list[_Number] | str = []  # a text where Kineto itself wrote it: `[0, 1]`, or `[0, 1, ..., 63]`
+    ranks: list[_Rank] | str = []  # a text where Kineto itself wrote it: `[0, 1]`, or `[0, 1, ..., 63]`
 
 
 class _Distributed(msgspec.Struct, gc=False):
-    rank: _Number | None = None
-    world_size: _Number | None = None
+    rank: _Rank | None = None
+    world_size: _Rank | None = None
     pg_config: list[_Group] = []
     nccl_version: str | None = None
 

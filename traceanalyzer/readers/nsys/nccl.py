@@ -99,7 +99,7 @@ def _size(own: pd.DataFrame, seen: int) -> int:
 def _reaches(way: pd.Series, ranks: range, told: object) -> bool:
     """Whether messages of one way have every rank as their peer once; all but one's own where the size is told."""
     missing = len(ranks) - len(way)
-    is_each_once = way.index.is_unique and set(way.index) <= set(ranks)
+    is_each_once = way.index.is_unique and all(peer in ranks for peer in way.index.tolist())
     return is_each_once and len(ranks) > 1 and (missing == 0 or (missing == 1 and len(way) > 1 and not pd.isna(told)))
 
 
@@ -220,7 +220,7 @@ def _bytes(text: str) -> bytes:
 # the group's communicator. The runners do so at the start of what Nsight Systems records.
 
 
-RANK = re.compile(r"\W*(?:global[ _])?rank\W{0,3}_?(\d+)(?: of (\d+))?\W*", re.IGNORECASE)
+RANK = re.compile(r"\W*(?:global[ _])?rank\W{0,3}_?(\d{1,6})(?: of (\d{1,6}))?\W*", re.IGNORECASE)
 """The rank, and how many there are."""
 
 _GROUP = re.compile(r"group (\S{1,200}) of ranks (\d{1,9}(?:,\d{1,9})*)(?:: (.*))?")

@@ -12,7 +12,7 @@ import pandas as pd
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.other_tools import database_of
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.meaning.rows import LATEST_NS
+from traceanalyzer.meaning.rows import LATEST_NS, RANKS
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
@@ -186,8 +186,9 @@ def identify(
 
 
 def _world_size(members: pd.DataFrame, stated: pd.DataFrame) -> int | None:
-    known = [ranks.max() for ranks in (members["ranks"], stated["ranks"]) if ranks.notna().any()]
-    return int(max(known)) if known else None
+    known = pd.concat([members["ranks"], stated["ranks"]]).dropna()
+    known = known[known < RANKS]
+    return int(known.max()) if len(known) else None
 
 
 def _from_nccl(places: Sequence[Place], members: pd.DataFrame, world: int | None) -> dict[Place, int]:

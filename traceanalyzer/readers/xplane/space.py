@@ -9,7 +9,7 @@ import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.meaning.rows import LATEST_NS
+from traceanalyzer.meaning.rows import LATEST_NS, RANKS
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import printable
 from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER, Header, RankHint
@@ -23,8 +23,6 @@ _OTHER_DEVICE = re.compile(r"^/device:(?!CUSTOM)(\w+):\d+")
 
 _HOST_PLANES = ("/host:CPU", "/host:CUPTI", "/host:ROCTRACER", "/host:python-tracer")
 """Threads and what runs on them; files that the profiler did not finish keep API calls apart."""
-
-MOST_DEVICES = 1 << 20
 
 _EPOCH_LEAST_NS = 10**18
 """A line whose times begin later is in times of day already."""
@@ -105,7 +103,7 @@ def device_numbers(space: Any, count: int) -> tuple[int, ...] | None:
         for line in plane.lines if keys else ():
             for event in line.events:
                 found |= {value_of(stat, {}) for stat in event.stats if stat.metadata_id in keys}
-    numbers = tuple(sorted(one for one in found if isinstance(one, int) and 0 <= one < MOST_DEVICES))
+    numbers = tuple(sorted(one for one in found if isinstance(one, int) and 0 <= one < RANKS))
     return numbers if len(numbers) == count and count else None
 
 
