@@ -292,8 +292,8 @@ def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Pr
     if not seqs and not behind and not set(own) & set(log.watchdog.dumps_asked):
         return None
     world = max(log.world, case.ras.ranks if case.ras else 0, log.watchdog.highest_rank + 1)
-    silent = sorted(set(range(world)) - set(own))
-    suspects = behind or (silent if len(silent) < len(own) else [])
+    silent = sorted(set(range(world)) - set(own)) if world < 2 * len(own) else []
+    suspects = behind or silent
     where = f" of process group {group}" if group else ""
     operations = by_value({rank: operation_words(one.operation) for rank, one in own.items()
                       if one.timed_out == seq and one.operation})  # fmt: skip

@@ -82,6 +82,10 @@ CASES = {
         partial(host_trace, [("gemm", 5, 9, 1), ("gemm", 10, 10, 2)], [LAUNCH, LAUNCH]), {"operations_without_duration": 1}),
     "an operation before its launch": (
         partial(host_trace, [("gemm", 5, 9, 1)], [("cudaLaunchKernel", 7, 8)]), {"operations_before_their_launch": 1}),
+    "an operation after the call that waited for it": (
+        partial(host_trace, [("gemm", 5, 9, 1)], [LAUNCH, ("cudaDeviceSynchronize", 2, 8)]), {"operations_after_their_wait": 1}),
+    "one that was launched after it": (
+        partial(host_trace, [("gemm", 5, 9, 2)], [("cudaDeviceSynchronize", 0, 1), ("cudaLaunchKernel", 2, 3)]), {}),
     "a file that is cut off": (
         partial(host_trace, [("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, is_truncated=True, events_skipped=7)),
         {"truncated": 1, "unreadable_events": 7}),

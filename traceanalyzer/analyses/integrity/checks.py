@@ -13,12 +13,20 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.calls import INFERRED, OPERATOR, comm_operators
 from traceanalyzer.analyses.communication.matching import waits_of
 from traceanalyzer.analyses.grouping import largest_before, sums_at
-from traceanalyzer.analyses.host.host_names import is_cpu_collective, is_graph_capture, is_graph_launch, is_launch
+from traceanalyzer.analyses.host.host_names import (
+    FOR_ALL,
+    is_cpu_collective,
+    is_graph_capture,
+    is_graph_launch,
+    is_launch,
+    waits_for,
+)
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.kinds.kernels import function_path
 from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.rows import LATEST_NS
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, SHORT_NS, Severity
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import LONGEST_CAPTURE_NS, is_outside
@@ -393,6 +401,30 @@ def operations_before_their_launch(trace: RankTrace) -> Iterator[Defect]:
         "causes of idle time are inexact."
     )
     yield Defect("operations_before_their_launch", count, total, text, CAUSES)
+
+
+def operations_after_their_wait(trace: RankTrace) -> Iterator[Defect]:
+    """Operations that end when a call that waits for the whole GPU, made after their launch, has returned already.
+
+    The GPU's clock is ahead then. Not of a process that launches on other GPUs too: the call waits for one of them.
+    """
+    ops, calls = trace.gpu_ops, trace.api_calls
+    launch = array_of(ops, "launch")
+    held = launch != NONE
+    starts, ends = (array_of(calls, name) for name in ("start_ns", "end_ns"))
+    waits = np.flatnonzero(rows_named_so(calls, lambda name: waits_for(name) == FOR_ALL))
+    if not len(waits) or len(np.setdiff1d(np.flatnonzero(array_of(calls, "has_gpu_op")), launch)):
+        return
+    after = np.searchsorted(starts[waits], ends[launch[held]])  # the first such call after each launch
+    returned = np.append(ends[waits], LATEST_NS)[after]
+    behind = array_of(ops, "end_ns")[held] - returned
+    count, total = int((behind > 0).sum()), int((after < len(waits)).sum())
+    text = (
+        f"GPU operations that end after the call that waited for them: {count:,} of {total:,}, by up to "
+        f"{time_text(int(behind.max(initial=0)))}. The GPU's clock is ahead of the CPU's; causes of idle time "
+        "are inexact."
+    )
+    yield Defect("operations_after_their_wait", count, total, text, CAUSES)
 
 
 UNKNOWN, NOWHERE, NAMELESS = "unknown_communication", "no_communication", "kernels_without_name"

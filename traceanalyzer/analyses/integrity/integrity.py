@@ -74,7 +74,7 @@ class Integrity(Result):
 _OF_A_RANK: tuple[Callable[[RankTrace], Iterator[Defect]], ...] = (
     checks.file_damage, checks.impossible_times, checks.lost_launches, checks.operations_without_launch,
     checks.shared_launches, checks.overlaps_on_a_stream, checks.operations_without_duration,
-    checks.operations_before_their_launch, checks.partial_steps, checks.cuda_graphs,
+    checks.operations_before_their_launch, checks.operations_after_their_wait, checks.partial_steps, checks.cuda_graphs,
     checks.unknown_communication, checks.no_communication, checks.kernels_without_name,
     checks.fused_kernels, checks.kinds_without_match, checks.impossible_memory_levels,
 )  # fmt: skip
