@@ -15,7 +15,7 @@ class UsageError(TraceAnalyzerError):
 
 def first_line(error: BaseException) -> str:
     """What a library's error says, in one line that is not too long; its type where it says nothing."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
 
 
 def needs_extra(what: str, extra: str) -> UsageError:

@@ -59,6 +59,14 @@ def lied(folder, size):
     (folder / "run.json").write_text(json.dumps({"format_version": 1, "world_size": size, "strategy": "ddp"}))
 
 
+def of_a_world(folder, size):
+    for rank in range(2):
+        write(folder / f"rank{rank}.json", document(events(), rank=rank, world_size=size))
+
+
+STEP = host(0, 30, name="ProfilerStep#1", cat="user_annotation")
+
+
 def packed_with_garbage(folder):
     job(folder)
     packed = gzip.compress((folder / "rank1.json").read_bytes())
@@ -116,6 +124,9 @@ def said(folder):
 CASES = {
     "nothing is odd": (job, set(), ""),
     "run.json is of more ranks": (lambda folder: lied(folder, 64), {"different_world_size"}, ""),
+    "run.json is of a billion ranks": (lambda folder: lied(folder, 10**9), set(), ""),
+    "traces of a billion ranks": (lambda folder: of_a_world(folder, 10**9), set(), ""),
+    "steps far apart": (lambda folder: job(folder, more=[STEP | {"name": f"ProfilerStep#{10**12}"}, STEP]), set(), ""),
     "run.json is of as many": (lambda folder: lied(folder, 2), set(), ""),
     "more memory given out than held": (lambda folder: job(folder, more=[levels(174, 10)]), {"impossible_memory_levels"}, ""),
     "less memory given out than none": (lambda folder: job(folder, more=[levels(-1, 10)]), {"impossible_memory_levels"}, ""),

@@ -25,7 +25,7 @@ FOUND = (
     ("kineto", 200191), ("kineto", 200571), ("flight_recorder", 100705), ("inspector", 100014), ("run_json", 204796),
     ("analyses", 1080),
     ("snapshots", 813), ("analyses", 1655), ("analyses", 229), ("analyses", 1160097), ("nccl_log", 1771773),
-    ("archives", 5000443), ("archives", 5001832), ("archives", 6000094), ("kineto", 5003353), ("analyses", 5000009),
+    ("archives", 5000443), ("archives", 5001832), ("archives", 6000094), ("kineto", 5003353), ("analyses", 5000009), ("summaries", 9001769),
 )  # fmt: skip
 """Cases that ended in a traceback or a wrong figure when they were first run."""
 

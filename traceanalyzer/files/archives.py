@@ -19,7 +19,7 @@ from typing import IO, Any, BinaryIO
 
 from msgspec import Struct
 
-from traceanalyzer.errors import InputError
+from traceanalyzer.errors import InputError, first_line
 from traceanalyzer.files.bounds import BLOCK_BYTES, ROOM_BYTES, TOO_MANY, Bounded, most_bytes
 
 # Packed files: which names they have, and their bytes unpacked as they are read.
@@ -132,7 +132,7 @@ def unpack(path: Path, is_wanted: Callable[[str], bool]) -> Unpacked:
     except InputError as error:
         made.skipped.append(("", str(error)))
     except _errors() as error:
-        made.skipped.append(("", f"cannot be unpacked to its end ({error or type(error).__name__})"))
+        made.skipped.append(("", f"cannot be unpacked to its end ({first_line(error)})"))
     return made
 
 
@@ -211,7 +211,9 @@ def _take(member: _Member, archive: Path, made: Unpacked, is_wanted: Callable[[s
             with member.opened() as source:
                 why = _copied(source, target, archive, member, made)
     except _errors() as error:  # of this member: those after it may be whole
-        why = f"cannot be unpacked ({getattr(error, 'strerror', None) or error or type(error).__name__})"
+        why = f"cannot be unpacked ({getattr(error, 'strerror', None) or first_line(error)})"
+        with suppress(OSError):  # another member's folder, or a name that is too long
+            target.unlink()
     if why is not None:
         made.skipped.append((member.name, why))
     elif member.modified_s is not None:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
+from types import NoneType
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -351,10 +352,17 @@ def _packed(name: str, values: Any) -> _Column:
     if dtype not in ("str", "object"):
         raise ValueError(f"a column of {dtype}")
     held = values.tolist()
-    distinct = {id(value): value for value in held}  # 1, True and 1.0 are equal
-    number = dict(zip(distinct, range(len(distinct)), strict=True))
-    codes = np.fromiter((number[id(value)] for value in held), dtype=np.int32, count=len(held))
-    return _numbers(name, dtype, codes, texts=[*map(_plain, distinct.values())])
+    kinds = {*map(type, held)}
+    if dtype == "str" or kinds <= {str, NoneType}:
+        number = {value: code for code, value in enumerate(dict.fromkeys(held))}
+        codes = np.fromiter(map(number.__getitem__, held), dtype=np.int32, count=len(held))
+        return _numbers(name, dtype, codes, texts=[*map(_plain, number)])
+    texts = held if kinds <= _AS_THEY_ARE else [*map(_plain, held)]
+    return _numbers(name, dtype, np.arange(len(held), dtype=np.int32), texts=texts)
+
+
+_AS_THEY_ARE = {str, int, float, bool, NoneType}
+"""Types of values that need no mark of their own."""
 
 
 def _numbers(name: str, dtype: str, numbers: np.ndarray, **more: Any) -> _Column:
