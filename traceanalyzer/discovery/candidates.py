@@ -1,5 +1,6 @@
 """Which files may be traces, by their names, and what else they are."""
 
+import filecmp
 import os
 import re
 from collections import defaultdict
@@ -12,7 +13,7 @@ from traceanalyzer.discovery.clustering import RUN_INFO, SAME_RUN_NS, TraceFile,
 from traceanalyzer.errors import InputError, NotATraceError
 from traceanalyzer.files import archives, safe_pickle
 from traceanalyzer.files.archives import SUFFIXES, is_archive, is_json
-from traceanalyzer.files.bounds import BEGIN_BYTES, BLOCK_BYTES, FREE_BYTES
+from traceanalyzer.files.bounds import BEGIN_BYTES, FREE_BYTES
 from traceanalyzer.files.other_tools import FLIGHT_RECORDER, format_of_start, named_by
 from traceanalyzer.files.remote import mirrored, named, url_of
 from traceanalyzer.model import Skipped
@@ -208,7 +209,7 @@ def without_twins(captures: Sequence[TraceFile], skipped: list[Skipped]) -> list
     for alike in _alike(captures):
         kept: list[TraceFile] = []
         for capture in sorted(alike, key=lambda one: (len(str(one.place)), natural(str(one.place)))):
-            twin = next((one for one in kept if _is_same(one.path, capture.path)), None)
+            twin = next((one for one in kept if filecmp.cmp(one.path, capture.path, shallow=False)), None)
             if twin is None:
                 kept.append(capture)
             else:
@@ -239,17 +240,6 @@ def _alike(captures: Sequence[TraceFile]) -> Iterator[list[TraceFile]]:
             with capture.path.open("rb") as file:
                 by_begin[hash(file.read(BEGIN_BYTES))].append(capture)
         yield from by_begin.values()
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    """Whether the files hold the same bytes."""
-    return all(mine == its for mine, its in zip(_blocks(one), _blocks(other), strict=True))
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while block := file.read(BLOCK_BYTES):
-            yield block
 
 
 # Files of several tools in one folder: recordings of the same ranks are runs of their own.

@@ -80,7 +80,7 @@ def load(file: IO[bytes], name: str, most_depth: int | None = MOST_DEPTH) -> Any
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Plain containers of a pickle are no garbage: looking for some takes longer than reading them."""
+    """Millions of small objects that are read are no garbage: looking for some takes longer than reading them."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -142,7 +142,7 @@ def possible(frames: Mapping[str, pd.DataFrame], recorded: Recorded = (None, Non
         if not is_possible.all():
             left_out += int((~is_possible).sum())
             if name == "gpu_ops" and "comm_args" in kept:
-                kept["comm_args"] = _of_kept_ops(kept["comm_args"], is_possible)
+                kept["comm_args"] = args_of_kept_ops(kept["comm_args"], is_possible)
             frame = frame[is_possible].reset_index(drop=True)
         kept[name] = frame
     return Possible(kept, left_out, backwards)
@@ -177,8 +177,10 @@ def _without_few(is_odd: np.ndarray, is_possible: np.ndarray) -> np.ndarray:
     return is_possible & ~is_odd if 0 < is_odd.sum() < _FEW * is_possible.sum() else is_possible
 
 
-def _of_kept_ops(comm_args: pd.DataFrame, is_kept: np.ndarray) -> pd.DataFrame:
+def args_of_kept_ops(comm_args: pd.DataFrame, is_kept: np.ndarray) -> pd.DataFrame:
     """Arguments of the host and of the operations that are left, at their new positions."""
+    if comm_args.empty or is_kept.all():
+        return comm_args
     position = np.append(np.where(is_kept, np.cumsum(is_kept) - 1, NONE), NONE)
     row = array_of(comm_args, "gpu_op")
     is_own = (row == NONE) | (position[row] != NONE)

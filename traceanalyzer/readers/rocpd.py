@@ -1,7 +1,6 @@
 """AMD's rocpd databases: `rocprofv3 --output-format rocpd` writes `<process>_results.db`."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 from traceanalyzer.errors import NotATraceError
@@ -15,13 +14,11 @@ def recognises(path: Path) -> bool:
     """Whether the file is an SQLite database with a table of rocpd's."""
     if not is_sqlite(path):
         return False
-    import sqlite3
+    from traceanalyzer.readers.nsys.source import SqliteSource
 
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-            query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name LIKE 'rocpd\\_%' ESCAPE '\\' LIMIT 1"
-            return connection.execute(query).fetchone() is not None
-    except (sqlite3.Error, UnicodeDecodeError):  # its own words on a damaged schema need not be UTF-8
+        return any(table.startswith("rocpd_") for table in SqliteSource(path).tables)
+    except NotATraceError:
         return False
 
 

@@ -1,9 +1,7 @@
 """PyTorch-profiler (Kineto) Chrome traces, `.json`, plain or packed: old and new, whole and damaged."""
 
-import gc
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +17,11 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.execution import CORES_A_FILE
 from traceanalyzer.files.archives import is_json
 from traceanalyzer.files.other_tools import written_by
+from traceanalyzer.files.safe_pickle import without_collection
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, trace_of
-from traceanalyzer.model.schema import GPU_OPS, NONE, conform, printable
+from traceanalyzer.model.make import args_of_kept_ops
+from traceanalyzer.model.schema import GPU_OPS, conform, printable
 from traceanalyzer.model.tables import array_of, pairs_of, rows_where, texts_as_category, whole_of, with_columns
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.events import frame_of, linked, recorded_on, unread, why_refused
@@ -77,7 +77,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
 
 def _parsed(path: Path, hint: RankHint) -> tuple[RankMeta, Properties, TableBuilder, pd.DataFrame, pd.DataFrame]:
     """What of the file is known, its other tables, and the operators and GPU operations in it."""
-    with _paused_collector():
+    with without_collection():
         text, decoder, builder = _decoded(path)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
@@ -102,18 +102,6 @@ def _decoded(path: Path) -> tuple[EventText, EventDecoder, TableBuilder]:
     processes = CORES_A_FILE.get() if text.expected_bytes > WORTH_BYTES else 1
     decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
     return text, decoder, builder
-
-
-@contextmanager
-def _paused_collector() -> Iterator[None]:
-    """Millions of short-lived events make Python's cycle collector scan in vain."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _meta(
@@ -190,7 +178,7 @@ def _of_device(held: Mapping[str, pd.DataFrame], device: int | None) -> dict[str
     ops, on_device = held["gpu_ops"], _rows_of(held["gpu_ops"], device)
     own = {
         "gpu_ops": _where(ops, on_device),
-        "comm_args": _kept_args(held["comm_args"], on_device),
+        "comm_args": args_of_kept_ops(held["comm_args"], on_device),
         **{name: _where(held[name], _rows_of(held[name], device)) for name in ("stream_waits", "counters")},
     }
     return {**held, **own}
@@ -224,12 +212,3 @@ def _rows_of(frame: pd.DataFrame, device: int | None) -> np.ndarray:
 
 def _where(frame: pd.DataFrame, mask: np.ndarray) -> pd.DataFrame:
     return frame if mask.all() else rows_where(frame, mask)
-
-
-def _kept_args(comm_args: pd.DataFrame, kept_ops: np.ndarray) -> pd.DataFrame:
-    """Arguments of the host and of the kept kernels, with those kernels' new positions."""
-    if comm_args.empty or kept_ops.all():
-        return comm_args
-    position = np.append(np.where(kept_ops, np.cumsum(kept_ops) - 1, NONE), NONE)
-    row = array_of(comm_args, "gpu_op")
-    return rows_where(with_columns(comm_args, gpu_op=position[row]), (row == NONE) | (position[row] != NONE))

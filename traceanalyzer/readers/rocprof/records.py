@@ -1,6 +1,5 @@
 """rocprofv3's JSON: its fields, records and captures; salvage of damaged files."""
 
-import gc
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pandas as pd
 from traceanalyzer.decoding.stream import PackedFile
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.bounds import BLOCK_BYTES
+from traceanalyzer.files.safe_pickle import without_collection
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import RankHint
@@ -255,19 +255,15 @@ def _decoded(path: Path) -> tuple[Content, int, bool]:
     file = PackedFile.open(path)
     text = b"".join(iter(lambda: file.read(BLOCK_BYTES), b""))
     file.close()
-    was_enabled = gc.isenabled()
-    gc.disable()
     try:
-        return msgspec.json.decode(text, type=Content), 0, False
+        with without_collection():
+            return msgspec.json.decode(text, type=Content), 0, False
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if found := salvaged(text):
             return found
         raise NotATraceError(
             f"{path}: rocprofv3's JSON cannot be read ({error}); it is written whole when the program ends"
         ) from error
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _capture(process: Process) -> ProcessTables:
