@@ -51,5 +51,5 @@ def test_a_damaged_table_that_figures_can_do_without_is_said(tmp_path):
 def test_a_file_that_is_not_parquet(tmp_path):
     folder = write_parquet(tmp_path / "report_pqtdir", export())
     (folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet").write_bytes(b"PAR1 cut")
-    with pytest.raises(NotATraceError, match=r"KERNEL\.parquet: not readable as Parquet"):
+    with pytest.raises(NotATraceError, match=r"KERNEL\.parquet is not readable as Parquet"):
         read_all(folder)

@@ -272,8 +272,8 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
 
 def _call_number(args: Args) -> int | None:
     """PyTorch's id of a call, 64 bits that are the same on all its ranks; else its number within the group."""
-    told = str(args.comms_id)
-    return int(told) % 2**62 if told.isdecimal() else args.sequence
+    call_id = str(args.comms_id)
+    return int(call_id) % 2**62 if call_id.isdecimal() else args.sequence
 
 
 def _rows_of(names: list[str], wanted: set[str]) -> list[int]:

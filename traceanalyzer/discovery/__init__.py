@@ -73,7 +73,7 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
         folder: where to look; archives in it are looked into.
         rank_regex: finds the rank in the paths (below `folder`) of files that do not say it themselves: its group
             `rank`, or its first one.
-        follows_links: read what links in the folder name outside it too; else these are skipped, and said.
+        follows_links: read what links in the folder name outside it too; else these are skipped and reported.
 
     Raises:
         InputError: the folder does not exist or holds no trace.
@@ -258,9 +258,13 @@ def _placed(captures: Sequence[TraceFile]) -> list[TraceFile]:
     """
     by_folder: dict[Path, dict[Path, tuple[int, ...]]] = {}
     for capture in captures:
-        told = {name.lower(): int(number) for name, number in _PLACE.findall(capture.place.name)}
-        if "tp" in told and capture.header.ranks is None and (capture.hint is None or capture.hint.source == BY_NAME):
-            place = tuple(told.get(name, 0) for name in _GROUPS)
+        numbers = {name.lower(): int(number) for name, number in _PLACE.findall(capture.place.name)}
+        if (
+            "tp" in numbers
+            and capture.header.ranks is None
+            and (capture.hint is None or capture.hint.source == BY_NAME)
+        ):
+            place = tuple(numbers.get(name, 0) for name in _GROUPS)
             by_folder.setdefault(capture.place.parent, {})[capture.path] = place
     named = {capture.path: capture.hint.rank for capture in captures if capture.hint}
     ranks: dict[Path, int] = {}

@@ -170,7 +170,7 @@ def is_wanted(name: str) -> bool:
     return name == RUN_INFO or (name not in OURS and is_trace)
 
 
-# Which files are memory snapshots of PyTorch, told without what reads them.
+# Which files are memory snapshots of PyTorch, recognized without their reader.
 
 
 def is_snapshot(path: Path) -> bool:
@@ -384,12 +384,12 @@ def _known(folder: Path) -> str | None:
         some = all_below(folder)[:_MOST_LOOKED_AT]
     except (InputError, OSError):
         return None
-    told = [(path, what) for path in some if (what := named_by(path.name) or _what_it_is(path))]
-    if FLIGHT_RECORDER in (what for _, what in told):  # their folder is asked for, and logs may lie beside them
+    known = [(path, what) for path in some if (what := named_by(path.name) or _what_it_is(path))]
+    if FLIGHT_RECORDER in (what for _, what in known):  # their folder is asked for, and logs may lie beside them
         return f"{named(folder)}: {FLIGHT_RECORDER}"
-    if not told and any(map(is_snapshot, some)):
+    if not known and any(map(is_snapshot, some)):
         return f"{named(folder)}: {_SNAPSHOTS}"
-    return f"{named(told[0][0])}: {told[0][1]}" if told else None
+    return f"{named(known[0][0])}: {known[0][1]}" if known else None
 
 
 def _what_it_is(path: Path) -> str | None:

@@ -88,7 +88,7 @@ def made(folder: object, what: str) -> Iterator[Path]:
 
 @contextmanager
 def _errors_of(path: Path) -> Iterator[None]:
-    """Errors of the file system that are no other file's are told as of this one."""
+    """Reports errors of the file system that name no other file as this file's."""
     try:
         yield
     except OSError as error:

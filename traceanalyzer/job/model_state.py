@@ -198,20 +198,20 @@ def _batches(batch: int | None) -> list[int | None]:
 
 def assumptions(model: Model) -> str:
     """What an estimate of the model supposes, as a sentence."""
-    told = [PRECISIONS[model.precision].words, f"{model.optimizer} ({OPTIMIZERS[model.optimizer]} values a parameter)"]
+    parts = [PRECISIONS[model.precision].words, f"{model.optimizer} ({OPTIMIZERS[model.optimizer]} values a parameter)"]
     if model.tp * model.pp > 1:
-        told.append(f"parameters spread evenly over {model.tp} × {model.pp} ranks of tensor and pipeline parallelism")
+        parts.append(f"parameters spread evenly over {model.tp} × {model.pp} ranks of tensor and pipeline parallelism")
     if model.layers is None:
-        told.append("activations and gathered layers unknown without layers, d_model, seq and batch")
+        parts.append("activations and gathered layers unknown without layers, d_model, seq and batch")
     else:
-        told.append("34 bytes an activation and layer in 16 bits, attention fused, layers of equal size")
+        parts.append("34 bytes an activation and layer in 16 bits, attention fused, layers of equal size")
     if (model.dp or 1) > 1:
-        told.append(
+        parts.append(
             "rows with more tp or pp take as many GPUs, with fewer data-parallel ranks and so a smaller global batch "
             "or more micro-steps; without sequence parallelism; a first stage holds a micro-batch for each stage"
         )
-    told.append("DDP with buckets of its own beside the gradients; no fragmentation, no memory of libraries")
-    return "; ".join(told) + "."
+    parts.append("DDP with buckets of its own beside the gradients; no fragmentation, no memory of libraries")
+    return "; ".join(parts) + "."
 
 
 _INTEGERS = frozenset({"params", "layers", "d_model", "vocab", "seq", "batch", "dp", "tp", "pp", "microbatches", "gpu"})
@@ -239,17 +239,17 @@ def entries(text: str) -> dict[str, Any]:
     return found
 
 
-def completed(known: Model | None, told: Mapping[str, Any]) -> Model | None:
+def completed(known: Model | None, given: Mapping[str, Any]) -> Model | None:
     """What is known of a model, with what the user tells over it; `None` where neither says anything.
 
     Raises:
         UsageError: nobody tells the number of parameters.
     """
-    if not told or known is not None:
-        return known and replace(known, **told)
-    if "params" not in told:
+    if not given or known is not None:
+        return known and replace(known, **given)
+    if "params" not in given:
         raise UsageError("--model: the number of parameters is missing, such as params=7e9")
-    return Model(**told)
+    return Model(**given)
 
 
 def _value(name: str, text: str) -> object:

@@ -234,7 +234,7 @@ _APART = re.compile(r"[;\s]+")
 
 
 class Placed(Struct, frozen=True):
-    """A rank's host and rack; `None` where it is not said."""
+    """A rank's host and rack; `None` where it is not known."""
 
     host: str | None = None
     rack: str | None = None
@@ -358,9 +358,9 @@ class Wiring:
 
     def path(self, ranks: Sequence[int]) -> str | None:
         """The farthest path between any two of the ranks; `None` where one of them is unknown."""
-        told = [self._path(one, other) for one, other in combinations(sorted(ranks), 2)]
-        known = [path for path in told if path is not None]
-        return max(known, key=distance) if told and len(known) == len(told) else None
+        paths = [self._path(one, other) for one, other in combinations(sorted(ranks), 2)]
+        known = [path for path in paths if path is not None]
+        return max(known, key=distance) if paths and len(known) == len(paths) else None
 
     def transport(self, ranks: Sequence[int]) -> str | None:
         """Transports between the ranks, the one of most channels first; `None` where the log has none."""

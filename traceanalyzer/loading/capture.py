@@ -156,9 +156,9 @@ def require_ranks(ranks: Collection[int], found: Found, skipped: list[Skipped]) 
         return
     known = sorted({rank for run in found.runs for capture in run.captures for rank in capture.ranks})
     # What is no trace at all was set aside before; a trace that could not be read comes after it.
-    told = [one for one in skipped if one not in found.skipped] or ([] if known else skipped)
-    if told:
-        raise InputError(f"{told[-1].what}: {told[-1].why}")
+    reasons = [one for one in skipped if one not in found.skipped] or ([] if known else skipped)
+    if reasons:
+        raise InputError(f"{reasons[-1].what}: {reasons[-1].why}")
     raise UsageError(f"none of the ranks that were asked for is here; this run has {numbered('rank', known)}")
 
 
@@ -213,8 +213,8 @@ def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     which = ", ".join(others[:_MOST_NAMED]) + more
     here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name(taken)}"
-    said = f"The folder holds {what} ({which}); this is {here}. analyze-traces --select all analyzes each."
-    return (said, *_other_captures(found.runs, taken, name))
+    note = f"The folder holds {what} ({which}); this is {here}. analyze-traces --select all analyzes each."
+    return (note, *_other_captures(found.runs, taken, name))
 
 
 def refuse_several_runs(found: Found) -> None:
@@ -246,8 +246,8 @@ def _other_captures(runs: Sequence[Run], taken: Run, name: Callable[[Run], str])
     """
     others = [one for one in runs if one is not taken and one.label == taken.label and not is_of_captures(one)]
     own, size = _ranks_of(taken), _sizes(taken)
-    told = {name(one): _sizes(one) for one in others if None not in _sizes(one) | size}
-    if apart := [f"{other} ({_in_words(sizes)})" for other, sizes in told.items() if not sizes & size]:
+    sizes_of = {name(one): _sizes(one) for one in others if None not in _sizes(one) | size}
+    if apart := [f"{other} ({_in_words(sizes)})" for other, sizes in sizes_of.items() if not sizes & size]:
         yield f"Taken for other jobs, as files of this run say that it has {_in_words(size)}: {listed_named(apart)}."
     held = {name(one): _ranks_of(one) for one in others if _sizes(one) == size}
     lacking = {other: ranks - own for other, ranks in held.items() if ranks - own}

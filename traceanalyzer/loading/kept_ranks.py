@@ -20,7 +20,7 @@ from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions, store
 from traceanalyzer.loading.store import (
-    Told,
+    StoredTable,
     code_of,
     facts_of,
     key_of,
@@ -99,7 +99,7 @@ def _read(place: Path) -> tuple[RankMeta, Tables]:
     return facts.meta, _whole(read_tables(place / "tables.columns", facts.tables))
 
 
-def _flat(tables: Tables) -> Iterator[Told]:
+def _flat(tables: Tables) -> Iterator[StoredTable]:
     """The tables by name; a rank's piece of the job's graph as the tables that it is of, and why it has no host."""
     for name, frame in tables.items():
         if "piece" in frame:
@@ -113,11 +113,11 @@ def _flat(tables: Tables) -> Iterator[Told]:
             yield name, frame, ""
 
 
-def _whole(found: list[Told]) -> Tables:
+def _whole(found: list[StoredTable]) -> Tables:
     tables: Tables = {}
     left = iter(found)
-    for name, frame, said in left:
-        if said == _PIECE:
+    for name, frame, facts in left:
+        if facts == _PIECE:
             parts = [next(left) for _ in _FRAMES]
             piece = Piece(**{part: own for part, own, _ in parts}, why_no_host=parts[0][2])
             tables[name] = frame.assign(piece=[piece.spilled()])

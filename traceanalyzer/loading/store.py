@@ -125,8 +125,8 @@ def key_of(path: Path, options: tuple[object, ...], least_bytes: int) -> str | N
 def code_of(files: Iterable[Path], *others: object) -> str:
     """Names files of code as they are, and what else there is to tell of it; short: it is in all entries' names."""
     states = ((file, file.stat()) for file in sorted(files) if file.is_file() and "__pycache__" not in file.parts)
-    told = [(str(file), state.st_size, state.st_mtime_ns) for file, state in states]
-    return hashlib.sha256(repr((told, others)).encode(errors="surrogateescape")).hexdigest()
+    identities = [(str(file), state.st_size, state.st_mtime_ns) for file, state in states]
+    return hashlib.sha256(repr((identities, others)).encode(errors="surrogateescape")).hexdigest()
 
 
 @dataclass(slots=True)
@@ -268,7 +268,7 @@ def prune_at_times(entry: Path) -> None:
 # decode. Nothing in it runs when it is read; a table that would not come back as it was is refused when it is written.
 
 
-Told = tuple[str, pd.DataFrame, str]
+StoredTable = tuple[str, pd.DataFrame, str]
 """A table's name, the table, and what else there is to say of it."""
 
 _MASKED: Mapping[str, Any] = {
@@ -294,12 +294,12 @@ class _Column(Struct, array_like=True):
 
 class _Table(Struct, array_like=True):
     name: str
-    said: str
+    facts: str
     rows: int
     columns: list[_Column]
 
 
-def write_tables(path: Path, tables: Iterable[Told]) -> int:
+def write_tables(path: Path, tables: Iterable[StoredTable]) -> int:
     """Write the tables, and return how many they are.
 
     Raises:
@@ -307,11 +307,11 @@ def write_tables(path: Path, tables: Iterable[Told]) -> int:
     """
     count = 0
     with path.open("wb") as file:
-        for name, frame, said in tables:
+        for name, frame, facts in tables:
             if not frame.index.equals(pd.RangeIndex(len(frame))) or not frame.columns.is_unique:
                 raise ValueError("not a table that is kept")
             columns = [_packed(str(column), values) for column, values in columns_of(frame).items()]
-            body = msgspec.msgpack.encode(_Table(name, said, len(frame), columns))
+            body = msgspec.msgpack.encode(_Table(name, facts, len(frame), columns))
             packed = pa.compress(body, codec=_PACKED, asbytes=True)
             file.write(_LENGTHS.pack(len(packed), len(body)) + packed)
             count += 1
@@ -321,16 +321,16 @@ def write_tables(path: Path, tables: Iterable[Told]) -> int:
 _LENGTHS = struct.Struct("<QQ")
 
 
-def read_tables(path: Path, count: int) -> list[Told]:
+def read_tables(path: Path, count: int) -> list[StoredTable]:
     """So many tables of a file; what is wrong with it is one of `UNREADABLE`."""
-    found: list[Told] = []
+    found: list[StoredTable] = []
     with path.open("rb") as file:
         while lengths := file.read(_LENGTHS.size):
             packed, size = _LENGTHS.unpack(lengths)
             body = memoryview(pa.decompress(file.read(packed), size, codec=_PACKED))
-            told = msgspec.msgpack.decode(body, type=_Table)
-            columns = {column.name: _unpacked(column) for column in told.columns}
-            found.append((told.name, table_of(columns, pd.RangeIndex(told.rows)), told.said))
+            stored = msgspec.msgpack.decode(body, type=_Table)
+            columns = {column.name: _unpacked(column) for column in stored.columns}
+            found.append((stored.name, table_of(columns, pd.RangeIndex(stored.rows)), stored.facts))
     if len(found) != count:
         raise ValueError("not as it was written")
     return found
@@ -369,18 +369,18 @@ def _numbers(name: str, dtype: str, numbers: np.ndarray, **more: Any) -> _Column
     return _Column(name, dtype, numbers.dtype.str, numbers.tobytes(), **more)
 
 
-def _unpacked(told: _Column) -> Any:
-    values = np.frombuffer(told.numbers, dtype=told.of_numbers).copy()
-    if told.dtype in _MASKED:
-        return _MASKED[told.dtype](values, np.frombuffer(told.absent, dtype=bool).copy())
-    if told.dtype == "category":
-        return pd.Categorical.from_codes(values, categories=pd.Index(told.texts, dtype=told.of_texts))
-    if told.dtype not in ("str", "object"):
+def _unpacked(column: _Column) -> Any:
+    values = np.frombuffer(column.numbers, dtype=column.of_numbers).copy()
+    if column.dtype in _MASKED:
+        return _MASKED[column.dtype](values, np.frombuffer(column.absent, dtype=bool).copy())
+    if column.dtype == "category":
+        return pd.Categorical.from_codes(values, categories=pd.Index(column.texts, dtype=column.of_texts))
+    if column.dtype not in ("str", "object"):
         return values
-    distinct = np.empty(len(told.texts), dtype=object)
-    distinct[:] = [_value(value) for value in told.texts]
+    distinct = np.empty(len(column.texts), dtype=object)
+    distinct[:] = [_value(value) for value in column.texts]
     held = distinct[values]
-    return pd.array(held, dtype="str") if told.dtype == "str" else pd.arrays.NumpyExtensionArray(held)
+    return pd.array(held, dtype="str") if column.dtype == "str" else pd.arrays.NumpyExtensionArray(held)
 
 
 _NA = msgspec.msgpack.Ext(1, b"")

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.kinds import ACTIVITIES, KINDS
-from traceanalyzer.meaning.rows import NONE as NONE  # noqa: PLC0414 - "no row" is told here too
+from traceanalyzer.meaning.rows import NONE as NONE  # noqa: PLC0414 - readers find it here too
 from traceanalyzer.model.tables import columns_of, table_of
 
 _CATEGORY, _NS, _INT, _MAYBE_INT = "category", "int64", "int64", "Int64"

@@ -240,9 +240,9 @@ def as_objects(values: np.ndarray) -> Any:
 def outer_first(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Positions in order of starts, of those that start together the longer first, equal ones as they come."""
     order = np.argsort(starts, kind="stable")
-    begun, until = starts[order], ends[order]
+    ordered_starts, ordered_ends = starts[order], ends[order]
     # Almost all are so in their tables, which takes a tenth of the time to find out.
-    is_inner_first = (begun[1:] == begun[:-1]) & (until[1:] > until[:-1])
+    is_inner_first = (ordered_starts[1:] == ordered_starts[:-1]) & (ordered_ends[1:] > ordered_ends[:-1])
     return np.lexsort((-ends, starts)) if is_inner_first.any() else order
 
 

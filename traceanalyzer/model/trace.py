@@ -256,6 +256,6 @@ class TraceSet:
             }
             for trace in self.ranks
         ]
-        said = [*self.notes, *(f"{item.what}: {item.why}" for item in self.skipped)]
-        notes = "".join(f"<p>{escape(text)}</p>" for text in said)
+        texts = [*self.notes, *(f"{item.what}: {item.why}" for item in self.skipped)]
+        notes = "".join(f"<p>{escape(text)}</p>" for text in texts)
         return f"<p>{escape(self.label)}</p>{pd.DataFrame(rows).to_html(index=False, na_rep='')}{notes}"

@@ -199,8 +199,8 @@ def _with_all_ranks(comm_args: pd.DataFrame, groups: tuple[ProcessGroup, ...]) -
         return comm_args
     ranks = {group.name: ",".join(map(str, group.ranks)) for group in groups if group.ranks}
     pairs, of_row = pairs_of(comm_args["group_ranks"].array, comm_args["group"].array)
-    told = [ranks.get(group, text) if text is None or CUT_LIST in text else text for text, group in pairs]
-    return with_columns(comm_args, group_ranks=texts_as_category(told).take(of_row))
+    texts = [ranks.get(group, text) if text is None or CUT_LIST in text else text for text, group in pairs]
+    return with_columns(comm_args, group_ranks=texts_as_category(texts).take(of_row))
 
 
 def _rows_of(frame: pd.DataFrame, device: int | None) -> np.ndarray:

@@ -96,11 +96,15 @@ def _size(own: pd.DataFrame, seen: int) -> int:
     return seen if pd.isna(size) else int(size)
 
 
-def _reaches(way: pd.Series, ranks: range, told: object) -> bool:
-    """Whether messages of one way have every rank as their peer once; all but one's own where the size is told."""
+def _reaches(way: pd.Series, ranks: range, group_size: object) -> bool:
+    """Whether messages of one way reach every rank once; all but its own where the group's size is known."""
     missing = len(ranks) - len(way)
     is_each_once = way.index.is_unique and all(peer in ranks for peer in way.index.tolist())
-    return is_each_once and len(ranks) > 1 and (missing == 0 or (missing == 1 and len(way) > 1 and not pd.isna(told)))
+    return (
+        is_each_once
+        and len(ranks) > 1
+        and (missing == 0 or (missing == 1 and len(way) > 1 and not pd.isna(group_size)))
+    )
 
 
 # What NVTX payloads say: bytes laid out by the export's own schema tables → a column for each field.
@@ -230,11 +234,11 @@ COLUMNS = ("process", "device", "communicator", "rank", "ranks", "group_ranks", 
 
 
 def rank_ranges(ranges: pd.DataFrame) -> pd.DataFrame:
-    """`rank` and `ranks` (NA where not said) of each process that says one rank only, by process."""
-    said = _matching(ranges, RANK)
-    numbers = said.assign(
-        rank=[int(match[1]) for match in said["match"]],
-        ranks=pd.array([match[2] and int(match[2]) for match in said["match"]], "Int64"),
+    """`rank` and `ranks` (NA where not named) of each process that says one rank only, by process."""
+    named = _matching(ranges, RANK)
+    numbers = named.assign(
+        rank=[int(match[1]) for match in named["match"]],
+        ranks=pd.array([match[2] and int(match[2]) for match in named["match"]], "Int64"),
     )
     each = numbers.groupby("process")[["rank", "ranks"]].agg(["nunique", "first"])
     each = each[each[("rank", "nunique")] == 1]
@@ -248,9 +252,9 @@ def introduced(ranges: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
         ranges: all NVTX ranges.
         calls: NCCL's, with `process`, `thread`, `start_ns` and `communicator` (text; NA without a payload).
     """
-    said, numbers = _matching(ranges, _GROUP), rank_ranges(ranges)["rank"]
+    named, numbers = _matching(ranges, _GROUP), rank_ranges(ranges)["rank"]
     rows = []
-    for one in said.itertuples(index=False):
+    for one in named.itertuples(index=False):
         ranks = tuple(map(int, one.match[2].split(",")))
         own = numbers.get(one.process)
         if own in ranks:
@@ -323,9 +327,13 @@ def read_nccl(source: Source, ranges: pd.DataFrame) -> Nccl:
     fields = _fields(decode(source, own["payload"].tolist()))
     numbers = fields["communicator"].astype("object")  # pandas 3.0 maps whole numbers as floats where some are absent
     fields["communicator"] = numbers.map(communicator_name, na_action="ignore").astype("object")
-    told = introduced(ranges, own[["process", "thread", "start_ns"]].assign(communicator=fields["communicator"]))
-    members = pd.concat([part for part in (_members(own, fields), told) if len(part)] or [told], ignore_index=True)
-    fields["communicator"] = fields["communicator"].fillna(own["process"].map(_only_group(told)))
+    program_groups = introduced(
+        ranges, own[["process", "thread", "start_ns"]].assign(communicator=fields["communicator"])
+    )
+    members = pd.concat(
+        [part for part in (_members(own, fields), program_groups) if len(part)] or [program_groups], ignore_index=True
+    )
+    fields["communicator"] = fields["communicator"].fillna(own["process"].map(_only_group(program_groups)))
     names = own["name"].astype(str)
     operations = names.map({name: collective(name) for name in names.unique()})
     is_call = operations.notna().to_numpy()
@@ -353,9 +361,9 @@ def _members(own: pd.DataFrame, fields: pd.DataFrame) -> pd.DataFrame:
     return joined.assign(group_ranks=None, description="")
 
 
-def _only_group(told: pd.DataFrame) -> pd.Series:
+def _only_group(groups: pd.DataFrame) -> pd.Series:
     """The group of every call of a process whose program names one group only, by process."""
-    names = told.groupby("process")["communicator"].agg(["nunique", "first"])
+    names = groups.groupby("process")["communicator"].agg(["nunique", "first"])
     return names.loc[names["nunique"] == 1, "first"]
 
 
@@ -401,10 +409,10 @@ def with_inferred_sizes(nccl: Nccl) -> Nccl:
     is_part = is_bare & calls["collective"].isin(_TIMES_RANKS)
     size = calls["size_bytes"].fillna((calls["message_bytes"] * ranks).where(is_part))
     is_inferred = is_part & size.notna()
-    told = calls.assign(
+    completed = calls.assign(
         group_size=calls["group_size"].mask(is_bare, ranks), size_bytes=size, has_inferred_size=is_inferred
     )
-    return replace(nccl, calls=told, inferred=int(is_inferred.sum()))
+    return replace(nccl, calls=completed, inferred=int(is_inferred.sum()))
 
 
 def with_only_peers(calls: pd.DataFrame, rank_of: Mapping[int, int]) -> pd.DataFrame:
@@ -426,11 +434,11 @@ def with_only_peers(calls: pd.DataFrame, rank_of: Mapping[int, int]) -> pd.DataF
         return calls
     others = {one: rank_of[two], two: rank_of[one]}
     ranks = ",".join(map(str, sorted(rank_of.values())))
-    # Peers are numbered within their group, and so are those of the group of both; of another it cannot be said.
-    is_told = is_bare & (calls["group"].isna() | (calls["group_ranks"] == ranks))
+    # Peers are numbered within their group, and so are those of the group of both; of another it is not known.
+    is_certain = is_bare & (calls["group"].isna() | (calls["group_ranks"] == ranks))
     places = {process: sorted(rank_of.values()).index(rank) for process, rank in others.items()}
     peers = calls["process"].map(others).where(calls["group"].isna(), calls["process"].map(places))
-    return calls.assign(peer=calls["peer"].mask(is_told, peers.astype("Int64")))
+    return calls.assign(peer=calls["peer"].mask(is_certain, peers.astype("Int64")))
 
 
 def communicator_name(communicator: int) -> str:

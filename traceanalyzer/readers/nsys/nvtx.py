@@ -153,8 +153,8 @@ def _category(texts: pa.Array) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=pd.Index(coded.dictionary.to_pylist(), dtype="str"))
 
 
-def _ranges(frame: pd.DataFrame, said: pd.DataFrame, domains: dict[tuple[int, int], str]) -> pd.DataFrame:
-    name = said["name"].cat.remove_unused_categories().array
+def _ranges(frame: pd.DataFrame, parsed: pd.DataFrame, domains: dict[tuple[int, int], str]) -> pd.DataFrame:
+    name = parsed["name"].cat.remove_unused_categories().array
     places = pd.MultiIndex.from_frame(frame[["process", "domainId"]])
     domain = labelled(places, domains.get)
     # The row that names NCCL's domain may be missing; NCCL's functions are known by their names.
@@ -183,12 +183,12 @@ def _is_nccl(name: str) -> bool:
     return name.startswith("nccl") and name[4:5].isupper()
 
 
-def _operators(frame: pd.DataFrame, said: pd.DataFrame) -> pd.DataFrame:
+def _operators(frame: pd.DataFrame, parsed: pd.DataFrame) -> pd.DataFrame:
     """Operators; those that autograd runs carry the thread of the forward operator of the same sequence."""
     columns = ["process", "start_ns", "end_ns", "is_open", "thread"]
-    texts = {name: said[name].cat.remove_unused_categories().array for name in ("name", "shapes")}
-    operators = frame[columns].assign(sequence=said["sequence"].array, **texts).reset_index(drop=True)
-    is_autograd = said["is_autograd"].to_numpy()
+    texts = {name: parsed[name].cat.remove_unused_categories().array for name in ("name", "shapes")}
+    operators = frame[columns].assign(sequence=parsed["sequence"].array, **texts).reset_index(drop=True)
+    is_autograd = parsed["is_autograd"].to_numpy()
     keys = ["process", "sequence"]
     forward = operators[~is_autograd & operators["sequence"].notna()]
     first = forward.sort_values("start_ns").drop_duplicates(keys)[[*keys, "thread"]]

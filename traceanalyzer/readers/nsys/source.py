@@ -4,7 +4,7 @@ import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from enum import IntEnum
 from functools import cached_property, reduce
 from pathlib import Path
@@ -218,8 +218,8 @@ class SqliteSource(Source):
         Raises:
             NotATraceError: the file is no database, or changes of it lie beside it.
         """
-        if told := _unfinished(self.path.resolve()):
-            raise NotATraceError(f"{self.path}: {told}")
+        if why := _unfinished(self.path.resolve()):
+            raise NotATraceError(f"{self.path}: {why}")
         return frozenset(name for (name,) in self._ask("SELECT name FROM sqlite_master WHERE type = 'table'"))
 
     def columns(self, table: str) -> frozenset[str]:
@@ -348,9 +348,6 @@ def _like(column: str, words: Sequence[str]) -> str:
 # Tables of a folder that `nsys export --type=parquetdir` wrote: one Parquet file a table.
 
 
-_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
-
-
 class ParquetSource(Source):
     """One folder of Parquet files."""
 
@@ -363,22 +360,17 @@ class ParquetSource(Source):
         """Columns of a table; empty when there is no such table."""
         if table not in self.tables:
             return frozenset()
-        try:
+        with self._explained(table):
             return frozenset(pq.read_schema(self._file(table)).names)
-        except _UNREADABLE as error:
-            raise self._damaged(table, error) from error
 
     def _select(self, table: str, columns: Mapping[str, Column], words: Sequence[str]) -> pa.Table:
-        try:
-            with pq.ParquetFile(self._file(table)) as file:
-                parts = [part for column in columns.values() for part in column.parts]
-                # Without any of the columns the number of rows still matters.
-                rows = file.read(columns=parts or file.schema_arrow.names[:1])
+        with self._explained(table), pq.ParquetFile(self._file(table)) as file:
+            parts = [part for column in columns.values() for part in column.parts]
+            # Without any of the columns the number of rows still matters.
+            rows = file.read(columns=parts or file.schema_arrow.names[:1])
             if not columns:
                 return rows
             read = pa.table({name: _of_kind(rows, *column) for name, column in columns.items()})
-        except _UNREADABLE as error:
-            raise self._damaged(table, error) from error
         return self._named(with_valid_text(read), words) if words else read
 
     def _named(self, rows: pa.Table, words: Sequence[str]) -> pa.Table:
@@ -402,9 +394,14 @@ class ParquetSource(Source):
     def _file(self, table: str) -> Path:
         return self.path / f"{table}.parquet"
 
-    def _damaged(self, table: str, error: Exception) -> NotATraceError:
-        why = first_line(error)
-        return NotATraceError(f"{self._file(table)}: not readable as Parquet ({why}); export the report again")
+    @contextmanager
+    def _explained(self, table: str) -> Iterator[None]:
+        """Errors of a damaged file, as `NotATraceError`."""
+        try:
+            yield
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            why = f"{self._file(table).name} is not readable as Parquet ({first_line(error)})"
+            raise NotATraceError(f"{self.path}: {why}; export the report again") from error
 
 
 def _of_kind(rows: pa.Table, kind: str, parts: tuple[str, ...]) -> pa.ChunkedArray:

@@ -339,7 +339,7 @@ def _recorded_errors(source: Source) -> list[str]:
 # The ranks of one export, one after the other.
 
 
-# Those that communicate could not be told from those that compute.
+# Communication could not be distinguished from compute.
 _NO_NAMES = "no kernel has a name; export the whole report again with nsys export"
 
 _XLA = re.compile(r"(?:(?:loop|input|gemm)_(?:\w+_)?fusion(?:_\w+)?|wrapped_[a-z_]+(?:_\d+)?)$")
@@ -540,10 +540,10 @@ def _groups(members: pd.DataFrame, all_ranks: list[Identity]) -> tuple[ProcessGr
     rank_of |= {(one.place.process, pd.NA): one.rank for one in all_ranks}
     groups = []
     for communicator, joined in members.sort_values("rank").groupby("communicator", sort=False):
-        told = joined[joined["group_ranks"].notna()]
-        if len(told):
-            named = tuple(map(int, told["group_ranks"].iloc[0].split(",")))
-            groups.append(ProcessGroup(str(communicator), told["description"].iloc[0], named))
+        stated_members = joined[joined["group_ranks"].notna()]
+        if len(stated_members):
+            named = tuple(map(int, stated_members["group_ranks"].iloc[0].split(",")))
+            groups.append(ProcessGroup(str(communicator), stated_members["description"].iloc[0], named))
             continue
         keys = joined[["process", "device"]].itertuples(index=False, name=None)
         ranks = [rank_of.get((process, device), rank_of.get((process, pd.NA))) for process, device in keys]

@@ -124,9 +124,9 @@ def _comm_args(ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _notes(capture: ProcessTables) -> tuple[str, ...]:
-    said = [_NO_CLOCK]
+    notes = [_NO_CLOCK]
     if capture.calls.empty:
-        said.append("HIP's API calls were not recorded (--hip-trace): no operation has a launch, idle has no cause.")
+        notes.append("HIP's API calls were not recorded (--hip-trace): no operation has a launch, idle has no cause.")
     if not (capture.ranges["domain"] != RCCL_DOMAIN).any():
-        said.append("No roctx ranges were recorded (--marker-trace): steps are not known.")
-    return tuple(said)
+        notes.append("No roctx ranges were recorded (--marker-trace): steps are not known.")
+    return tuple(notes)

@@ -179,8 +179,8 @@ def salvaged(text: bytes) -> tuple[Content, int, bool] | None:
             plain = msgspec.json.decode(closed(text))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-    told = plain.get("rocprofiler-sdk-tool") if isinstance(plain, Mapping) else None
-    processes = [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, Mapping)]
+    content = plain.get("rocprofiler-sdk-tool") if isinstance(plain, Mapping) else None
+    processes = [one for one in (content if isinstance(content, list) else [content]) if isinstance(one, Mapping)]
     made = [_process(one) for one in processes]
     return (Content([process for process, _ in made]), sum(lost for _, lost in made), is_cut) if made else None
 
@@ -201,28 +201,28 @@ def closed(text: bytes) -> bytes:
     return text[:end] + open_then
 
 
-def _process(told: Mapping[str, Any]) -> tuple[Process, int]:
+def _process(content: Mapping[str, Any]) -> tuple[Process, int]:
     """A process, field by field and record by record."""
     kept: dict[str, Any] = {}
     lost = 0
     for name, kind in get_type_hints(Process, include_extras=True).items():
-        if name not in told:
+        if name not in content:
             continue
         if name == "buffer_records":
-            kept[name], lost = _buffers(told[name])
+            kept[name], lost = _buffers(content[name])
             continue
         try:
-            kept[name] = msgspec.convert(told[name], kind)
+            kept[name] = msgspec.convert(content[name], kind)
         except msgspec.ValidationError:
             lost += 1
     return Process(**kept), lost
 
 
-def _buffers(told: Any) -> tuple[Buffers, int]:
+def _buffers(content: Any) -> tuple[Buffers, int]:
     kept: dict[str, list[Any]] = {}
     lost = 0
     for name, kind in get_type_hints(Buffers).items():
-        records = told.get(name) if isinstance(told, Mapping) else None
+        records = content.get(name) if isinstance(content, Mapping) else None
         kept[name] = []
         for record in records if isinstance(records, list) else ():
             try:
