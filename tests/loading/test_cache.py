@@ -150,9 +150,7 @@ def one_bit(path):
     path.write_bytes(held)
 
 
-@pytest.mark.parametrize(
-    "name", ["meta.json", "gpu_ops.arrow", pytest.param("host_ops.arrow", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("name", ["meta.json", "tables.columns"])
 @pytest.mark.parametrize("harm", [cut, Path.unlink, other, one_bit])
 def test_a_damaged_entry_is_as_none(name, harm, tmp_path, trace_file):
     whole = ranks(tmp_path / "kept", trace_file)

@@ -28,7 +28,6 @@ from traceanalyzer.loading.store import (
     write_tables,
 )
 from traceanalyzer.model import RankMeta
-from traceanalyzer.model.spilled import spilled
 from traceanalyzer.model.tables import columns_of, table_of
 
 WORTH_BYTES = 512 << 10
@@ -122,5 +121,5 @@ def _whole(found: list[StoredTable]) -> Tables:
             piece = Piece(**{part: own for part, own, _ in parts}, why_no_host=parts[0][2])
             tables[name] = frame.assign(piece=[piece.spilled()])
         else:
-            tables[name] = spilled(frame)
+            tables[name] = frame
     return tables

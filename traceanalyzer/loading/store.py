@@ -262,7 +262,7 @@ def prune_at_times(entry: Path) -> None:
         prune(entry.parent)
 
 
-# Small tables as bytes, and back: exactly as they were, whatever types their columns have.
+# Tables as bytes, and back: exactly as they were, whatever types their columns have.
 #
 # An entry has eighty tables of ten columns: of each, Arrow's description takes longer to write than a rank takes to
 # decode. Nothing in it runs when it is read; a table that would not come back as it was is refused when it is written.
@@ -292,7 +292,9 @@ class _Column(Struct, array_like=True):
     of_texts: str = ""
 
 
-class _Table(Struct, array_like=True):
+class _Part(Struct, array_like=True):
+    """Some rows of a table; the first ones say how many it has, and what codes stand for."""
+
     name: str
     facts: str
     rows: int
@@ -300,21 +302,25 @@ class _Table(Struct, array_like=True):
 
 
 def write_tables(path: Path, tables: Iterable[StoredTable]) -> int:
-    """Write the tables, and return how many they are.
+    """Write the tables, and return how many they are; of a long one some rows at a time.
 
     Raises:
-        ValueError, TypeError: one is not of the kind that comes back.
+        OSError, ValueError, TypeError: one is not of the kind that comes back, or cannot be written.
     """
     count = 0
     with path.open("wb") as file:
         for name, frame, facts in tables:
+            count += 1
             if not frame.index.equals(pd.RangeIndex(len(frame))) or not frame.columns.is_unique:
                 raise ValueError("not a table that is kept")
-            columns = [_packed(str(column), values) for column, values in columns_of(frame).items()]
-            body = msgspec.msgpack.encode(_Table(name, facts, len(frame), columns))
-            packed = pa.compress(body, codec=_PACKED, asbytes=True)
-            file.write(_LENGTHS.pack(len(packed), len(body)) + packed)
-            count += 1
+            columns = columns_of(frame)
+            step = len(frame) if any(values.dtype in ("str", "object") for values in columns.values()) else ROWS_AT_ONCE
+            for begin in range(0, max(1, len(frame)), max(1, step)):
+                rows = slice(begin, begin + step)
+                part = [_packed(str(own), values[rows], is_first=not begin) for own, values in columns.items()]
+                body = msgspec.msgpack.encode(_Part(name, facts, len(frame), part))
+                packed = pa.compress(body, codec=_PACKED, asbytes=True)
+                file.write(_LENGTHS.pack(len(packed), len(body)) + packed)
     return count
 
 
@@ -322,22 +328,51 @@ _LENGTHS = struct.Struct("<QQ")
 
 
 def read_tables(path: Path, count: int) -> list[StoredTable]:
-    """So many tables of a file; what is wrong with it is one of `UNREADABLE`."""
+    """So many tables of a file, large ones in files without a name; what is wrong with it is one of `UNREADABLE`."""
     found: list[StoredTable] = []
+    columns: list[_Grown] = []
     with path.open("rb") as file:
         while lengths := file.read(_LENGTHS.size):
             packed, size = _LENGTHS.unpack(lengths)
             body = memoryview(pa.decompress(file.read(packed), size, codec=_PACKED))
-            stored = msgspec.msgpack.decode(body, type=_Table)
-            columns = {column.name: _unpacked(column) for column in stored.columns}
-            found.append((stored.name, table_of(columns, pd.RangeIndex(stored.rows)), stored.facts))
+            part = msgspec.msgpack.decode(body, type=_Part)
+            columns = columns or [_Grown.of(column) for column in part.columns]
+            for grown, column in zip(columns, part.columns, strict=True):
+                grown.extend(column)
+            if not columns or columns[0].rows >= part.rows:
+                whole = table_of({own.first.name: own.values() for own in columns}, pd.RangeIndex(part.rows))
+                found.append((part.name, spilled(whole), part.facts))
+                columns = []
     if len(found) != count:
         raise ValueError("not as it was written")
     return found
 
 
-def _packed(name: str, values: Any) -> _Column:
-    """A column as bytes."""
+@dataclass(slots=True)
+class _Grown:
+    """A column as its parts are read."""
+
+    first: _Column
+    numbers: Growing
+    absent: Growing
+    rows: int = 0
+
+    @classmethod
+    def of(cls, first: _Column) -> "_Grown":
+        return cls(first, Growing(np.dtype(first.of_numbers).type), Growing(np.bool_))
+
+    def extend(self, part: _Column) -> None:
+        numbers = np.frombuffer(part.numbers, part.of_numbers)
+        self.numbers.extend(numbers)
+        self.absent.extend(np.frombuffer(part.absent, bool))
+        self.rows += len(numbers)
+
+    def values(self) -> Any:
+        return _unpacked(self.first, self.numbers.array(), self.absent.array())
+
+
+def _packed(name: str, values: Any, *, is_first: bool) -> _Column:
+    """A column's rows as bytes."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
         return _numbers(name, str(values.dtype), values)
     dtype = str(values.dtype)
@@ -345,7 +380,8 @@ def _packed(name: str, values: Any) -> _Column:
         texts = values.categories.tolist()
         if values.ordered or not all(isinstance(text, str) for text in texts):
             raise ValueError("categories that are no names")
-        return _numbers(name, dtype, values.codes, texts=texts, of_texts=str(values.categories.dtype))
+        of_texts = str(values.categories.dtype)
+        return _numbers(name, dtype, values.codes, texts=texts if is_first else [], of_texts=of_texts)
     if dtype in _MASKED:
         plain = values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0)
         return _numbers(name, dtype, plain, absent=np.asarray(values.isna()).tobytes())
@@ -369,10 +405,9 @@ def _numbers(name: str, dtype: str, numbers: np.ndarray, **more: Any) -> _Column
     return _Column(name, dtype, numbers.dtype.str, numbers.tobytes(), **more)
 
 
-def _unpacked(column: _Column) -> Any:
-    values = np.frombuffer(column.numbers, dtype=column.of_numbers).copy()
+def _unpacked(column: _Column, values: np.ndarray, absent: np.ndarray) -> Any:
     if column.dtype in _MASKED:
-        return _MASKED[column.dtype](values, np.frombuffer(column.absent, dtype=bool).copy())
+        return _MASKED[column.dtype](values, absent)
     if column.dtype == "category":
         return pd.Categorical.from_codes(values, categories=pd.Index(column.texts, dtype=column.of_texts))
     if column.dtype not in ("str", "object"):
@@ -403,82 +438,7 @@ def _value(plain: object) -> object:
     return tuple(plain) if isinstance(plain, list) else plain
 
 
-# A table of a trace as a file of Arrow columns, and back, some rows at a time: it is in memory nowhere as a whole.
-
-
-def write_table(path: Path, frame: pd.DataFrame, schema: Mapping[str, str]) -> None:
-    """Write the table's columns, of these types.
-
-    Raises:
-        OSError, ValueError, pyarrow.ArrowException: it cannot be written.
-    """
-    batches = _batches(frame, schema)
-    first = next(batches)
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with path.open("wb") as file, pa.ipc.new_file(file, first.schema, options=options) as out:
-        out.write_batch(first)
-        for batch in batches:
-            out.write_batch(batch)
-
-
-def read_table(path: Path, schema: Mapping[str, str]) -> pd.DataFrame:
-    """The table, in files without a name where it is large.
-
-    Raises:
-        OSError, ValueError, KeyError, pyarrow.ArrowException: there is none, or not such a one.
-    """
-    grown: dict[str, tuple[Growing, ...]] = {}
-    with pa.memory_map(str(path)) as file:
-        stored = pa.ipc.open_file(file)
-        for batch in map(stored.get_batch, range(stored.num_record_batches)):
-            for name, dtype in schema.items():
-                parts = _arrays(batch.column(name), dtype)
-                own = grown.setdefault(name, tuple(Growing(part.dtype.type) for part in parts))
-                for growing, part in zip(own, parts, strict=True):
-                    growing.extend(part)
-        texts = {name: batch.column(name).dictionary for name, dtype in schema.items() if dtype == "category"}
-    columns = {name: _column([own.array() for own in grown.pop(name)], texts.get(name)) for name in schema}
-    return spilled(pd.DataFrame(columns, copy=False))
-
-
-def _batches(frame: pd.DataFrame, schema: Mapping[str, str]) -> Iterator[Any]:
-    """All rows; where there are none a batch without any, which has the columns' types."""
-    columns: dict[str, Any] = {name: frame[name].array for name in schema}
-    texts = {
-        name: pa.array(columns[name].categories.tolist(), type=pa.large_string())
-        for name, dtype in schema.items()
-        if dtype == "category"
-    }
-    for begin in range(0, max(1, len(frame)), ROWS_AT_ONCE):
-        rows = slice(begin, begin + ROWS_AT_ONCE)
-        yield pa.record_batch({name: _arrow(columns[name][rows], texts.get(name)) for name in schema})
-
-
-def _arrow(values: Any, texts: Any) -> Any:
-    if texts is not None:
-        return pa.DictionaryArray.from_arrays(pa.array(values.codes, mask=values.codes == NONE), texts)
-    if isinstance(values, pd.arrays.IntegerArray):
-        return pa.array(values.to_numpy(dtype=np.int64, na_value=0), mask=np.asarray(values.isna()))
-    return pa.array(values.to_numpy())
-
-
-def _arrays(column: Any, dtype: str) -> tuple[np.ndarray, ...]:
-    """What numpy has of a column: codes of texts, or numbers, and which of them are absent where any may be."""
-    if dtype == "category":
-        return (column.indices.fill_null(NONE).to_numpy(zero_copy_only=False),)
-    if dtype == "Int64":
-        return (column.fill_null(1).to_numpy(zero_copy_only=False), column.is_null().to_numpy(zero_copy_only=False))
-    return (column.to_numpy(zero_copy_only=False),)
-
-
-def _column(arrays: list[np.ndarray], texts: Any) -> Any:
-    if texts is not None:
-        return pd.Categorical.from_codes(arrays[0], categories=pd.Index(texts.to_pylist(), dtype="str"))
-    values, *absent = arrays
-    return pd.arrays.IntegerArray(values, absent[0]) if absent else values
-
-
-# Large traces that were read, as Arrow columns in the user's cache folder: the next run need not decode them again.
+# Large traces that were read, in the user's cache folder: the next run need not decode them again.
 #
 # An entry is of one file, the user's kinds of kernels, and the code that reads. It holds tables and a JSON of facts,
 # nothing that runs when it is read. Whatever is wrong with the cache, the trace is read as if there were none.
@@ -554,8 +514,7 @@ def _write(trace: RankTrace, place: Path) -> None:
     if len(trace.steps) or trace.meta.kind_rules.extra or (trace.op_step != NONE).any():
         raise ValueError("not as a reader gives it")
     (place / "meta.json").write_bytes(msgspec.json.encode(facts_of(trace.meta)))
-    for name, schema in TABLES.items():
-        write_table(place / f"{name}.arrow", trace.table(name), schema)
+    write_tables(place / "tables.columns", ((name, trace.table(name), "") for name in TABLES))
 
 
 def facts_of(meta: RankMeta) -> dict[str, object]:
@@ -575,7 +534,7 @@ def _stored(entry: Path) -> Iterator[RankTrace]:
 
 def _read(place: Path) -> RankTrace:
     meta = msgspec.json.decode((place / "meta.json").read_bytes(), type=RankMeta)
-    frames = {name: read_table(place / f"{name}.arrow", schema) for name, schema in TABLES.items()}
+    frames = {name: frame for name, frame, _ in read_tables(place / "tables.columns", len(TABLES))}
     ops = frames["gpu_ops"]
     return RankTrace(
         meta=meta,

@@ -24,7 +24,6 @@ from traceanalyzer.findings import Finding
 from traceanalyzer.loading import LoadOptions, kept_ranks, store
 from traceanalyzer.loading.store import read_tables, write_tables
 from traceanalyzer.model import Skipped
-from traceanalyzer.model.spilled import spilled
 from traceanalyzer.scale import Summary
 
 FORMAT = 7
@@ -97,7 +96,7 @@ def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
         (own,) = ranks
         facts = msgspec.json.decode((own / "facts.json").read_bytes(), type=_Facts)
         stored = read_tables(own / "tables.columns", facts.tables)
-        results = {name: _result(name, spilled(table), facts_json, again) for name, table, facts_json in stored}
+        results = {name: _result(name, table, facts_json, again) for name, table, facts_json in stored}
         claims = {(Path(path), own): rank for path, own, rank in facts.claims}
         return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
 
