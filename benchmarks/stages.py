@@ -30,7 +30,7 @@ STAGES = {
     "traceanalyzer.cli.one_run": ("report_run", "_analysed", "_shown"),
     "traceanalyzer.scale": ("combine_tables",),
     "traceanalyzer.scale.work": ("reduce_rank", "give_back_memory"),
-    "traceanalyzer.readers.kineto": ("_decoded", "_described", "linked", "trace_of"),
+    "traceanalyzer.readers.kineto": ("_decoded", "linked", "trace_of"),
     "traceanalyzer.report.build": ("find",),
     "traceanalyzer.report.kept_report": ("kept", "keep"),
     "traceanalyzer.loading.kept_ranks": ("kept", "keep"),
