@@ -169,7 +169,8 @@ def known_of(table: pd.DataFrame, name: str) -> np.ndarray:
 
 def is_name(names: Any, *wanted: str) -> np.ndarray:
     """Rows of a categorical that have one of these names."""
-    mask: np.ndarray = np.array([*(name in wanted for name in names.categories.tolist()), False])[names.codes]
+    known = frozenset(wanted)
+    mask: np.ndarray = np.array([*(name in known for name in names.categories.tolist()), False])[names.codes]
     return mask
 
 

@@ -1,7 +1,6 @@
 """Each CUDA stream: busy time, kinds, bytes, role; pairs of streams; blocks of weights that are copied to and fro."""
 
 import re
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -169,10 +168,21 @@ def stream_pairs_per_rank(trace: RankTrace) -> pd.DataFrame:
     rows = []
     for of, unions in (("stream", streams), ("class", classes)):
         inside = {name: own.inside(trace.window) for name, own in unions.items() if len(own)}
-        for (first, one), (second, other) in combinations(inside.items(), 2):
-            both_ns = int(one.covered_ns(other.starts, other.ends).sum())
-            rows.append((first, second, both_ns, one.total_ns, other.total_ns, of))
+        for at, (first, one) in enumerate(inside.items()):
+            others = [*inside.items()][at + 1 :]
+            pairs = zip(others, _shared_ns(one, [own for _, own in others]), strict=True)
+            rows += [(first, second, ns, one.total_ns, other.total_ns, of) for (second, other), ns in pairs]
     return pd.DataFrame(rows, columns=["first", "second", "both_ns", "first_ns", "second_ns", "of"])
+
+
+def _shared_ns(one: Intervals, others: list[Intervals]) -> list[int]:
+    """How long each of the others runs while this one does; all at once, for there may be thousands."""
+    if not others:
+        return []
+    starts, ends = (np.concatenate([getattr(own, name) for own in others]) for name in ("starts", "ends"))
+    total = np.append(0, np.cumsum(one.covered_ns(starts, ends)))
+    shared: list[int] = np.diff(total[np.cumsum([0, *map(len, others)])]).tolist()
+    return shared
 
 
 _BLOCK_PARTS = ("compute", "upload", "download")
