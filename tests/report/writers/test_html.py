@@ -60,7 +60,7 @@ def test_every_table_shows_the_figures_of_the_json(name):
     shown = Page(page_of(name)).tables
     zero = min(row["window_start_ns"] for row in report.results["ranks"].rows())
     figures = tables.as_json(report)["results"]
-    assert {"time_parts", "steps", "kernels_over_ranks"} <= set(shown)
+    assert {"steps", "kernels_over_ranks"} <= set(shown)
     for analysis in set(figures) & set(shown):
         assert len(shown[analysis].rows) == len(figures[analysis])
         for row, expected in zip(shown[analysis].rows, figures[analysis], strict=True):
@@ -155,7 +155,7 @@ def check_inert(text):
 @pytest.mark.parametrize("ops", [[], [("compute", 0, 10)], [("comm", 0, 10)]])
 def test_a_page_of_almost_nothing(ops):
     page = Page(html.page(Report("x", of(tuple(ops)))))
-    assert "nothing to split" in page.text if not ops else page.tables["time_parts"].rows
+    assert "nothing to split" in page.text if not ops else page.tables["kernels_over_ranks"].rows
     charts = [a for _, a in page.elements if a.get("class") == "chart"]
     assert ops or not charts
 

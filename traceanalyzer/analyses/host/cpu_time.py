@@ -185,7 +185,10 @@ class HostWork(HostTimes):
         threads=Column.count("Threads of this role that did it.", is_compared=False),
         calls="How often, in the complete steps; in the whole capture where there are none.",
         launches="Calls in it that started GPU work: with none, the work is the CPU's own.",
-        host_ns="Time in which a thread of this role is in it; what lies inside it is part of it.",
+        host_ns=Column.time(
+            "Time in which a thread of this role is in it; what lies inside it is part of it.",
+            replaced_by="host_per_step_ns",
+        ),
         **TIMES,
         idle_pct=Column.share(
             "100 · GPU idle time in it / the time in it between the first and last GPU operation.", better=Better.LESS

@@ -67,7 +67,6 @@ PLACES: Mapping[str, tuple[Section, ...]] = MappingProxyType(
             Section("pipeline"),
             Section("cpu_steps", 8),
             Section("iterations", 8),
-            Section("time_parts"),
             Section("steps"),
         ),
         "communication": (
