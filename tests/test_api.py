@@ -25,6 +25,15 @@ def test_traces_are_a_sequence_in_order_of_rank():
     assert len(repr(traces[0])) < 200
 
 
+def test_the_step_without_the_profiler_reaches_every_analysis():
+    place = ta.sample("pp_1f1b")
+    given = ta.load(place, ranks=0, unprofiled_step=99.5)
+    assert set(ta.mfu(given).to_frame()["step_ns"]) == {99_500_000}
+    for wrong in ("x", 0):
+        with pytest.raises(ta.UsageError, match=r"unprofiled.step"):
+            ta.load(place, unprofiled_step=wrong)
+
+
 def test_results_give_their_first_rows_and_those_that_pass(kernels):
     frame = kernels.to_frame()
     assert kernels.head(2).equals(frame.head(2))

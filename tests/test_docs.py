@@ -22,6 +22,8 @@ from traceanalyzer.diff import metrics as diff_metrics
 from traceanalyzer.findings import KINDS
 from traceanalyzer.findings.kinds import GROUPS
 from traceanalyzer.findings.run import Run
+from traceanalyzer.findings.savings import Saves
+from traceanalyzer.findings.what_if import Answer
 from traceanalyzer.gate import check_names, parse
 from traceanalyzer.meaning.columns import Adds
 from traceanalyzer.model.schema import TABLES
@@ -281,7 +283,7 @@ def test_columns_and_figures_that_the_documentation_names_exist(page):
     aliases = {column.alias for column in of_results.values()}
     of_tables = {name for columns in TABLES.values() for name in columns}
     known = {*of_results, *aliases, *of_tables, *diff_metrics.BY_NAME, *diff_metrics.COLUMNS, *WHAT_IF_COLUMNS}
-    known |= {*thresholds_of(ANALYSES)}
+    known |= {*thresholds_of(ANALYSES), *dir(Saves), *dir(Answer)}
     if page.name != "CHANGELOG.md":
         assert named - known - _OTHERS == set()
 

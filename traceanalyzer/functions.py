@@ -11,6 +11,7 @@ from traceanalyzer.analyses.engine import kinds_of_thresholds, no_such_analysis,
 from traceanalyzer.analyses.replay.changes import Change, read_change
 from traceanalyzer.errors import UsageError
 from traceanalyzer.findings.what_if import Answer, answer, needed
+from traceanalyzer.job.framework_logs import KEY
 from traceanalyzer.model import TraceSet
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.validation import shown, threshold
@@ -27,7 +28,11 @@ def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
             raise UsageError(f"analyse takes names of analyses one by one: not {shown(name)}")
         if name not in ANALYSES:
             raise UsageError(no_such_analysis(name))
-    return run(loaded(traces).ranks, names or tuple(ANALYSES), **thresholds)
+    wanted = names or tuple(ANALYSES)
+    step_ns = loaded(traces).unprofiled_step_ns
+    if step_ns is not None and KEY in thresholds_of(wanted):
+        thresholds = {KEY: step_ns, **thresholds}
+    return run(traces.ranks, wanted, **thresholds)
 
 
 def thresholds_of_analyses(thresholds: Mapping[str, Any], known: Iterable[str] | None = None) -> dict[str, Any]:

@@ -75,6 +75,19 @@ def test_changes_and_limits(comparison, text, status):
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("step_ns +3%", "step_ns changed by +10% (20 ns → 22 ns, limit +3%)"),
+        ("step_ns +3% @ any rank", "step_ns changed by +10% at worst (limit +3%), violated by 2 of 2"),
+        ("exposed_comm_pct +2pp", "exposed_comm_pct changed by +11.36 pp (25% → 36.4%, limit +2 pp)"),
+        ("nccl.calls >= 1", "nccl.calls (all_reduce) is 1 (must be below 1)"),
+    ],
+)  # fmt: skip
+def test_a_message_has_the_change_and_the_limit(comparison, text, message):
+    assert check_comparison([parse(text)], comparison)[0].message == message
+
+
+@pytest.mark.parametrize(
     ("text", "status"),
     [("tokens_per_s -1%", UNKNOWN), ("tokens_per_s? -1%", SKIPPED), ("unprofiled_step_ms > 5", UNKNOWN)],
 )

@@ -47,6 +47,18 @@ def test_limits(results, text, status, rows):
     assert gravest([outcome]) == status
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("idle_pct > 5", "idle_pct is 25% (limit 5%)"), ("idle_pct < 50 @ max", "max idle_pct is 40% (minimum 50%)"),
+        ("step_us > 0.01", "step_us is 0.02 us (limit 0.01 us)"), ("step_ns == 20", "step_ns is 20 ns (must not be 20 ns)"),
+        ("idle_pct > 25 @ any rank", "idle_pct is 10% to 40% (limit 25%), violated by 1 of 2"),
+    ],
+)  # fmt: skip
+def test_a_message_has_the_figure_and_the_limit(results, text, message):
+    assert check_run([parse(text)], results, "run")[0].message == message
+
+
 @pytest.mark.parametrize(("text", "status"), [("overlap_pct < 50", UNKNOWN), ("overlap_pct? < 50", SKIPPED)])
 def test_a_figure_that_is_not_there_fails_unless_optional(text, status):
     results = analyses.run([rank(0, 10)])

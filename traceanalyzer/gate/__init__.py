@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from traceanalyzer.gate.grammar import FAILED, INCONCLUSIVE, PASSED, SKIPPED, UNKNOWN, Gate, Outcome, parse, parse_file
+from traceanalyzer.gate.grammar import Gate, parse, parse_file
+from traceanalyzer.gate.judging import FAILED, INCONCLUSIVE, PASSED, SKIPPED, UNKNOWN, Outcome
 from traceanalyzer.gate.of_comparison import check_comparison
 from traceanalyzer.gate.of_run import check_names, check_run, lack_of_ranks
 

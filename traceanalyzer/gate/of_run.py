@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import islice
 
@@ -15,19 +14,8 @@ from traceanalyzer.analyses.integrity.integrity import damage_text
 from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.diff import metrics
 from traceanalyzer.errors import UsageError
-from traceanalyzer.gate.grammar import (
-    PASSED,
-    SKIPPED,
-    UNKNOWN,
-    Gate,
-    Outcome,
-    fails,
-    judged,
-    limit_text,
-    not_available,
-    over_ranks,
-    status_of,
-)
+from traceanalyzer.gate.grammar import Gate
+from traceanalyzer.gate.judging import Figures, Outcome, judge, not_available, qualified
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.model import Skipped
 
@@ -163,35 +151,22 @@ def _check(gate: Gate, results: Results, analysis: str, column: str, run: str) -
         return [not_available(gate, run, f"{analysis} could not be computed")]
     result = results[analysis]
     rows = result.to_frame()
-    rows = narrowed(of_steps(rows, results) if "step" in result.keys else rows, gate)
+    if "step" in result.keys and "step" in rows:
+        shared = steps_of(results["headline"], results["steps"])
+        rows = rows[rows["step"].isin(shared) if shared else rows["step"].isna()]
+    rows = narrowed(rows, gate)
     if rows.empty:
         return [not_available(gate, run, f"{analysis} has no row for it")]
     extra = [key for key in result.keys if key not in ("rank", "step")]
-    return [_judge(gate, own, column, extra, run) for _, own in _cases(rows, extra)]
+    cases = rows.groupby(extra, dropna=False, sort=False, observed=True) if extra else [(None, rows)]
+    return [judge(gate, _figures(own, column, extra), run) for _, own in cases]
 
 
-def qualified(gate: Gate, outcome: Outcome, lack: str | None, doubts: Sequence[str]) -> Outcome:
-    """What becomes of a gate, whatever it is on: a figure that the report doubts is not judged.
-
-    Args:
-        gate: the condition.
-        outcome: of the figure as it stands.
-        lack: which ranks it does not see; of a figure that passes without them nothing is known.
-        doubts: why the report marks the figure.
-    """
-    if lack and outcome.status == PASSED:
-        return not_available(gate, outcome.run, f"{lack}; over the others {outcome.message}", outcome.case)
-    status = outcome.status if outcome.status == SKIPPED or not doubts else UNKNOWN
-    why = f"in doubt, so it {UNKNOWN}: {' '.join(doubts)}" if doubts else None
-    return replace(outcome, status=status, message="; ".join(text for text in (outcome.message, lack, why) if text))
-
-
-def of_steps(frame: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """Rows of the headline's steps where a table has steps; without such steps the rows of no step."""
-    if "step" not in frame:
-        return frame
-    shared = steps_of(results["headline"], results["steps"])
-    return frame[frame["step"].isin(shared)] if shared else frame[frame["step"].isna()]
+def _figures(rows: pd.DataFrame, column: str, extra: list[str]) -> Figures:
+    """The values of a case's rows, each judged by itself."""
+    case = ", ".join(f"{key} {rows[key].iloc[0]}" for key in extra)
+    keys = plain_rows(rows[[name for name in ("rank", "step", *extra) if name in rows]])
+    return Figures(case, (pd.DataFrame({0: rows[column].astype("Float64").array}),), tuple(keys))
 
 
 def narrowed(frame: pd.DataFrame, gate: Gate) -> pd.DataFrame:
@@ -199,28 +174,6 @@ def narrowed(frame: pd.DataFrame, gate: Gate) -> pd.DataFrame:
     for key, wanted in gate.where:
         frame = frame[frame[key].astype("object").map(str, na_action="ignore") == wanted]
     return frame
-
-
-def _cases(rows: pd.DataFrame, extra: list[str]) -> Iterable[tuple[object, pd.DataFrame]]:
-    return rows.groupby(extra, dropna=False, sort=False, observed=True) if extra else [(None, rows)]
-
-
-def _judge(gate: Gate, rows: pd.DataFrame, column: str, extra: list[str], run: str) -> Outcome:
-    case = ", ".join(f"{key} {rows[key].iloc[0]}" for key in extra)
-    is_absent = rows[column].isna()
-    if is_absent.any() and not (gate.is_optional and not is_absent.all()):
-        return not_available(gate, run, f"the trace does not give it{_of_ranks(rows[is_absent])}", case)
-    known = rows[~is_absent]
-    values = over_ranks(known[column].astype(float), gate.scope)
-    failing = fails(gate, values)
-    is_a_row_a_rank = "rank" in known and known["rank"].is_unique
-    text = limit_text(gate, values, failing, "ranks" if is_a_row_a_rank else "rows")
-    kept = [name for name in ("rank", "step", *extra) if name in known]
-    return judged(gate, run, status_of(gate, failing), text, plain_rows(known[[*kept, column]]), failing, case)
-
-
-def _of_ranks(rows: pd.DataFrame) -> str:
-    return f" for rank {', '.join(str(rank) for rank in rows['rank'].unique())}" if "rank" in rows else ""
 
 
 # Which ranks of a run a gate does not see, so that one who is over the limit may be among them.

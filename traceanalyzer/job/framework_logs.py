@@ -59,15 +59,24 @@ def known_step(
         UsageError: the given one is no time.
     """
     if given_ms is not None:
-        if not 0 < given_ms * 1e6 < LATEST_NS:
-            raise UsageError(f"--unprofiled-step {given_ms}: give the mean step without the profiler in ms")
-        return {KEY: round(given_ms * 1e6)}, ()
+        return {KEY: given_step_ns(given_ms)}, ()
     if KEY in known:
         return {KEY: known[KEY]}, ()
     logged = logged_step(Path(os.path.commonpath([place.absolute() for place in places])))
     if logged is None:
         return {}, ()
     return {KEY: logged.ns}, (f"Step without the profiler: {time_text(logged.ns)}, from {logged.path.name}.",)
+
+
+def given_step_ns(given_ms: float) -> int:
+    """The step that the user gives.
+
+    Raises:
+        UsageError: it is no time.
+    """
+    if not 0 < given_ms * 1e6 < LATEST_NS:
+        raise UsageError(f"--unprofiled-step {given_ms}: give the mean step without the profiler in ms")
+    return round(given_ms * 1e6)
 
 
 def logged_step(folder: Path) -> LoggedStep | None:

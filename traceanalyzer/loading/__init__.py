@@ -6,6 +6,7 @@ from pathlib import Path
 
 from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import UsageError
+from traceanalyzer.job.framework_logs import given_step_ns
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading.capture import (
     LoadOptions,
@@ -23,7 +24,7 @@ from traceanalyzer.loading.capture import (
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.selection import Selection
-from traceanalyzer.validation import place_of, text_of
+from traceanalyzer.validation import place_of, text_of, threshold
 
 __all__ = [
     "LoadOptions",
@@ -51,6 +52,7 @@ def load(
     kind: str | Sequence[str] = (),
     rank_regex: str | None = None,
     follow_links: bool = False,
+    unprofiled_step: float | None = None,
 ) -> TraceSet:
     """Read the newest run of a folder, or the given files, into memory.
 
@@ -62,6 +64,7 @@ def load(
         kind: one rule `KIND=REGEX` or several, which come before the built-in ones.
         rank_regex: finds the rank in the paths of files that do not say it, in its group.
         follow_links: read what links in the folder name outside it; else they are skipped.
+        unprofiled_step: mean step without the profiler, ms: every analysis of these traces uses it.
 
     Raises:
         InputError: nothing there can be analysed.
@@ -69,6 +72,9 @@ def load(
     """
     for name, text in {"rank_regex": rank_regex, "step_range": step_range}.items():
         text_of("" if text is None else text, name)
+    step_ns = None
+    if unprofiled_step is not None:
+        step_ns = given_step_ns(threshold("unprofiled_step", unprofiled_step, float))
     if isinstance(source, str | PathLike):
         place = place_of(source, _TAKES)
         found = discover(place, rank_regex, follows_links=follow_links)
@@ -90,7 +96,7 @@ def load(
     require_ranks(traces, found, skipped)
     ordered = tuple(traces[rank] for rank in sorted(traces))
     notes = (*other_runs(found), *notes_of({trace.rank: trace.meta for trace in ordered}, options.ranks))
-    return TraceSet(label, ordered, tuple(skipped), notes)
+    return TraceSet(label, ordered, tuple(skipped), notes, step_ns)
 
 
 def _paths(source: object) -> list[Path]:

@@ -207,12 +207,13 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class TraceSet:
-    """The ranks of one run, in memory, in order of rank."""
+    """The ranks of one run, in memory, in order of rank; `unprofiled_step_ns` is what the caller of `load` gave."""
 
     label: str
     ranks: tuple[RankTrace, ...]
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
+    unprofiled_step_ns: int | None = None
 
     def __len__(self) -> int:
         return len(self.ranks)

@@ -62,7 +62,7 @@ def junit(outcomes: Sequence[Outcome], *, inconclusive_fails: bool = True) -> by
 
 def as_markdown(outcomes: Sequence[Outcome]) -> str:
     """A table of all gates, and the failing rows below it."""
-    lines = ["| | must not hold | run | figure |", "|---|---|---|---|"]
+    lines = ["| | fails if | run | figure |", "|---|---|---|---|"]
     lines += [
         f"| {_MARKS[one.status]} {one.status} | {code(one.gate)} | {cell(one.run)} | {cell(one.message)} |"
         for one in outcomes
@@ -85,8 +85,8 @@ def show(outcomes: Sequence[Outcome], console: Console) -> None:
         console = Console(stderr=True)
     for outcome in outcomes:
         colour = _COLOURS[outcome.status]
-        line_text = f"{outcome.run} · must not hold: {outcome.gate} · {outcome.message}"
-        console.print(f"[{colour}]{outcome.status.upper()}[/] · {escape(line_text)}", highlight=False, soft_wrap=True)
+        text = escape(f"{outcome.run}: {outcome.message}")
+        console.print(f"[{colour}]{outcome.status.upper()}[/] {text}", highlight=False, soft_wrap=True)
         for row in outcome.rows[: LAYOUT.markdown_rows]:
             console.print(f"    {escape(_row(row))}", highlight=False, soft_wrap=True)
         if len(outcome.rows) > LAYOUT.markdown_rows:
