@@ -163,7 +163,7 @@ def test_a_kind_of_kernels_changes_the_breakdown():
         ("--trace-dir nowhere", "nowhere: no such folder"), ("good --output ''", "Invalid value for '--output'"),
         ("--trace-dir ''", "Invalid value for '--trace-dir': it is empty (an unset variable?)"),
         ("'' --steps last", "it is empty"), ("bad", "no traceEvents"), ("cut", "cut off before its first event"),
-        ("empty", "no traces here; record them with torch.profiler or nsys (README: How to record traces)"),
+        ("empty", "no traces here; record them with torch.profiler or nsys (docs/recording.md)"),
         ("empty", ".nsys-rep files or their exports, .sqlite files or folders of Parquet"),
         ("database", "database/job.sqlite: not an SQLite database; export the report again"),
         ("--trace-file database/job.sqlite", "database/job.sqlite: not an SQLite database"),
