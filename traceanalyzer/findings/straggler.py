@@ -260,11 +260,10 @@ def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
 
 def _reason(operators: Operators, ranks: Ranks, metrics: GpuMetrics, each: float, row: Row) -> tuple[str, str]:
     """A clause for the evidence, and the fix that goes with it; empty where nothing else tells."""
-    if row["cause"] == "compute" and not _is_slow_gpu(row):
-        return _more_calls(row, operators, each)
     if row["cause"] == "compute":
-        clock = _lower_clock(row, metrics)
-        return (clock, "") if clock else _other_gpu(row, ranks)
+        clock = _lower_clock(row, metrics) if _is_slow_gpu(row) else ""
+        gpu = (clock, "") if clock else _other_gpu(row, ranks)
+        return gpu if any(gpu) or _is_slow_gpu(row) else _more_calls(row, operators, each)
     if row["cause"] == HOST.key and row["name"] is None and row["is_in_every_step"]:
         return _cpu(row, operators)
     if row["cause"] == HOST.key and row["name"] and is_called_alike(row["name"], row["ranks"], operators.table):

@@ -52,9 +52,9 @@ class Keyed:
 class Peers:
     """Work of all ranks side by side.
 
-    GPU work is compared by what the same work (`same_work`) takes in a step, and what most ranks do not do by what its
-    kernel takes; CPU work between the same two communication calls of a step. Without steps the whole capture is one.
-    What communicates, and what belongs to no step of a job with steps, is compared with nothing.
+    GPU work is compared by what the same work (`same_work`) takes in a step, and what ranks do not do equally often by
+    what its operator takes between the same two communication calls of a step, as CPU work is. Without steps the whole
+    capture is one. What communicates, and what belongs to no step of a job with steps, is compared with nothing.
     """
 
     def __init__(self, job: Job, contention: Contention) -> None:
@@ -157,13 +157,20 @@ class Peers:
 
     @cached_property
     def _works(self) -> Keyed:
-        """Each rank's operations by step and work; what most ranks do not do, by step and what launched it."""
+        """Each rank's operations by step and work; what ranks do not do equally often, by span and what launched it."""
         steps = {rank: nodes.column("ops", "step") for rank, nodes in self.job.nodes.items()}
         works = {rank: nodes.column("ops", "work") for rank, nodes in self.job.nodes.items()}
         programs = self._programs
         same = Keyed({rank: (steps[rank], works[rank], works[rank] != NONE) for rank in steps})
-        is_same = np.append((same.counts > 0).mean(axis=1) > SHARE, False)
-        keys = {rank: np.where(is_same[key], works[rank], -2 - programs[rank]) for rank, key in same.keys.items()}
+        most = same.counts.max(axis=1, initial=0)
+        is_equal = np.where(same.counts > 0, same.counts == most[:, None], True).all(axis=1)
+        is_same = np.append(is_equal & ((same.counts > 0).mean(axis=1) > SHARE), False)
+        spans = {rank: self._span_of_ops(nodes) for rank, nodes in self.job.nodes.items()}
+        count = 1 + max(int(span.max(initial=0)) for span in spans.values())
+        keys = {
+            rank: np.where(is_same[key], works[rank], -2 - programs[rank] * count - spans[rank])
+            for rank, key in same.keys.items()
+        }
         return Keyed({rank: (steps[rank], keys[rank], programs[rank] != NONE) for rank in steps})
 
     @cached_property
@@ -265,10 +272,14 @@ class Peers:
         """Each operation by the span of CPU work that launched it."""
         parts = {}
         for rank, nodes in self.job.nodes.items():
-            step, launch = nodes.column("ops", "step"), nodes.column("ops", "launch")
-            passed = np.append(calls_passed(nodes.piece), 0)[launch]
-            parts[rank] = step, np.where(launch == NONE, 0, since_first(passed, step)), self._is_compared(nodes)
+            parts[rank] = nodes.column("ops", "step"), self._span_of_ops(nodes), self._is_compared(nodes)
         return Keyed(parts)
+
+    def _span_of_ops(self, nodes: Nodes) -> np.ndarray:
+        """After how many calls of its step each operation was launched."""
+        step, launch = nodes.column("ops", "step"), nodes.column("ops", "launch")
+        passed = np.append(calls_passed(nodes.piece), 0)[launch]
+        return np.where(launch == NONE, 0, since_first(passed, step))
 
 
 class Hosts:
