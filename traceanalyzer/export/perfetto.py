@@ -5,10 +5,11 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
+from itertools import count
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -98,34 +99,18 @@ def gaps(table: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
 
 
-# Numbers of arrows, different for every launched operation of every rank and every collective.
+# Numbers of arrows: a collective's from rank to rank is its own plus one, those from calls to operations are larger.
 
-
-_OF_INSTANCES = 1 << 62
 
 _RANK_BITS = 36
-"""Operations of one rank are fewer than two to the power of this."""
+"""Operations of one rank, and collectives, are fewer than two to the power of this."""
 
 
-def of_operation(rank: int, operation: int) -> int:
-    """From a host's call to the GPU operation that it launched."""
+def _of_operation(rank: int, operation: pd.Series) -> pd.Series:
     return ((rank + 1) << _RANK_BITS) + operation
 
 
-def of_instance(instance: int) -> int:
-    """From rank to rank of one collective, in the order in which they begin it."""
-    return _OF_INSTANCES + instance
-
-
-def is_of_instance(number: int) -> bool:
-    """Which of the two it is."""
-    return number >= _OF_INSTANCES
-
-
 # Every GPU operation as slices by stream: a communication call is its wait, then its transfer.
-
-
-_ORDER = ("instance", "comes_after", "comes_before")
 
 
 def streams(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -144,48 +129,33 @@ def streams(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> Iterator[tuple
 
 
 def _gpu_slices(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFrame:
-    own = calls.reindex(ops["call"].fillna(NONE).astype("int64"))
-    lengths = (ops["end_ns"] - ops["start_ns"]).to_numpy()
-    wait_ns = own["wait_ns"].astype("Int64").fillna(0).to_numpy(dtype="int64").clip(0, lengths)
+    own = calls.reindex(ops["call"].fillna(NONE).astype("int64")).set_index(ops.index)
+    wait_ns = own["wait_ns"].astype("Int64").fillna(0).astype("int64").clip(0, ops["end_ns"] - ops["start_ns"])
+    split_ns = ops["start_ns"] + wait_ns
     kind = ops["kind"].astype("str")
+    details = ops[["name", "step", "launch", "operator", "shapes", "path"]].join(
+        own.drop(columns=["rank", "size_bytes", "comes_after", "comes_before"])
+    )
     whole = sliced(
         ops.assign(name=[short_name(name) for name in ops["name"]]),
         category=kind,
         colour=kind.map(COLOURS),
-        args=_gpu_details(ops, own),
+        args=_contents(details.assign(size_bytes=ops["size_bytes"].fillna(own["size_bytes"]))),
+        **_arrows(ops, own, rank),
     )
-    first = _arrows(ops, own, rank)
-    waits = whole.assign(
-        end_ns=ops["start_ns"] + wait_ns,
-        name="wait · " + whole["name"],
-        category="wait",
-        colour=COLOURS["wait"],
-        **first,
-    )
-    moves = whole.assign(start_ns=ops["start_ns"] + wait_ns, **first)
+    waits = whole.assign(end_ns=split_ns, name="wait · " + whole["name"], category="wait", colour=COLOURS["wait"])
+    moves = whole.assign(start_ns=split_ns)
     moves.loc[wait_ns > 0, ["flows_in", "flows_out"]] = None
-    return pd.concat([waits[wait_ns > 0], moves[(wait_ns == 0) | (wait_ns < lengths)]])
+    return pd.concat([waits[wait_ns > 0], moves[(wait_ns == 0) | (split_ns < ops["end_ns"])]])
 
 
-def _arrows(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFrame:
-    """From the call that launched it to each operation, and from rank to rank of each collective."""
-    arrive: list[tuple[int, ...] | None] = []
-    leave: list[tuple[int, ...] | None] = []
-    columns = (ops["operation"], ops["launch"].notna(), *(calls[name] for name in _ORDER))
-    for operation, has_launch, instance, is_later, is_earlier in zip(*(one.tolist() for one in columns), strict=True):
-        launched = (of_operation(rank, operation),) if has_launch else ()
-        shared = () if pd.isna(instance) else (of_instance(int(instance)),)
-        arrive.append((*launched, *(shared if is_later else ())) or None)
-        leave.append((shared if is_earlier else ()) or None)
-    return pd.DataFrame({"flows_in": arrive, "flows_out": leave}, index=ops.index, dtype=object)
-
-
-def _gpu_details(ops: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, object]]:
-    """What a click on each operation shows."""
-    shown = ops[["name", "step", "launch", "operator", "shapes", "path"]].reset_index(drop=True)
-    of_call = calls.drop(columns=["rank", "size_bytes", *_ORDER[1:]]).reset_index(drop=True)
-    sizes = ops["size_bytes"].reset_index(drop=True).fillna(calls["size_bytes"].reset_index(drop=True))
-    return _contents(pd.concat([shown, of_call], axis=1).assign(size_bytes=sizes))
+def _arrows(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> dict[str, list[tuple[int, ...]]]:
+    """From the call that launched it to each operation, and from rank to rank of each collective; 0 is none."""
+    launched = _of_operation(rank, ops["operation"]).where(ops["launch"].notna(), 0).tolist()
+    shared = (calls["instance"].astype("Int64").fillna(NONE) + 1).astype("int64")
+    arrive, leave = (shared.where(is_true(calls[name]), 0).tolist() for name in ("comes_after", "comes_before"))
+    flows_in = [tuple(filter(None, numbers)) for numbers in zip(launched, arrive, strict=True)]
+    return {"flows_in": flows_in, "flows_out": [(number,) if number else () for number in leave]}
 
 
 def _contents(table: pd.DataFrame) -> list[dict[str, object]]:
@@ -234,15 +204,10 @@ def _thread_slices(trace: RankTrace, table: pd.DataFrame, category: str) -> pd.D
 
 def _launched(trace: RankTrace, ops: pd.DataFrame) -> pd.Series:
     """For each API call the arrows to the operations that it launched."""
-    found: dict[int, list[int]] = {}
-    launch = trace.gpu_ops["launch"].to_numpy()
-    for number in ops["operation"].tolist() if len(ops) else ():
-        if launch[number] != NONE:
-            found.setdefault(int(launch[number]), []).append(of_operation(trace.rank, number))
-    flows = np.full(len(trace.api_calls), None, dtype=object)
-    for row, numbers in found.items():
-        flows[row] = tuple(numbers)
-    return pd.Series(flows, index=trace.api_calls.index)
+    numbers = _of_operation(trace.rank, ops["operation"])
+    flows = numbers.groupby(trace.gpu_ops["launch"].to_numpy()[ops["operation"]]).agg(tuple)
+    flows = flows.astype(object).reindex(trace.api_calls.index)
+    return flows.where(flows.notna(), None)
 
 
 def _while_looked_at(trace: RankTrace, table: pd.DataFrame) -> np.ndarray:
@@ -326,10 +291,10 @@ def _laid(group: str, name: str, slices: pd.DataFrame, *, is_nested: bool) -> It
 
 def lanes(starts: np.ndarray, ends: np.ndarray, *, is_nested: bool) -> np.ndarray:
     """For each slice, in order of start and the longer first, the first lane in which it fits."""
-    if _fits_one_lane(starts, ends, is_nested=is_nested):
-        return np.zeros(len(starts), dtype=np.int64)
-    open_ends: list[list[int]] = []
     found = np.zeros(len(starts), dtype=np.int64)
+    if not is_nested and (starts[1:] >= np.maximum.accumulate(ends)[:-1]).all():
+        return found
+    open_ends: list[list[int]] = []
     for place, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         for number, stack in enumerate(open_ends):
             while stack and stack[-1] <= start:
@@ -342,10 +307,6 @@ def lanes(starts: np.ndarray, ends: np.ndarray, *, is_nested: bool) -> np.ndarra
             found[place] = len(open_ends)
             open_ends.append([end])
     return found
-
-
-def _fits_one_lane(starts: np.ndarray, ends: np.ndarray, *, is_nested: bool) -> bool:
-    return not is_nested and bool((starts[1:] >= np.maximum.accumulate(ends)[:-1]).all())
 
 
 def _counters(trace: RankTrace) -> Iterator[Track]:
@@ -374,19 +335,13 @@ def _changes(name: str, time_ns: np.ndarray, level: np.ndarray, unit: str) -> Tr
 # Tracks as Perfetto's own protobuf: packets that can be written rank by rank and put behind each other.
 #
 # Each rank is a process (its id is the rank + 1: viewers keep 0 for the idle one) and a sequence of packets
-# with names of
-# its own. Times are ns after the export's zero.
+# with names of its own. Times are ns after the export's zero.
 
 
 _Packet = Any
-_JOB = 1
-"""Sequence and track of what belongs to no rank."""
 
-_UUIDS = 1 << 20
-"""Tracks of one rank are fewer."""
-
-_AT_ONCE = 4096
-"""Packets that are put into bytes together."""
+JOB = -1
+"""In place of a rank: what belongs to none."""
 
 _EXPLICIT = proto.TrackDescriptor.ChildTracksOrdering.EXPLICIT
 _APART = proto.TrackDescriptor.SiblingMergeBehavior.SIBLING_MERGE_BEHAVIOR_NONE
@@ -394,162 +349,118 @@ _BEGIN, _END = proto.TrackEvent.Type.TYPE_SLICE_BEGIN, proto.TrackEvent.Type.TYP
 _COUNTER, _INSTANT = proto.TrackEvent.Type.TYPE_COUNTER, proto.TrackEvent.Type.TYPE_INSTANT
 
 
-def _in_bytes(packets: Callable[..., Iterator[_Packet]]) -> Callable[..., Iterator[bytes]]:
-    """The same with the packets put into bytes."""
-
-    @wraps(packets)
-    def encoded(*of: Any) -> Iterator[bytes]:
-        trace = proto.Trace()
-        for number, packet in enumerate(packets(*of), 1):
-            trace.packet.append(packet)
-            if not number % _AT_ONCE:
-                yield trace.SerializeToString()
-                trace.Clear()
-        yield trace.SerializeToString()
-
-    return encoded
-
-
-@_in_bytes
 def pftrace_of_rank(
     rank: int, name: str, facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
-) -> Iterator[_Packet]:
-    """A rank's packets.
+) -> Iterator[bytes]:
+    """A rank's packets, or those of the job, which stand first.
 
     Args:
-        rank: its number.
+        rank: its number, or JOB.
         name: what it is called.
         facts: what a reader must know of it, shown when its first mark is clicked.
         tracks: from top to bottom.
         zero_ns: what is taken from its times.
     """
-    names = _Names(rank + 2)
-    uuids = iter(range((rank + 2) * _UUIDS, (rank + 3) * _UUIDS))
-    root = next(uuids)
-    packet = names.packet()
-    packet.track_descriptor.uuid = root
-    packet.track_descriptor.child_ordering = _EXPLICIT
-    packet.track_descriptor.process.pid = rank + 1
-    packet.track_descriptor.process.process_name = name
-    packet.track_descriptor.process.legacy_sort_index = rank
-    yield packet
-    yield from _track_packets(names, uuids, root, {}, facts, tracks, zero_ns)
+    for packet in _Packets(rank, zero_ns).of(name, facts, tracks):
+        yield proto.Trace(packet=[packet]).SerializeToString()
 
 
-@_in_bytes
-def of_job(facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int) -> Iterator[_Packet]:
-    """The packets that stand first: what was done, and what belongs to no rank."""
-    names = _Names(_JOB)
-    uuids = iter(range(_JOB, _UUIDS))
-    root = next(uuids)
-    yield _descriptor(names, root, 0, "job", 0)
-    yield from _track_packets(names, uuids, root, {"job": root}, facts, tracks, zero_ns)
+class _Packets:
+    """A sequence of packets; each text is written once, with the packet that first needs it."""
 
-
-def _track_packets(
-    names: "_Names", uuids: Iterator[int], root: int, groups: dict[str, int],
-    facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int,
-) -> Iterator[_Packet]:  # fmt: skip
-    """Each track under a heading for its group below the root; what is said stands under the first."""
-    for place, track in enumerate(tracks):
-        if track.group not in groups:
-            groups[track.group] = next(uuids)
-            yield _descriptor(names, groups[track.group], root, track.group, len(groups))
-        if not place:
-            first_ns = int(track.rows["start_ns" if track.unit is None else "time_ns"].min())
-            packet = names.event(_INSTANT, groups[track.group], first_ns - zero_ns)
-            names.name(packet, "about this export")
-            names.tell(packet, facts)
-            yield packet
-        yield from _events(names, track, next(uuids), groups[track.group], place, zero_ns)
-
-
-def _descriptor(names: "_Names", uuid: int, parent: int, name: str, place: int) -> _Packet:
-    packet = names.packet()
-    descriptor = packet.track_descriptor
-    descriptor.uuid, descriptor.name, descriptor.sibling_order_rank = uuid, name, place
-    descriptor.child_ordering, descriptor.sibling_merge_behavior = _EXPLICIT, _APART
-    if parent:
-        descriptor.parent_uuid = parent
-    return packet
-
-
-def _events(names: "_Names", track: Track, uuid: int, parent: int, place: int, zero_ns: int) -> Iterator[_Packet]:
-    head = _descriptor(names, uuid, parent, track.name, place)
-    if track.unit is None:
-        yield head
-        yield from _packet_slices(names, track.rows, uuid, zero_ns)
-        return
-    counter = head.track_descriptor.counter
-    counter.SetInParent()
-    if track.unit == "bytes":
-        counter.unit = proto.CounterDescriptor.Unit.UNIT_SIZE_BYTES
-    elif track.unit:
-        counter.unit_name = track.unit
-    yield head
-    for time, value in zip(track.rows["time_ns"].tolist(), track.rows["value"].tolist(), strict=True):
-        packet = names.event(_COUNTER, uuid, time - zero_ns)
-        packet.track_event.double_counter_value = value
-        yield packet
-
-
-def _packet_slices(names: "_Names", slices: pd.DataFrame, uuid: int, zero_ns: int) -> Iterator[_Packet]:
-    """Begins and ends in order: of those at one moment the ends of what was open first, then the begins."""
-    open_ends: list[int] = []
-    columns = ("name", "category", "start_ns", "end_ns", "args", "flows_out", "flows_in")
-    for name, category, start, end, args, flows_out, flows_in in zip(
-        *(slices[column].tolist() for column in columns), strict=True
-    ):
-        while open_ends and open_ends[-1] <= start:
-            yield names.event(_END, uuid, open_ends.pop() - zero_ns)
-        open_ends.append(end)
-        packet = names.event(_BEGIN, uuid, start - zero_ns)
-        event = packet.track_event
-        names.name(packet, name)
-        names.category(packet, category)
-        if args:
-            names.tell(packet, args)
-        passes_on = flows_out if isinstance(flows_out, tuple) else ()
-        event.flow_ids.extend(passes_on)
-        if isinstance(flows_in, tuple):
-            event.terminating_flow_ids.extend(number for number in flows_in if number not in passes_on)
-        yield packet
-    while open_ends:
-        yield names.event(_END, uuid, open_ends.pop() - zero_ns)
-
-
-class _Names:
-    """A sequence's texts: each is written once, with the packet that first needs it."""
-
-    def __init__(self, sequence: int) -> None:
-        self._sequence = sequence
+    def __init__(self, rank: int, zero_ns: int) -> None:
+        self._rank, self._zero_ns = rank, zero_ns
+        self._sequence = rank + 2
+        self._uuids = count(self._sequence << 20)
         self._is_first = True
-        self._known: dict[str, dict[str, int]] = {"event_names": {}, "event_categories": {},
-            "debug_annotation_names": {}, "debug_annotation_string_values": {}}  # fmt: skip
+        self._texts: dict[tuple[str, str], int] = {}
 
-    def packet(self) -> _Packet:
+    def of(self, name: str, facts: Mapping[str, object], tracks: Iterable[Track]) -> Iterator[_Packet]:
+        """Each track under a heading for its group below the root; the facts stand under the first."""
+        root, uuid = self._track(0, "", 0)
+        if self._rank == JOB:
+            root.track_descriptor.name = name
+        else:
+            process = root.track_descriptor.process
+            process.pid, process.process_name, process.legacy_sort_index = self._rank + 1, name, self._rank
+        yield root
+        groups = {"job": uuid}
+        for place, track in enumerate(tracks):
+            if track.group not in groups:
+                heading, groups[track.group] = self._track(uuid, track.group, len(groups))
+                yield heading
+            parent = groups[track.group]
+            if not place:
+                first_ns = int(track.rows["start_ns" if track.unit is None else "time_ns"].min())
+                about = self._event(_INSTANT, parent, first_ns)
+                about.track_event.name_iid = self._text(about, "event_names", "about this export")
+                self._tell(about, facts)
+                yield about
+            yield from self._of_track(track, parent, place)
+
+    def _of_track(self, track: Track, parent: int, place: int) -> Iterator[_Packet]:
+        heading, uuid = self._track(parent, track.name, place)
+        if track.unit is None:
+            yield heading
+            yield from self._slices(track.rows, uuid)
+            return
+        counter = heading.track_descriptor.counter
+        counter.SetInParent()
+        if track.unit == "bytes":
+            counter.unit = proto.CounterDescriptor.Unit.UNIT_SIZE_BYTES
+        elif track.unit:
+            counter.unit_name = track.unit
+        yield heading
+        for time, value in zip(track.rows["time_ns"].tolist(), track.rows["value"].tolist(), strict=True):
+            sample = self._event(_COUNTER, uuid, time)
+            sample.track_event.double_counter_value = value
+            yield sample
+
+    def _slices(self, slices: pd.DataFrame, uuid: int) -> Iterator[_Packet]:
+        """Begins and ends in order: of those at one moment the ends of what was open first, then the begins."""
+        open_ends: list[int] = []
+        for row in slices.itertuples(index=False):
+            while open_ends and open_ends[-1] <= row.start_ns:
+                yield self._event(_END, uuid, open_ends.pop())
+            open_ends.append(row.end_ns)
+            packet = self._event(_BEGIN, uuid, row.start_ns)
+            event = packet.track_event
+            event.name_iid = self._text(packet, "event_names", row.name)
+            event.category_iids.append(self._text(packet, "event_categories", row.category))
+            self._tell(packet, row.args or {})
+            passes_on = row.flows_out or ()
+            event.flow_ids.extend(passes_on)
+            event.terminating_flow_ids.extend(number for number in row.flows_in or () if number not in passes_on)
+            yield packet
+        while open_ends:
+            yield self._event(_END, uuid, open_ends.pop())
+
+    def _packet(self) -> _Packet:
         packet = proto.TracePacket()
         packet.trusted_packet_sequence_id = self._sequence
         packet.sequence_flags = 1 if self._is_first else 2  # names begin anew, or are those of earlier packets
         self._is_first = False
         return packet
 
-    def event(self, type_: int, uuid: int, time_ns: int) -> _Packet:
-        packet = self.packet()
-        packet.timestamp = max(0, time_ns)
+    def _track(self, parent: int, name: str, place: int) -> tuple[_Packet, int]:
+        packet, uuid = self._packet(), next(self._uuids)
+        descriptor = packet.track_descriptor
+        descriptor.uuid, descriptor.sibling_order_rank = uuid, place
+        descriptor.child_ordering, descriptor.sibling_merge_behavior = _EXPLICIT, _APART
+        if parent:
+            descriptor.parent_uuid, descriptor.name = parent, name
+        return packet, uuid
+
+    def _event(self, type_: int, uuid: int, time_ns: int) -> _Packet:
+        packet = self._packet()
+        packet.timestamp = max(0, time_ns - self._zero_ns)
         packet.track_event.type, packet.track_event.track_uuid = type_, uuid
         return packet
 
-    def name(self, packet: _Packet, text: str) -> None:
-        packet.track_event.name_iid = self._number(packet, "event_names", text)
-
-    def category(self, packet: _Packet, text: str) -> None:
-        packet.track_event.category_iids.append(self._number(packet, "event_categories", text))
-
-    def tell(self, packet: _Packet, values: Mapping[str, object]) -> None:
+    def _tell(self, packet: _Packet, values: Mapping[str, object]) -> None:
         for name, value in values.items():
             note = packet.track_event.debug_annotations.add()
-            note.name_iid = self._number(packet, "debug_annotation_names", name)
+            note.name_iid = self._text(packet, "debug_annotation_names", name)
             if isinstance(value, bool):
                 note.bool_value = value
             elif isinstance(value, int):
@@ -557,13 +468,13 @@ class _Names:
             elif isinstance(value, float):
                 note.double_value = value
             else:
-                note.string_value_iid = self._number(packet, "debug_annotation_string_values", str(value))
+                note.string_value_iid = self._text(packet, "debug_annotation_string_values", str(value))
 
-    def _number(self, packet: _Packet, kind: str, text: str) -> int:
-        known = self._known[kind]
-        number = known.get(text)
+    def _text(self, packet: _Packet, kind: str, text: str) -> int:
+        """The number of a text among those of its kind."""
+        number = self._texts.get((kind, text))
         if number is None:
-            number = known[text] = len(known) + 1
+            number = self._texts[kind, text] = len(self._texts) + 1
             entry = getattr(packet.interned_data, kind).add()
             entry.iid = number
             if kind == "debug_annotation_string_values":
@@ -576,21 +487,10 @@ class _Names:
 # Tracks as Chrome trace events: a process for each rank, a thread for each track. Times are µs, exact to the ns.
 
 
-_Event = dict[str, Any]
-
-
 def trace_events_of_rank(
     rank: int, name: str, facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
 ) -> Iterator[bytes]:
-    """A rank's events, each with a comma before it.
-
-    Args:
-        rank: its number.
-        name: what it is called.
-        facts: what a reader must know of it.
-        tracks: from top to bottom.
-        zero_ns: what is taken from its times.
-    """
+    """A rank's events, each with a comma before it; arguments are those of `pftrace_of_rank`."""
     for event in _rank_events(rank, name, facts, tracks, zero_ns):
         yield b",\n" + json.dumps(event, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
@@ -607,40 +507,38 @@ TAIL = b"\n]}\n"
 
 def _rank_events(
     rank: int, name: str, facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
-) -> Iterator[_Event]:
-    yield _named("process_name", rank, 0, {"name": name})
-    yield _named("process_labels", rank, 0, {"labels": ", ".join(f"{key} {value}" for key, value in facts.items())})
-    yield _named("process_sort_index", rank, 0, {"sort_index": rank})
+) -> Iterator[dict[str, Any]]:
+    def named(what: str, thread: int = 0, **content: object) -> dict[str, Any]:
+        return {"ph": "M", "name": what, "pid": rank, "tid": thread, "args": content}
+
+    yield named("process_name", name=name)
+    yield named("process_labels", labels=", ".join(f"{key} {value}" for key, value in facts.items()))
+    yield named("process_sort_index", sort_index=rank)
     for thread, track in enumerate(tracks):
-        if track.unit is not None:
+        if track.unit is None:
+            yield named("thread_name", thread, name=track.name)
+            yield named("thread_sort_index", thread, sort_index=thread)
+            for row in track.rows.itertuples(index=False):
+                yield from _slice_events(row, {"pid": rank, "tid": thread, "ts": (row.start_ns - zero_ns) / 1000})
+        else:
             for time, value in track.rows[["time_ns", "value"]].itertuples(index=False):
                 yield {"ph": "C", "name": track.name, "pid": rank, "ts": (time - zero_ns) / 1000,
                        "args": {track.unit or "value": value}}  # fmt: skip
-            continue
-        yield _named("thread_name", rank, thread, {"name": track.name})
-        yield _named("thread_sort_index", rank, thread, {"sort_index": thread})
-        yield from _event_slices(track, rank, thread, zero_ns)
 
 
-def _named(what: str, rank: int, thread: int, content: _Event) -> _Event:
-    return {"ph": "M", "name": what, "pid": rank, "tid": thread, "args": content}
-
-
-def _event_slices(track: Track, rank: int, thread: int, zero_ns: int) -> Iterator[_Event]:
-    for row in track.rows.itertuples(index=False):
-        place = {"pid": rank, "tid": thread, "ts": (row.start_ns - zero_ns) / 1000}
-        event = {"ph": "X", "name": row.name, "cat": row.category, **place, "dur": (row.end_ns - row.start_ns) / 1000}
-        if isinstance(row.colour, str):
-            event["cname"] = row.colour
-        if row.args:
-            event["args"] = row.args
-        yield event
-        leave = row.flows_out if isinstance(row.flows_out, tuple) else ()
-        arrive = row.flows_in if isinstance(row.flows_in, tuple) else ()
-        for number in dict.fromkeys((*arrive, *leave)):
-            what = "collective" if is_of_instance(number) else "launch"
-            phase = "s" if number not in arrive else "t" if number in leave else "f"
-            yield {"ph": phase, "id": number, "name": what, "cat": what, **place, "bp": "e"}
+def _slice_events(row: Any, place: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A slice, and the arrows that begin or end at it."""
+    event = {"ph": "X", "name": row.name, "cat": row.category, **place, "dur": (row.end_ns - row.start_ns) / 1000}
+    if isinstance(row.colour, str):
+        event["cname"] = row.colour
+    if row.args:
+        event["args"] = row.args
+    yield event
+    arrive, leave = row.flows_in or (), row.flows_out or ()
+    for number in dict.fromkeys((*arrive, *leave)):
+        what = "launch" if number >> _RANK_BITS else "collective"
+        phase = "s" if number not in arrive else "t" if number in leave else "f"
+        yield {"ph": phase, "id": number, "name": what, "cat": what, **place, "bp": "e"}
 
 
 # All ranks as one file for Perfetto: what was recorded, and beside it what the analysis makes of it.
@@ -674,18 +572,6 @@ _DESCRIBED: tuple[str, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What every rank's piece is made with."""
-
-    folder: Path
-    clock: Clock
-    zero_ns: int
-    is_json: bool
-    devices: Mapping[int, str]
-    clocks: Mapping[int, Mapping[str, object]]
-
-
 def write(results: Results, path: Path, label: str, visit: Visit) -> int:
     """Write a run; returns how many bytes the file has.
 
@@ -702,10 +588,25 @@ def write(results: Results, path: Path, label: str, visit: Visit) -> int:
         UsageError: it cannot be written.
     """
     with whole_file(path) as draft:
-        plan, facts = _planned(results, draft.parent, label, is_json=".json" in path.suffixes)
-        visit(partial(_write_rank, plan=plan))
-        with _opened(draft) as file:
-            _put_together(file, plan, facts, results)
+        is_json, folder = ".json" in path.suffixes, draft.parent
+        tables = {name: results[name].to_frame() for name in NEEDED}
+        clock = common_clock(cast("Results", {name: results[name] for name in ("ranks", "steps", "clocks")}))
+        tables["path_stretches"] = _own_clock(tables["path_stretches"], tables["clocks"])
+        tables["calls"] = described_calls(tables["calls"], tables["call_waits"], clock)
+        # Hosts may work before the first GPU operation; no viewer draws what is before 0.
+        zero_ns = clock.zero_ns // HOUR_NS * HOUR_NS - HOUR_NS
+        _store_ranks(tables, clock, zero_ns, folder)
+        visit(partial(_write_rank, folder=folder, is_json=is_json))
+        facts = {"label": label, "zero_ns": str(zero_ns), "clocks": clock.note, "made_by": MADE_BY}
+        job = _of_job(tables["path_stretches"], clock)
+        with gzip.open(draft, "wb", compresslevel=6) if path.suffix == ".gz" else draft.open("wb") as file:
+            file.writelines([head(facts)] if is_json else pftrace_of_rank(JOB, "job", facts, job, zero_ns))
+            for piece in [folder / f"{rank}.piece" for rank in sorted(tables["ranks"]["rank"])]:
+                if piece.exists():
+                    with piece.open("rb") as source:
+                        shutil.copyfileobj(source, file)
+                    piece.unlink()
+            file.writelines([TAIL] if is_json else [])
         return draft.stat().st_size
 
 
@@ -719,48 +620,32 @@ def in_memory(traces: Iterable[RankTrace]) -> Visit:
     return visit
 
 
-def _planned(results: Results, folder: Path, label: str, *, is_json: bool) -> tuple[_Plan, dict[str, object]]:
-    """What the pieces are made with, each rank's rows in files beside them, and what there is to say of the whole."""
-    clock = common_clock(cast("Results", {name: results[name] for name in ("ranks", "steps", "clocks")}))
-    # Hosts may work before the first GPU operation; no viewer draws what is before 0.
-    zero_ns = clock.zero_ns // HOUR_NS * HOUR_NS - HOUR_NS
-    tables: dict[str, pd.DataFrame] = {name: results[name].to_frame() for name in ROWS if name != "calls"}
-    tables["path_stretches"] = _own_clock(tables["path_stretches"], results["clocks"].to_frame())
-    tables["calls"] = described_calls(results, clock)
-    ranks = results["ranks"].to_frame()
-    for name, table in tables.items():
-        own = dict(list(table.groupby("rank")))
-        for rank in ranks["rank"]:
-            own.get(rank, table.iloc[:0]).reset_index(drop=True).to_pickle(folder / f"{rank}.{name}")
-    devices = ranks.dropna(subset="device_name").set_index("rank")["device_name"].to_dict()
-    plan = _Plan(folder, clock, zero_ns, is_json, devices, _of_clocks(results["clocks"].to_frame()))
-    facts: dict[str, object] = {
-        "label": label,
-        "zero_ns": str(zero_ns),
-        "clocks": clock.note,
-        "made_by": MADE_BY,
-    }
-    return plan, facts
+def _store_ranks(tables: Mapping[str, pd.DataFrame], clock: Clock, zero_ns: int, folder: Path) -> None:
+    """What each rank's piece is made with, in a file for whichever process makes it: facts, zero and rows."""
+    columns = tables["clocks"].set_index("rank")[["reference", "offset_ns", "uncertainty_ns", "is_significant"]]
+    clocks = columns.add_prefix("clock_").astype(object).to_dict("index")
+    rows = {name: dict(list(tables[name].groupby("rank"))) for name in ROWS}
+    for rank, device in zip(tables["ranks"]["rank"], tables["ranks"]["device_name"], strict=True):
+        shift_ns = clock.shift_ns(rank)
+        known = {name: int(value) for name, value in clocks.get(rank, {}).items() if not pd.isna(value)}
+        own = {name: found.get(rank, tables[name].iloc[:0]).reset_index(drop=True) for name, found in rows.items()}
+        name = f"rank {rank}" + ("" if pd.isna(device) else f" · {device}")
+        facts = {"rank": rank, "clock_shift_applied_ns": -shift_ns, **known}
+        pd.to_pickle((name, facts, shift_ns + zero_ns, own), folder / f"{rank}.rows")
 
 
-def described_calls(results: Results, clock: Clock) -> pd.DataFrame:
+def described_calls(calls: pd.DataFrame, waits: pd.DataFrame, clock: Clock) -> pd.DataFrame:
     """Communication calls of all ranks: what they are, what is known of their waits, and which rank begins before.
 
     `comes_after` and `comes_before`: another rank of the same instance begins it earlier, or later.
     """
-    calls: pd.DataFrame = results["calls"].to_frame()
-    waits: pd.DataFrame = results["call_waits"].to_frame()
     keys = ["rank", "call"]
     own = [name for name in _DESCRIBED if name in calls]
-    rest = [name for name in _DESCRIBED if name not in own]
-    table = calls[[*keys, "start_ns", *own]].merge(waits[keys + rest], on=keys, how="left")
-    begins = table["start_ns"] - table["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
-    order = table.assign(begins=begins).sort_values(["begins", "rank"], kind="stable").groupby("instance")
-    place, members = order.cumcount().reindex(table.index), order["rank"].transform("size").reindex(table.index)
-    table = table.drop(columns="start_ns")
-    return table.assign(
-        comes_after=(place > 0).fillna(value=False), comes_before=(place + 1 < members).fillna(value=False)
-    )
+    table = calls[[*keys, *own]].merge(waits[[*keys, *(set(_DESCRIBED) - set(own))]], on=keys, how="left")
+    begins = calls["start_ns"] - calls["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
+    begun = begins.set_axis(table.index).groupby(table["instance"])
+    place = begun.rank("first")
+    return table[[*keys, *_DESCRIBED]].assign(comes_after=place > 1, comes_before=place < begun.transform("size"))
 
 
 def _own_clock(path: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
@@ -769,64 +654,26 @@ def _own_clock(path: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
     return path.assign(start_ns=path["start_ns"] + offsets, end_ns=path["end_ns"] + offsets)
 
 
-def _of_clocks(clocks: pd.DataFrame) -> dict[int, dict[str, object]]:
-    columns = clocks.set_index("rank")[["reference", "offset_ns", "uncertainty_ns", "is_significant"]]
-    rows = columns.astype(object).to_dict("index")
-    return {
-        int(rank): {f"clock_{name}": int(value) for name, value in row.items() if not pd.isna(value)}
-        for rank, row in rows.items()
-    }
+def _write_rank(trace: RankTrace, folder: Path, *, is_json: bool) -> None:
+    name, facts, zero_ns, tables = pd.read_pickle(folder / f"{trace.rank}.rows")  # noqa: S301 - our own
+    encoded = trace_events_of_rank if is_json else pftrace_of_rank
+    tracks = tracks_of_rank(trace, tables)
+    with (folder / f"{trace.rank}.piece").open("wb") as file:
+        file.writelines(encoded(trace.rank, name, {**facts, "window": trace.window.label}, tracks, zero_ns))
 
 
-def _write_rank(trace: RankTrace, plan: _Plan) -> None:
-    tables = {name: pd.read_pickle(plan.folder / f"{trace.rank}.{name}") for name in ROWS}  # noqa: S301 - our own
-    shift_ns = plan.clock.shift_ns(trace.rank)
-    device = plan.devices.get(trace.rank)
-    name = f"rank {trace.rank}" + (f" · {device}" if device else "")
-    facts = {"rank": trace.rank, "clock_shift_applied_ns": -shift_ns, **plan.clocks.get(trace.rank, {}),
-            "window": trace.window.label}  # fmt: skip
-    pieces = _encoder(plan)(trace.rank, name, facts, tracks_of_rank(trace, tables), shift_ns + plan.zero_ns)
-    with (plan.folder / f"{trace.rank}.piece").open("wb") as file:
-        file.writelines(pieces)
-
-
-def _encoder(plan: _Plan) -> Callable[..., Iterator[bytes]]:
-    return trace_events_of_rank if plan.is_json else pftrace_of_rank
-
-
-def _put_together(file: IO[bytes] | gzip.GzipFile, plan: _Plan, facts: Mapping[str, object], results: Results) -> None:
-    if plan.is_json:
-        file.write(head(facts))
-    else:
-        file.writelines(of_job(facts, _of_job(results, plan.clock), plan.zero_ns))
-    for rank in sorted(results["ranks"].to_frame()["rank"]):
-        piece = plan.folder / f"{rank}.piece"
-        if piece.exists():
-            with piece.open("rb") as source:
-                shutil.copyfileobj(source, file, 1 << 20)
-            piece.unlink()
-    if plan.is_json:
-        file.write(TAIL)
-
-
-def _of_job(results: Results, clock: Clock) -> list[Track]:
+def _of_job(stretches: pd.DataFrame, clock: Clock) -> list[Track]:
     """The critical path through all ranks, on the clock that they are drawn on."""
-    stretches = results["path_stretches"].to_frame()
     if stretches.empty:
         return []
-    own = _own_clock(stretches, results["clocks"].to_frame())
-    shift = own["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
-    drawn = own.assign(start_ns=own["start_ns"] - shift, end_ns=own["end_ns"] - shift)
-    details = [{"rank": int(rank), "where": where} for rank, where in zip(drawn["rank"], drawn["where"], strict=True)]
-    slices = path(drawn)
-    named = [f"rank {rank}: {name}" for rank, name in zip(drawn["rank"], slices["name"], strict=True)]
-    ordered = slices.assign(name=named, args=details).sort_values("start_ns", kind="stable")
-    ends = ordered["end_ns"].clip(upper=ordered["start_ns"].shift(-1, fill_value=ordered["end_ns"].max()))
-    return [Track("job", "critical path of the job", ordered.assign(end_ns=ends.astype("int64")))]
-
-
-def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
-    return gzip.open(path, "wb", compresslevel=6) if path.suffix == ".gz" else path.open("wb")
+    shift = stretches["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
+    slices = path(stretches.assign(start_ns=stretches["start_ns"] - shift, end_ns=stretches["end_ns"] - shift))
+    ranks = stretches["rank"].astype(int)
+    slices["name"] = [f"rank {rank}: {name}" for rank, name in zip(ranks, slices["name"], strict=True)]
+    slices["args"] = [{"rank": rank, "where": where} for rank, where in zip(ranks, stretches["where"], strict=True)]
+    slices = slices.sort_values("start_ns", kind="stable")
+    next_ns = slices["start_ns"].shift(-1, fill_value=slices["end_ns"].max())
+    return [Track("job", "critical path of the job", slices.assign(end_ns=slices["end_ns"].clip(upper=next_ns)))]
 
 
 # Traces in memory as one file for Perfetto.
