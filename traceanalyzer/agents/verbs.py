@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from pathlib import Path
@@ -15,6 +15,7 @@ import pandas as pd
 
 from traceanalyzer import filters
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.replay.changes import read_change
@@ -30,6 +31,7 @@ from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import SEVERITIES, named, numbered
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import nullable
 from traceanalyzer.report import words
 from traceanalyzer.report.build import build
 from traceanalyzer.report.contents import Report
@@ -52,17 +54,14 @@ OK, NOTHING_FOUND, COULD_NOT_LOOK = "ok", "nothing_found", "could_not_look"
 MOST_CHARACTERS = 20_000
 """Of an answer as JSON: fewer than 8,000 tokens, also where it is all figures and punctuation (2.5 characters each)."""
 
-_FOR_THE_FRAME = 500
-"""Kept free for what stands around the rows."""
-
-_LONGEST_TEXT = 2_000
+_LONGEST_TEXT = MOST_CHARACTERS // 10
 """A longer text is cut: a file's content must not fill an answer."""
 
-_SENTENCES = 4_000
-"""Most characters of the answer's sentences, and of its notes; notes beyond are counted."""
+_PART = MOST_CHARACTERS // 5
+"""Most characters of the answer's sentences, of its notes, and of its columns' definitions; what is beyond is left out.
 
-_COLUMNS = 4_000
-"""Characters of definitions; where they do not fit, columns are named without."""
+A tenth of it is kept free for what stands around the rows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +88,13 @@ class Answer:
     cursor: int | None = None
     notes: tuple[str, ...] = ()
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON has it; what is empty is left out."""
-        made = {
-            "status": self.status,
-            "said": list(self.said),
-            "why": self.why,
-            "columns": dict(self.columns),
-            "rows": [dict(row) for row in self.rows],
-            "total_rows": self.total_rows if self.rows else None,
-            "cursor": self.cursor,
-            "notes": list(self.notes),
-        }
-        return {key: value for key, value in made.items() if value not in (None, [], {})}
-
     def text(self) -> str:
-        """The answer as JSON."""
-        return json.dumps(self.plain(), ensure_ascii=False)
+        """The answer as JSON; what is empty is left out."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        made = {name: value for name, value in values.items() if value not in (None, (), {})}
+        if not self.rows:
+            made.pop("total_rows", None)
+        return json.dumps(made, ensure_ascii=False)
 
 
 def of_rows(
@@ -129,12 +118,9 @@ def of_rows(
     shown = rows[cursor : None if top is None else cursor + top]
     names = dict.fromkeys(name for row in shown[:1] for name in row)
     definitions = {name: columns[name] for name in names if name in columns}
-    definitions = (
-        definitions
-        if _length(definitions) <= _COLUMNS
-        else dict.fromkeys(definitions, "see `tables`, or docs/reference/tables.md")
-    )
-    room = MOST_CHARACTERS - _FOR_THE_FRAME - _length([*said, *notes]) - _length(definitions)
+    if _length(definitions) > _PART:
+        definitions = dict.fromkeys(definitions, "see `tables`, or docs/reference/tables.md")
+    room = MOST_CHARACTERS - _PART // 10 - _length([*said, *notes]) - _length(definitions)
     kept: list[Mapping[str, Any]] = []
     for row in shown:
         cut = {key: _short(value) for key, value in row.items()}
@@ -162,7 +148,7 @@ def could_not(why: str, status: str = COULD_NOT_LOOK) -> Answer:
 
 def _fitting(sentences: Sequence[str]) -> tuple[str, ...]:
     """The first sentences, as many as have room, and how many more there are."""
-    kept, room = list[str](), _SENTENCES
+    kept, room = list[str](), _PART
     for sentence in sentences:
         text = str(_short(sentence))
         room -= _length(text) + 2
@@ -222,29 +208,30 @@ def operations(traces: TraceSet, text: str, *, steps: Selector = None, top: int 
     sentences = (
         [f"{len(found):,} operations, {time_text(found['duration_ns'].sum())} altogether."] if len(found) else []
     )
-    rows = found.astype(object).where(found.notna(), None).to_dict("records")
     where = numbered("rank", [trace.rank for trace in traces.ranks])
     none = f"no GPU operation of {where} is called {text!r}, nor its operator"
     notes = [*traces.notes, *(f"Skipped {sentence}" for sentence in words.skipped(traces.skipped))]
-    return of_rows(rows, COLUMNS, cursor=cursor, top=top, said=sentences, none=none, notes=notes)
+    return of_rows(plain_rows(found), COLUMNS, cursor=cursor, top=top, said=sentences, none=none, notes=notes)
 
 
 def _operations(trace: RankTrace, text: str, steps: Selector) -> pd.DataFrame:
-    ops = trace.gpu_ops
+    ops, launch = trace.gpu_ops, trace.gpu_ops["launch"].to_numpy()
     numbers = trace.steps["step"].to_numpy()
-    in_step = [int(numbers[row]) if row != NONE else None for row in trace.op_step]
+    owner = np.maximum(OperatorTree.of(trace).owner, NONE)
+    starts, ends = ops["start_ns"], ops["end_ns"]
+    launched_ns = np.append(trace.api_calls["end_ns"].to_numpy(), 0)[launch]
     table = pd.DataFrame(
         {
             "id": [f"{trace.rank}:{row}" for row in range(len(ops))],
             "name": ops["name"].astype(str),
             "kind": ops["kind"].astype(str),
-            "operator": _operators(trace),
-            "step": pd.array(in_step, dtype="Int64"),
+            "operator": pd.Series([*trace.host_ops["name"].astype(str), None], dtype=object).to_numpy()[owner],
+            "step": nullable(np.append(numbers, NONE)[trace.op_step], trace.op_step == NONE),
             "stream": ops["stream"],
-            "start_ns": ops["start_ns"] - (ops["start_ns"].min() if len(ops) else 0),
-            "duration_ns": ops["end_ns"] - ops["start_ns"],
-            "queued_ns": _queued(ops, trace.api_calls),
-            "gap_before_ns": _gaps(ops),
+            "start_ns": starts - starts.min(),
+            "duration_ns": ends - starts,
+            "queued_ns": nullable(starts.to_numpy() - launched_ns, launch == NONE),
+            "gap_before_ns": (starts - ends.cummax().shift(fill_value=starts.min())).clip(lower=0),
         }
     )
     is_named = table["name"].str.contains(text, case=False, regex=False) | (table["id"] == text)
@@ -256,28 +243,6 @@ def _operations(trace: RankTrace, text: str, steps: Selector) -> pd.DataFrame:
             raise UsageError(f"rank {trace.rank} has no steps {steps}; it has {known}")
         is_named &= table["step"].isin(wanted)
     return table[is_named]
-
-
-def _operators(trace: RankTrace) -> list[str | None]:
-    """Name of the innermost operator around each operation's launch."""
-    owner = OperatorTree.of(trace).owner
-    names = trace.host_ops["name"].astype(str).to_numpy()
-    return [names[row] if row >= 0 else None for row in owner]
-
-
-def _queued(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
-    row = ops["launch"].to_numpy()
-    ends = np.append(calls["end_ns"].to_numpy(), 0)
-    queued = pd.Series(ops["start_ns"].to_numpy() - ends[row], dtype="Int64")
-    return queued.mask(row == NONE)
-
-
-def _gaps(ops: pd.DataFrame) -> np.ndarray:
-    if ops.empty:
-        return np.empty(0, dtype=np.int64)
-    before = np.maximum.accumulate(ops["end_ns"].to_numpy())[:-1]
-    gaps: np.ndarray = np.append(0, np.maximum(0, ops["start_ns"].to_numpy()[1:] - before))
-    return gaps
 
 
 # What PyTorch's memory snapshots in a folder answer to the question about memory.
@@ -296,9 +261,8 @@ def of_snapshots(paths: Sequence[Path], ranks: Selector = None, *, top: int | No
     examined, skipped = examine_readable([path for path in paths if wanted is None or rank_of(path) in wanted])
     info, notes = run_info.read_or_note(run_json(paths))
     job = job_of(examined, info, None)
-    frame = job.memory.to_frame()
     rows = []
-    for one, row in zip(examined, frame.astype(object).where(frame.notna(), None).to_dict("records"), strict=True):
+    for one, row in zip(examined, plain_rows(job.memory.to_frame()), strict=True):
         known = row | {"rank": one.snapshot.rank, "file": one.snapshot.path.name}
         filled = {str(name): value for name, value in known.items() if value is not None}
         rows.append({"id": f"memory/{one.snapshot.path.name}", **filled})
@@ -438,7 +402,7 @@ def summary(workspace: Workspace, folder: str, ranks: Selector = None, cursor: i
     report = workspace.report(folder)
     result = report.results["headline"]
     said = [f"{report.label}:", *words.sentences(report, split(report.results))]
-    frame = _selected(report, _frame(result), ranks)
+    frame = _selected(report, result.to_frame(), ranks)
     return _of_result(
         "headline", result, frame, cursor=cursor, said=said, notes=[*report.remarks, *words.care_sentences(report)]
     )
@@ -497,7 +461,7 @@ def table(
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
         raise UsageError(f"no table {name!r}; {hint}")
     result = results[name]
-    frame = _frame(result)
+    frame = result.to_frame()
     if frame.empty:
         return could_not(f"the table has no rows for these traces. {result.meaning()}")
     frame = filters.chosen(_selected(report, frame, ranks, steps), where)
@@ -531,7 +495,7 @@ def why_waiting(
 ) -> Answer:
     """Rows of `call_waits` in which these ranks waited, and the findings about stragglers."""
     report = workspace.report(folder)
-    of_ranks = _selected(report, _frame(report.results["call_waits"]), ranks)
+    of_ranks = _selected(report, report.results["call_waits"].to_frame(), ranks)
     if of_ranks.empty:
         whose = "these traces have" if ranks is None else f"ranks {ranks} have"
         return could_not(f"{whose} no communication calls")
@@ -562,13 +526,13 @@ def _selected(report: Report, frame: pd.DataFrame, ranks: Selector = None, steps
         if text is not None and column not in frame:
             raise UsageError(f"this table has no column {column}: leave out --{column}s")
     if ranks is not None:
-        known = _frame(report.results["ranks"])["rank"].astype(int).tolist()
+        known = report.results["ranks"].to_frame()["rank"].astype(int).tolist()
         wanted = parse_ranks(str(ranks)) or frozenset()
         if absent := sorted(wanted - {*known}):
             raise UsageError(f"no {numbered('rank', absent)}; the run has {numbered('rank', known)}")
         frame = frame[frame["rank"].isin(wanted)]
     if steps is not None and str(Selection(steps=str(steps)).steps) != "all":
-        recorded = _frame(report.results["steps"])
+        recorded = report.results["steps"].to_frame()
         numbers = chosen_steps(recorded.assign(is_partial=~recorded["is_complete"]), str(steps))["step"].unique()
         frame = frame[frame["step"].isin(numbers)]
     return frame
@@ -604,9 +568,8 @@ def compare(workspace: Workspace, base: str, other: str, top: int | None = None,
     paths = [str(workspace.place(folder)) for folder in (base, other)]
     load = replace(SourceOptions().load, follows_links=workspace.follows_links)
     made = compared(read_sides(paths, SourceOptions(load, jobs=workspace.jobs)))
-    frame = made.metrics.astype(object).where(made.metrics.notna(), None)
-    rows = [{"id": f"{row['metric']}/{row['run']}", **row} for row in frame.to_dict("records")]
-    columns = {str(name): str(name) for name in frame.columns}
+    rows = [{"id": f"{row['metric']}/{row['run']}", **row} for row in plain_rows(made.metrics)]
+    columns = {str(name): str(name) for name in made.metrics}
     said = [made.different, *sentences.verdict_sentences(made)]
     return of_rows(rows, columns, top=top, cursor=cursor, said=said, notes=made.fairness.notes)
 
@@ -621,14 +584,12 @@ def memory(
     except InputError:
         if not snapshots:
             raise
-        return of_snapshots(snapshots, ranks, top=top, cursor=cursor)
-    if made.rows and snapshots:
-        files = named([one.name for one in snapshots])
-        note = f"Of memory snapshots beside the traces ({files}) nothing is shown here: run memory on such a file."
-        return replace(made, notes=(*made.notes, note))
-    if made.rows or not snapshots:
-        return made if made.rows else could_not(_NO_MEMORY)
-    return of_snapshots(snapshots, ranks, top=top, cursor=cursor)
+        made = Answer()
+    if not made.rows:
+        return of_snapshots(snapshots, ranks, top=top, cursor=cursor) if snapshots else could_not(_NO_MEMORY)
+    files = named([one.name for one in snapshots])
+    note = f"Of memory snapshots beside the traces ({files}) nothing is shown here: run memory on such a file."
+    return replace(made, notes=(*made.notes, note)) if snapshots else made
 
 
 _NO_MEMORY = "these traces record no memory; record with profile_memory=True, or a snapshot beside them"
@@ -669,14 +630,11 @@ def _of_finding(finding: Finding) -> dict[str, Any]:
 
 
 def _of_result(name: str, result: Result, frame: pd.DataFrame, **more: Any) -> Answer:
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    ids = [f"{name}/" + ",".join(f"{key}={row[key]}" for key in result.keys) for row in rows]
-    shown = [
-        {"id": id_, **{str(key): value for key, value in row.items() if value is not None}}
-        for id_, row in zip(ids, rows, strict=True)
+    rows = [
+        {
+            "id": f"{name}/" + ",".join(f"{key}={row[key]}" for key in result.keys),
+            **{key: value for key, value in row.items() if value is not None},
+        }
+        for row in plain_rows(frame)
     ]
-    return of_rows(shown, {key: column.definition for key, column in result.columns.items()}, **more)
-
-
-def _frame(result: Result) -> pd.DataFrame:
-    return result.to_frame()
+    return of_rows(rows, {key: column.definition for key, column in result.columns.items()}, **more)
