@@ -16,7 +16,7 @@ from traceanalyzer.analyses.communication import matching, waits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.integrity import integrity as checks
-from traceanalyzer.analyses.integrity.checks import LOST_AMID, LOST_GRAPHS, SHIFTED, TRUNCATED, UNKNOWN_KERNELS
+from traceanalyzer.analyses.integrity.checks import LOST_AMID, LOST_GRAPHS, SHIFTED, TRUNCATED, UNKNOWN_KERNELS, UNTRUE
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.statistics import SHARE
@@ -58,7 +58,7 @@ _SPOILT: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         TRUNCATED: ("Trace cut off", "Record again, and let the profiler finish its export."),
         **dict.fromkeys(
-            checks.UNTRUE,
+            UNTRUE,
             ("Impossible times or launches", "Use each process's file as the profiler wrote it, unmerged."),
         ),
     }
@@ -99,7 +99,7 @@ _OF_THE_RUN: Mapping[str, tuple[str, str, str, Severity]] = MappingProxyType(
 """Checks of the whole run as headline, why, fix and severity."""
 
 _WHY = {
-    **checks.UNTRUE,
+    **UNTRUE,
     TRUNCATED: "what the profiler wrote last, mostly GPU work, is missing",
 }
 

@@ -1,10 +1,12 @@
 """What can be wrong with one rank's trace, check by check."""
 
+import math
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, Self
 
 import numpy as np
 import pandas as pd
@@ -69,6 +71,23 @@ BACKWARDS, UNREADABLE = "events_backwards", "unreadable_events"
 SHARED, OUT_OF_ORDER, SHIFTED = "shared_launches", "launches_out_of_order", "shifted_steps"
 
 
+UNTRUE: Mapping[str, str] = MappingProxyType(
+    {
+        NESTED: "operations run inside others of their stream, which runs one after the other",
+        FAR_APART: "operations lie over a day apart",
+        OUTSIDE: "operations lie outside of the recording",
+        NO_DURATION: "operations take no time",
+        TOO_SHORT: "kernels run for less time than any GPU needs",
+        OTHER_UNIT: "times are in another unit than those of the other ranks",
+        BACKWARDS: "events end before they start",
+        UNREADABLE: "those of many events are no numbers, or none that can be",
+        SHARED: "operations share the numbers of their launches",
+        OUT_OF_ORDER: "operations of one stream run in another order than they were launched in",
+    }
+)
+"""Checks that find times that cannot be, or that it is not known which call launched what; and what these are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Defect:
     """One thing that is wrong.
@@ -90,36 +109,50 @@ class Defect:
     affects: tuple[str, ...] = (EVENTS,)
     severity: Severity | None = None
 
+    @classmethod
+    def where(
+        cls,
+        check: str,
+        mask: Any,
+        sentence: str,
+        affects: tuple[str, ...] = (EVENTS,),
+        severity: Severity | None = None,
+        grave_from: float = math.inf,
+    ) -> Self:
+        """The events for which the mask holds: `{}` in the sentence is `12 of 3,400`.
+
+        From the share `grave_from` of them on it is high, whatever the severity.
+        """
+        count, total = int(np.count_nonzero(mask)), len(mask)
+        severity = HIGH if count >= grave_from * total else severity
+        return cls(check, count, total, sentence.format(f"{count:,} of {total:,}"), affects, severity)
+
     @property
     def gravity(self) -> Severity:
         """The severity."""
-        if self.severity is None:
-            share = self.count / (self.total or 1)
-            return MEDIUM if share >= MANY else LOW if share >= SOME else INFO
-        return self.severity
+        return self.severity or severity_of(self.count / (self.total or 1), (MEDIUM, LOW, INFO))
 
 
-def grave_from(share: float, count: int, total: int) -> Severity | None:
-    """High from that share on; else what `Defect` makes of it."""
-    return HIGH if count and count >= share * total else None
+def severity_of(share: float, of: tuple[Severity, Severity, Severity] = (HIGH, MEDIUM, LOW)) -> Severity:
+    """The first of the severities for a share that is large, the second for one that is not small, else the third."""
+    return of[0] if share >= MANY else of[1] if share >= SOME else of[2]
 
 
 def file_damage(trace: RankTrace) -> Iterator[Defect]:
     """Files cut off while they were written, and events that could not be read."""
     meta = trace.meta
-    tables = (trace.gpu_ops, trace.api_calls, trace.host_ops, trace.ranges)
-    total = sum(map(len, tables))  # those that are left out are in no table
+    total = sum(map(len, (trace.gpu_ops, trace.api_calls, trace.host_ops, trace.ranges)))
     text = (
         "The file is cut off: events after its end are missing, among them GPU operations of any step. No step counts "
         "as complete; headlines cover what is left."
     )
     yield Defect(TRUNCATED, int(meta.is_truncated), None, text, severity=HIGH)
-    text = f"Events left out, as they could not be read or have impossible times: {meta.events_skipped:,}."
-    severity = grave_from(GRAVE, meta.events_skipped, total) or MEDIUM
-    yield Defect(UNREADABLE, meta.events_skipped, None, text, severity=severity)
-    text = f"Events that end before they start: {meta.events_backwards:,}. No time is counted there."
-    severity = grave_from(GRAVE, meta.events_backwards, total) or MEDIUM
-    yield Defect(BACKWARDS, meta.events_backwards, None, text, severity=severity)
+    for check, count, text in (
+        (UNREADABLE, meta.events_skipped, "Events left out, as they could not be read or have impossible times: {:,}."),
+        (BACKWARDS, meta.events_backwards, "Events that end before they start: {:,}. No time is counted there."),
+    ):
+        # Those that are left out are in no table.
+        yield Defect(check, count, None, text.format(count), severity=HIGH if count >= GRAVE * total else MEDIUM)
 
 
 def lost_launches(trace: RankTrace) -> Iterator[Defect]:
@@ -148,41 +181,36 @@ def lost_launches(trace: RankTrace) -> Iterator[Defect]:
     answered = np.flatnonzero(launches & array_of(calls, "has_gpu_op"))
     if len(answered):
         amid = slice(answered[0], answered[-1] + 1)
-        count, total = int(lost[amid].sum()), int((launches | lost)[amid].sum())
         text = (
-            f"Launches without a GPU operation between recorded ones: {count:,} of {total:,}. The profiler lost them: "
-            "the GPU may have worked where it seems idle."
+            "Launches without a GPU operation between recorded ones: {}. The profiler lost them: the GPU may have "
+            "worked where it seems idle."
         )
-        yield Defect(LOST_AMID, count, total, text)
+        yield Defect.where(LOST_AMID, lost[amid][(launches | lost)[amid]], text)
 
 
 def operations_without_launch(trace: RankTrace) -> Iterator[Defect]:
     """GPU operations whose host call the capture does not have; grave where headlines hold many of them."""
     ops = trace.gpu_ops
     is_without, held = array_of(ops, "launch") == NONE, _in_headline(trace)
-    count, inside, has_complete = (
-        int(is_without.sum()),
-        int((is_without & held).sum()),
-        not _complete_steps(trace).empty,
-    )
-    is_unnumbered = 2 * int((is_without & ~(ops["correlation"] > 0).to_numpy()).sum()) > count
+    has_complete, inside = not _complete_steps(trace).empty, is_without[held]
+    is_unnumbered = 2 * (is_without & ~(ops["correlation"] > 0).to_numpy()).sum() > is_without.sum()
     why = (
         "no API call was recorded"
         if trace.api_calls.empty
         else "they do not say which call launched them"
         if is_unnumbered
         else "no call bears their numbers"
-        if count == len(ops) and is_lost_launch(trace.api_calls).any()
+        if is_without.all() and is_lost_launch(trace.api_calls).any()
         else "queued before it began"
     )
     text = (
-        f"GPU operations without a launch in the capture ({why}): {count:,} of {len(ops):,}. They belong to no step "
-        "and no phase; idle time before them has no known cause."
+        f"GPU operations without a launch in the capture ({why}): {{}}. They belong to no step and no phase; idle time "
+        "before them has no known cause."
     )
-    text += f" Inside complete steps: {inside:,}." if has_complete else ""
+    text += f" Inside complete steps: {inside.sum():,}." if has_complete else ""
     affects = (*CAUSES, "phase_of_op", "tree", *(("steps",) if has_complete else ()))
-    severity = Defect("", inside, int(held.sum()), "").gravity
-    yield Defect("operations_without_launch", count, len(ops), text, affects, severity)
+    severity = Defect.where("", inside, "").gravity
+    yield Defect.where("operations_without_launch", is_without, text, affects, severity)
 
 
 def shared_launches(trace: RankTrace) -> Iterator[Defect]:
@@ -194,29 +222,26 @@ def shared_launches(trace: RankTrace) -> Iterator[Defect]:
     ops, calls = trace.gpu_ops, trace.api_calls
     launch = array_of(ops, "launch")
     held, is_kernel = launch != NONE, rows_named(ops, "activity", "kernel")
-    times, kernels = (np.bincount(launch[own], minlength=len(calls) + 1) for own in (held, held & is_kernel))
-    is_graph, bears_anothers = (
-        np.append(own, False) for own in (rows_named_so(calls, is_graph_launch), _bears_anothers_number(calls))
-    )
-    count, total = int(times[((times > 1) & ~is_graph) | bears_anothers].sum()), int(held.sum())
+    times, kernels = (np.bincount(launch[own], minlength=len(calls)) for own in (held, held & is_kernel))
+    is_graph, bears_anothers = rows_named_so(calls, is_graph_launch), _bears_anothers_number(calls)
     # One call may copy a batch, and launches one kernel.
-    repeated = int(times[((kernels > 1) & ~is_graph) | bears_anothers].sum())
+    shared, repeated = ((((number > 1) & ~is_graph) | bears_anothers)[launch[held]] for number in (times, kernels))
     so = "Which call launched what, and in which step, is not known."
     text = (
-        f"GPU operations that share their launch with others: {count:,} of {total:,}. Correlation numbers are used "
-        f"more than once, as in files of several processes. {so}"
+        "GPU operations that share their launch with others: {}. Correlation numbers are used more than once, as in "
+        f"files of several processes. {so}"
     )
-    yield Defect(SHARED, count, total, text, _BY_LAUNCH, grave_from(GRAVE, repeated, total))
-    single = np.flatnonzero(held & (times[launch] == 1))
+    severity = HIGH if repeated.sum() >= GRAVE * len(repeated) else None
+    yield Defect.where(SHARED, shared, text, _BY_LAUNCH, severity)
+    single = np.flatnonzero(held)[times[launch[held]] == 1]
     order = single[np.lexsort((launch[single], array_of(ops, "start_ns")[single], array_of(ops, "stream")[single]))]
     begins, ends = arrays_of(calls, "start_ns", "end_ns", rows=launch[order])
-    is_late = (ends[1:] < begins[:-1]) & (np.diff(array_of(ops, "stream")[order]) == 0)
-    count, total = int(is_late.sum()), len(order)
+    is_late = (ends < np.append(begins[:1], begins[:-1])) & (np.diff(array_of(ops, "stream")[order], prepend=NONE) == 0)
     text = (
-        "GPU operations that start after an operation of the same stream that was launched later: "
-        f"{count:,} of {total:,}. Correlation numbers are not their own. {so}"
+        "GPU operations that start after an operation of the same stream that was launched later: {}. Correlation "
+        f"numbers are not their own. {so}"
     )
-    yield Defect(OUT_OF_ORDER, count, total, text, _BY_LAUNCH, grave_from(GRAVE, count, total))
+    yield Defect.where(OUT_OF_ORDER, is_late, text, _BY_LAUNCH, grave_from=GRAVE)
 
 
 def _bears_anothers_number(api_calls: pd.DataFrame) -> np.ndarray:
@@ -231,25 +256,35 @@ def _bears_anothers_number(api_calls: pd.DataFrame) -> np.ndarray:
 
 def partial_steps(trace: RankTrace) -> Iterator[Defect]:
     """Steps that the capture cuts; those of a file that is cut off go with that."""
-    steps, is_none = trace.steps, _complete_steps(trace).empty
-    count = 0 if trace.meta.is_truncated else int(steps["is_partial"].sum())
+    is_none = _complete_steps(trace).empty
     so = "None is complete: headlines cover the whole capture." if is_none else "They are left out of means."
-    text = f"Partial steps: {count:,} of {len(steps):,}. {so}"
-    yield Defect("partial_steps", count, len(steps), text, ("steps",), MEDIUM if is_none else LOW)
+    is_partial = trace.steps["is_partial"] & (not trace.meta.is_truncated)
+    text = f"Partial steps: {{}}. {so}"
+    yield Defect.where("partial_steps", is_partial, text, ("steps",), MEDIUM if is_none else LOW)
 
 
 def cuda_graphs(trace: RankTrace) -> Iterator[Defect]:
     """CUDA graphs: captured during the recording, replayed, or recorded as one operation of unknown content."""
     ops = trace.gpu_ops
-    captures = int(rows_named_so(trace.api_calls, is_graph_capture).sum())
-    text = f"Calls of graph capture: {captures:,}. What is launched inside runs later, as part of a replay."
-    yield Defect("graph_captures", captures, None, text, ("launches",), INFO)
-    whole = int(rows_named(ops, "activity", "graph").sum())
-    text = f"CUDA graphs recorded as a whole: {whole:,}. Busy time is right; the kernels inside are unknown."
-    yield Defect("graphs_of_unknown_content", whole, len(ops), text, _LISTED, MEDIUM)
-    nodes = int(ops["graph_node"].notna().sum())
-    text = f"Operations in CUDA graphs: {nodes:,}. One launch stands for many; operators are unknown."
-    yield Defect("graph_operations", nodes, len(ops), text, ("launches", "phases"), INFO)
+    for check, mask, total, text, affects, severity in (
+        (
+            "graph_captures", rows_named_so(trace.api_calls, is_graph_capture), None,
+            "Calls of graph capture: {:,}. What is launched inside runs later, as part of a replay.",
+            ("launches",), INFO,
+        ),
+        (
+            "graphs_of_unknown_content", rows_named(ops, "activity", "graph"), len(ops),
+            "CUDA graphs recorded as a whole: {:,}. Busy time is right; the kernels inside are unknown.",
+            _LISTED, MEDIUM,
+        ),
+        (
+            "graph_operations", ops["graph_node"].notna(), len(ops),
+            "Operations in CUDA graphs: {:,}. One launch stands for many; operators are unknown.",
+            ("launches", "phases"), INFO,
+        ),
+    ):  # fmt: skip
+        count = int(mask.sum())
+        yield Defect(check, count, total, text.format(count), affects, severity)
 
 
 def _complete_steps(trace: RankTrace) -> pd.DataFrame:
@@ -277,22 +312,29 @@ def arguments_of_calls(calls: pd.DataFrame) -> Iterator[Defect]:
     if calls.empty:
         return
     arguments = calls["arguments"]
-    is_kernel = ((calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)).to_numpy()
-    count, total = int(arguments.isna().to_numpy()[is_kernel].sum()), int(is_kernel.sum())
+    is_kernel = (calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)
     text = (
-        f"Communication operations without arguments: {count:,} of {total:,}. Their process group and size are "
-        "unknown; bandwidths leave them out."
+        "Communication operations without arguments: {}. Their process group and size are unknown; bandwidths leave "
+        "them out."
     )
-    yield Defect("communication_without_arguments", count, total, text, ("calls",))
-    count = int((arguments == OPERATOR).sum())
-    text = (
-        f"Communication operations whose sizes are those of the operators that launched them: {count:,}. Their "
-        "process groups are not known."
-    )
-    yield Defect("arguments_of_operators", count, len(calls), text, ("calls",), INFO)
-    count = int((arguments == INFERRED).sum())
-    text = f"Communication operations whose arguments are inferred from later steps: {count:,}."
-    yield Defect("inferred_arguments", count, len(calls), text, ("calls",), INFO)
+    yield Defect.where("communication_without_arguments", arguments[is_kernel].isna(), text, ("calls",))
+    for check, source, text in (
+        (
+            "arguments_of_operators",
+            OPERATOR,
+            (
+                "Communication operations whose sizes are those of the operators that launched them: {:,}. Their "
+                "process groups are not known."
+            ),
+        ),
+        (
+            "inferred_arguments",
+            INFERRED,
+            "Communication operations whose arguments are inferred from later steps: {:,}.",
+        ),
+    ):
+        count = int((arguments == source).sum())
+        yield Defect(check, count, len(calls), text.format(count), ("calls",), INFO)
 
 
 def impossible_memory_levels(trace: RankTrace) -> Iterator[Defect]:
@@ -302,12 +344,12 @@ def impossible_memory_levels(trace: RankTrace) -> Iterator[Defect]:
     if not np.array_equal(array_of(allocated, "time_ns"), array_of(reserved, "time_ns")):
         return
     given_out = array_of(allocated, "value")
-    count, total = int(((given_out > array_of(reserved, "value")) | (given_out < 0)).sum()), len(given_out)
     text = (
-        "Moments at which the allocator had given out more memory than it held, or less than none: "
-        f"{count:,} of {total:,}. The levels are damaged, or of two allocators."
+        "Moments at which the allocator had given out more memory than it held, or less than none: {}. The levels are "
+        "damaged, or of two allocators."
     )
-    yield Defect("impossible_memory_levels", count, total, text, ("counters",), MEDIUM)
+    is_impossible = (given_out > array_of(reserved, "value")) | (given_out < 0)
+    yield Defect.where("impossible_memory_levels", is_impossible, text, ("counters",), MEDIUM)
 
 
 _SHORTEST_NS = 100
@@ -328,20 +370,20 @@ def impossible_times(trace: RankTrace) -> Iterator[Defect]:
         "damaged, or the file holds two recordings."
     )
     yield Defect(FAR_APART, int(span_ns > LONGEST_CAPTURE_NS), None, text, severity=HIGH)
-    count = int(is_outside(starts, (trace.meta.capture_start_ns, trace.meta.capture_end_ns)).sum())
+    is_out = is_outside(starts, (trace.meta.capture_start_ns, trace.meta.capture_end_ns))
     text = (
-        f"Operations over 10 s before the recording began or after it ended, as the file says: {count:,} of "
-        f"{len(ops):,}. Their times are damaged, or the file holds two recordings."
+        "Operations over 10 s before the recording began or after it ended, as the file says: {}. Their times are "
+        "damaged, or the file holds two recordings."
     )
-    yield Defect(OUTSIDE, count if count < len(ops) else 0, len(ops), text, severity=HIGH)
+    if not is_out.all():
+        yield Defect.where(OUTSIDE, is_out, text, severity=HIGH)
     kernels = lengths[rows_named(ops, "activity", "kernel") & (lengths > 0)]
-    is_other_unit = len(kernels) >= A_SAMPLE and np.median(kernels) < _SHORTEST_NS
-    count = int((kernels < _SHORTEST_NS).sum())
     text = (
-        f"Kernels of less than {_SHORTEST_NS} ns, which no GPU runs: {count:,} of {len(kernels):,}. All times are in "
-        "another unit than the file says (too short by 1,000 times?)."
+        f"Kernels of less than {_SHORTEST_NS} ns, which no GPU runs: {{}}. All times are in another unit than the file "
+        "says (too short by 1,000 times?)."
     )
-    yield Defect(TOO_SHORT, count if is_other_unit else 0, len(kernels), text, severity=HIGH)
+    if len(kernels) >= A_SAMPLE and np.median(kernels) < _SHORTEST_NS:
+        yield Defect.where(TOO_SHORT, kernels < _SHORTEST_NS, text, severity=HIGH)
 
 
 def overlaps_on_a_stream(trace: RankTrace) -> Iterator[Defect]:
@@ -355,24 +397,22 @@ def overlaps_on_a_stream(trace: RankTrace) -> Iterator[Defect]:
     ops = rows_where(trace.gpu_ops, ~np.logical_and(*memories))
     starts, ends, stream = arrays_of(ops, "start_ns", "end_ns", "stream")
     order = np.lexsort((ends, starts, stream))
-    count = int((starts[order] < largest_before(ends[order], stream[order])).sum())
     text = (
-        f"Operations that start before an earlier one on the same stream has ended: {count:,} of {len(ops):,}. "
-        "Programmatic dependent launches do; else the times are inexact. Sums of durations exceed the time that has "
-        "passed."
+        "Operations that start before an earlier one on the same stream has ended: {}. Programmatic dependent launches "
+        "do; else the times are inexact. Sums of durations exceed the time that has passed."
     )
-    yield Defect("overlaps_on_a_stream", count, len(ops), text, ("kernels", "streams"))
+    is_early = starts[order] < largest_before(ends[order], stream[order])
+    yield Defect.where("overlaps_on_a_stream", is_early, text, ("kernels", "streams"))
     single = np.flatnonzero(ops["graph_node"].isna().to_numpy())
     order = single[np.lexsort((-ends[single], starts[single], stream[single]))]
     lengths, latest = (ends - starts)[order], largest_before(ends[order], stream[order])
     is_nested = (starts[order] < latest) & (ends[order] <= latest) & (lengths > 0)
-    count = int(is_nested.sum())
-    is_grave = count >= SOME * len(order) or lengths[is_nested].sum() >= SOME * lengths.sum()
     text = (
-        f"Operations inside an earlier one of the same stream: {count:,} of {len(order):,}. Durations are damaged, "
-        "streams have lost their numbers, or the file holds the work of several processes."
+        "Operations inside an earlier one of the same stream: {}. Durations are damaged, streams have lost their "
+        "numbers, or the file holds the work of several processes."
     )
-    yield Defect(NESTED, count, len(order), text, severity=HIGH if is_grave else INFO)
+    severity = HIGH if lengths[is_nested].sum() >= SOME * lengths.sum() else INFO
+    yield Defect.where(NESTED, is_nested, text, severity=severity, grave_from=SOME)
 
 
 def operations_without_duration(trace: RankTrace) -> Iterator[Defect]:
@@ -382,25 +422,23 @@ def operations_without_duration(trace: RankTrace) -> Iterator[Defect]:
     round these to nothing.
     """
     took, names = lengths_of(trace.gpu_ops), trace.gpu_ops["name"].array.codes
-    is_none, total = took <= 0, len(took)
+    is_none = took <= 0
     usual = pd.Series(took[~is_none]).groupby(names[~is_none]).median().reindex(names[is_none])
-    count, long = int(is_none.sum()), int((usual >= SHORT_NS).sum())
-    text = f"GPU operations without duration, or with a negative one: {count:,} of {total:,}. Their time is missing."
-    severity = grave_from(SHARE, count, total) or grave_from(GRAVE, long, total)
-    yield Defect(NO_DURATION, count, total, text, OPERATIONS, severity)
+    is_of_long = (usual >= SHORT_NS).any() and (usual >= SHORT_NS).sum() >= GRAVE * len(took)
+    text = "GPU operations without duration, or with a negative one: {}. Their time is missing."
+    yield Defect.where(NO_DURATION, is_none, text, OPERATIONS, HIGH if is_of_long else None, grave_from=SHARE)
 
 
 def operations_before_their_launch(trace: RankTrace) -> Iterator[Defect]:
     """Operations that start before the call that launched them: the clocks of host and GPU disagree."""
-    launch = trace.launch
-    held = launch != NONE
-    early = array_of(trace.gpu_ops, "start_ns")[held] < array_of(trace.api_calls, "start_ns")[launch[held]]
-    count, total = int(early.sum()), int(held.sum())
+    held = trace.launch != NONE
+    launched_ns = array_of(trace.api_calls, "start_ns")[trace.launch[held]]
     text = (
-        f"GPU operations that start before their launch: {count:,} of {total:,}. The clocks of CPU and GPU disagree; "
-        "causes of idle time are inexact."
+        "GPU operations that start before their launch: {}. The clocks of CPU and GPU disagree; causes of idle time "
+        "are inexact."
     )
-    yield Defect("operations_before_their_launch", count, total, text, CAUSES)
+    is_early = array_of(trace.gpu_ops, "start_ns")[held] < launched_ns
+    yield Defect.where("operations_before_their_launch", is_early, text, CAUSES)
 
 
 def operations_after_their_wait(trace: RankTrace) -> Iterator[Defect]:
@@ -452,49 +490,36 @@ def unknown_communication(trace: RankTrace) -> Iterator[Defect]:
     is_kernel = rows_named(ops, "kind", "compute") & rows_named(ops, "activity", "kernel")
     by_name = _by_name(ops, is_kernel)
     of_operators = _of_operators(trace, is_kernel)
-    speaks = [kinds.speaks_of_communication(name) or name in of_operators for name in by_name.index]
-    found = by_name[[one and not _is_ruled(trace, name) for one, name in zip(speaks, by_name.index, strict=True)]]
-    found = found[found > 0]
+    rules = [rule for _, rule in trace.meta.kind_rules.extra]
+    speaks = [
+        (kinds.speaks_of_communication(name) or name in of_operators) and not any(rule.search(name) for rule in rules)
+        for name in by_name.index
+    ]
+    found = by_name[np.array(speaks, dtype=bool) & (by_name > 0)]
     if len(found):
         share = found.sum() / by_name.sum()
-        names = ops["name"].array
-        alone = np.setdiff1d(*(array_of(ops, "stream")[is_kernel & is_own] for is_own in _apart(names, found)))
+        is_found = rows_named(ops, "name", *found.index)
+        alone = np.setdiff1d(*(array_of(ops, "stream")[is_kernel & is_own] for is_own in (is_found, ~is_found)))
         on = f" No other kernel runs on stream {', '.join(map(str, alone[:_MOST_NAMED]))}." if len(alone) else ""
         text = (
             "Kernels that no rule knows, whose names or operators' names speak of communication: "
             f"{_largest(found)}. They count as compute ({100 * share:.1f}% of its kernel time).{on} If they "
             f"communicate, add {_option(found)}."
         )
-        yield Defect(UNKNOWN, len(found), len(by_name), text, BY_KIND, _severity(share))
-
-
-def _is_ruled(trace: RankTrace, name: str) -> bool:
-    return any(rule.search(name) for _, rule in trace.meta.kind_rules.extra)
-
-
-def _apart(names: Any, found: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Masks of the operations of these names, and of all others."""
-    is_found: np.ndarray = np.append(names.categories.isin(found.index), False)[names.codes]
-    return is_found, ~is_found
-
-
-def _severity(share: float) -> Severity:
-    """How grave it is that so much of kernel time is of unknown kernels."""
-    return HIGH if share >= MANY else MEDIUM if share >= SOME else LOW
+        yield Defect(UNKNOWN, len(found), len(by_name), text, BY_KIND, severity_of(share))
 
 
 def kernels_without_name(trace: RankTrace) -> Iterator[Defect]:
     """Kernels whose names the file lacks: they count as compute, and may be anything."""
     is_kernel = rows_named(trace.gpu_ops, "activity", "kernel")
     by_name = _by_name(trace.gpu_ops, is_kernel)
-    count, share = int((is_kernel & rows_named(trace.gpu_ops, "name", UNNAMED)).sum()), 0.0
-    if by_name.get(UNNAMED, 0):
-        share = by_name[UNNAMED] / by_name.sum()
+    count = int((is_kernel & rows_named(trace.gpu_ops, "name", UNNAMED)).sum())
+    share = by_name.get(UNNAMED, 0) / max(by_name.sum(), 1)
     text = (
         f"Kernels without a name in the file: {count:,} ({100 * share:.1f}% of kernel time). They count as compute; "
         "any may be communication. Record or export again."
     )
-    yield Defect(NAMELESS, count if share else 0, None, text, BY_KIND, _severity(share))
+    yield Defect(NAMELESS, count if share else 0, None, text, BY_KIND, severity_of(share))
 
 
 def no_communication(trace: RankTrace) -> Iterator[Defect]:
@@ -524,8 +549,7 @@ def no_communication(trace: RankTrace) -> Iterator[Defect]:
 def fused_kernels(trace: RankTrace) -> Iterator[Defect]:
     """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
     by_name = _by_name(trace.gpu_ops, rows_named(trace.gpu_ops, "kind", "compute"))
-    found = by_name[[kinds.is_fused(name) for name in by_name.index]]
-    found = found[found > 0]
+    found = by_name[np.array([kinds.is_fused(name) for name in by_name.index], dtype=bool) & (by_name > 0)]
     share = found.sum() / max(by_name.sum(), 1)
     text = (
         f"Kernels that compute and communicate at once take {100 * share:.1f}% of compute kernel time: "

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -13,21 +12,7 @@ from traceanalyzer.analyses.communication.matching import MOST, NOT_ON_ALL
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.host.host_names import is_mps_operator
 from traceanalyzer.analyses.integrity import checks
-from traceanalyzer.analyses.integrity.checks import (
-    BACKWARDS,
-    FAR_APART,
-    NESTED,
-    NO_DURATION,
-    OTHER_UNIT,
-    OUT_OF_ORDER,
-    OUTSIDE,
-    SHARED,
-    SHIFTED,
-    TOO_SHORT,
-    TRUNCATED,
-    UNREADABLE,
-    Defect,
-)
+from traceanalyzer.analyses.integrity.checks import OTHER_UNIT, SHIFTED, TRUNCATED, UNTRUE, Defect
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import shared_steps
@@ -362,23 +347,6 @@ def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> Iterator[
             "step shift its window, or the ranks do not work in step. Compare their times with care."
         )
         yield Defect("different_step_lengths", len(lengths), None, text, ("steps",), MEDIUM)
-
-
-UNTRUE: Mapping[str, str] = MappingProxyType(
-    {
-        NESTED: "operations run inside others of their stream, which runs one after the other",
-        FAR_APART: "operations lie over a day apart",
-        OUTSIDE: "operations lie outside of the recording",
-        NO_DURATION: "operations take no time",
-        TOO_SHORT: "kernels run for less time than any GPU needs",
-        OTHER_UNIT: "times are in another unit than those of the other ranks",
-        BACKWARDS: "events end before they start",
-        UNREADABLE: "those of many events are no numbers, or none that can be",
-        SHARED: "operations share the numbers of their launches",
-        OUT_OF_ORDER: "operations of one stream run in another order than they were launched in",
-    }
-)
-"""Checks that find times that cannot be, or that it is not known which call launched what; and what these are."""
 
 
 def untrue_ranks(integrity: pd.DataFrame) -> dict[int, str]:

@@ -136,27 +136,22 @@ def with_messages(order: Order) -> dict[int, list[Item]] | None:
     `None` where the passes wait for each other for ever.
     """
     place_of = {stage: place for place, passes in order.items() for _, stage, _ in passes}
-    last = max(place_of)
-    left = {place: deque(passes) for place, passes in order.items()}
-    present = {one for passes in order.values() for one in passes}
+    last, present = max(place_of), {one for passes in order.values() for one in passes}
+
+    def ends(one: Pass, free: float, ended: Mapping[Pass, float]) -> float | None:
+        return free if all(each in ended for each in needs(one, last, present)) else None
+
+    done = in_order({place: order[place] for place in sorted(order)}, ends)
+    if done is None:
+        return None
     items: dict[int, list[Item]] = {place: [] for place in order}
-    known: dict[int, set[Pass]] = {place: set() for place in order}
-    while any(left.values()):
-        has_moved = False
-        for place in sorted(left):
-            if not left[place] or any(one not in known[place] for one in needs(left[place][0], last, present)):
-                continue
-            has_moved = True
-            done = left[place].popleft()
-            items[place].append(done)
-            known[place].add(done)
-            target = place_of.get(_next_stage(done), place)
-            if target != place:
-                for end in (place, target):
-                    items[end].append(Message(done, place, target))
-                known[target].add(done)
-        if not has_moved:
-            return None
+    for one in done:
+        place = place_of[one[1]]
+        target = place_of.get(_next_stage(one), place)
+        items[place].append(one)
+        if target != place:
+            for end in (place, target):
+                items[end].append(Message(one, place, target))
     return items
 
 
@@ -184,7 +179,7 @@ def in_order(
     ends: Callable[[T, float, Mapping[T, float]], float | None],
     free_ns: Mapping[Any, float] = MappingProxyType({}),
 ) -> dict[T, float] | None:
-    """When each task ends where each queue does its own in order; `None` where they wait for each other for ever.
+    """When each task ends where each queue does its own in order, the queues by turns; `None` where they wait for ever.
 
     Args:
         queues: a task of several is done by all of them together.
@@ -201,11 +196,11 @@ def in_order(
     while len(ended) > before:
         before = len(ended)
         for tasks in left.values():
-            while tasks and all(left[queue] and left[queue][0] == tasks[0] for queue in holders[tasks[0]]):
-                task = tasks[0]
-                end = ends(task, max(free[queue] for queue in holders[task]), ended)
-                if end is None:
-                    break
+            if not tasks or not all(left[queue] and left[queue][0] == tasks[0] for queue in holders[tasks[0]]):
+                continue
+            task = tasks[0]
+            end = ends(task, max(free[queue] for queue in holders[task]), ended)
+            if end is not None:
                 ended[task] = end
                 for queue in holders[task]:
                     free[queue] = end
