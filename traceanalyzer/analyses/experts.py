@@ -25,12 +25,10 @@ from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import Members
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import dtype_bytes
 from traceanalyzer.meaning.columns import Adds, Column, declared, numbers
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 GROUP = ("group", "group_ranks")
@@ -38,7 +36,7 @@ GROUP = ("group", "group_ranks")
 DISPATCH, COMBINE, EXCHANGE = "dispatch", "combine", "exchange"
 
 
-def of_calls(_trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
     """The rank's all-to-alls that carry split sizes in full and whose group is known, and its ranks or their number.
 
     `sends` and `receives` are tuples of bytes, one for each rank of the group; `group_ranks` is empty where the trace
@@ -150,23 +148,20 @@ class Exchanges(Result):
             "sure to; 0 where they tell nothing."
         ),
         most_wait_ns=Column.time("Duration − least transfer."),
-        compute_after_ns=(
-            "Time in which compute runs between its end and the next all-to-all of its group; absent for the last."
-        ),
     )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(gbps=ratio(_moved(table), table["duration_ns"]))
 
 
-def exchanges_per_rank(trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
+def exchanges_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """The rank's all-to-alls with split sizes, in order; what it keeps counts as sent and received yet."""
-    own = all_to_alls
+    own = of_calls(calls)
     if own.empty:
         return pd.DataFrame()
     launch = trace.launch[array_of(own, "gpu_op")]
     load = own["receives"].map(sum).astype("int64")
-    table = own[["call", "step", "group", "group_ranks", "direction", "start_ns", "end_ns"]].assign(
+    table = own[["call", "step", "group", "group_ranks", "direction", "start_ns"]].assign(
         range=names_around_launches(user_ranges(trace), trace, launch),
         sent_bytes=own["sends"].map(sum).astype("int64"),
         received_bytes=load,
@@ -174,8 +169,8 @@ def exchanges_per_rank(trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFr
         sends=own["sends"].map(lambda sends: ",".join(map(str, sends))),
         duration_ns=own["end_ns"] - own["start_ns"],
     )
-    parts = [_in_order(trace, part) for _, part in table.groupby(list(GROUP), observed=True)]
-    return pd.concat(parts).sort_values("call", ignore_index=True).drop(columns="end_ns")
+    place = table.groupby([*GROUP, "step"], observed=True).cumcount().astype("Int64")
+    return table.assign(place=place.where(table["step"].notna())).sort_values("call", ignore_index=True)
 
 
 def exchanges_across(parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) -> Exchanges:
@@ -210,14 +205,6 @@ _EITHER = ["sent_bytes", "received_bytes"]
 def _moved(table: pd.DataFrame) -> pd.Series:
     """The larger of sent and received: links carry both ways at once."""
     return table[_EITHER].max(axis=1)
-
-
-def _in_order(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
-    """Place in the step, and the compute that follows, of one group's calls."""
-    ends, following = array_of(table, "end_ns"), array_of(table, "start_ns")[1:]
-    after = pd.array([*unions(trace)["compute"].covered_ns(ends[:-1], following), pd.NA], dtype="Int64")
-    place = table.groupby("step").cumcount().astype("Int64").where(table["step"].notna())
-    return table.assign(place=place, compute_after_ns=after)
 
 
 def _early(table: pd.DataFrame, members: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
@@ -296,28 +283,18 @@ class ExchangeSends(Result):
         return table.assign(share_pct=percent(table["size_bytes"], table.groupby(keys)["size_bytes"].transform("sum")))
 
 
-def exchange_sends_per_rank(_trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
-    """What the rank sends to each rank of its groups; `peer` is the place in the group."""
-    if all_to_alls.empty:
-        return pd.DataFrame()
-    keys = [*GROUP, "direction"]
+def exchange_sends_across(exchanges: Exchanges, members: Members, groups: Groups) -> ExchangeSends:
+    """Add up what each rank sends; peers of groups whose ranks no trace names are the ranks that call them."""
+    held, keys = exchanges.table, [*GROUP, "direction", "rank"]
     tables = []
-    for key, sends in all_to_alls.groupby(keys, observed=True)["sends"]:
-        sums = np.array(sends.tolist(), dtype=np.int64).sum(axis=0)
-        named = dict(zip(keys, key, strict=True))
-        tables.append(table_of({**named, "peer": np.arange(len(sums)), "calls": len(sends), "size_bytes": sums}))
-    return under_each_other(tables)
-
-
-def exchange_sends_across(parts: Mapping[int, pd.DataFrame], members: Members, groups: Groups) -> ExchangeSends:
-    """The senders' rows under each other; peers of groups whose ranks no trace names are the ranks that call them."""
-    table = stack(parts, (*ExchangeSends.keys, "calls", "size_bytes"))
-    count = table.groupby(list(GROUP), observed=True)["peer"].transform("max") + 1
-    ranks = _ranks_of(table, members.table)
-    rows = zip(ranks, count, table["peer"], strict=True)
-    peers = [of[peer] if len(of) == number else NONE for of, number, peer in rows]
-    table = table.assign(peer=np.array(peers, dtype=np.int64), group_label=labels(groups, table))
-    return ExchangeSends(table[table["peer"] != NONE].reset_index(drop=True))
+    for key, own in held.assign(peers=_ranks_of(held, members.table)).groupby(keys, observed=True):
+        sums = np.array([numbers(text) for text in own["sends"]], dtype=np.int64).sum(axis=0)
+        sent = {"peer": np.array(own["peers"].iloc[0]), "calls": len(own), "size_bytes": sums}
+        tables.append(table_of({**dict(zip(keys, key, strict=True)), **sent}))
+    if not tables:
+        return ExchangeSends.without_rows()
+    table = under_each_other(tables).sort_values("rank", kind="stable", ignore_index=True)
+    return ExchangeSends(table.assign(group_label=labels(groups, table)))
 
 
 class ExpertLayers(Result):

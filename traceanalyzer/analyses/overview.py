@@ -178,7 +178,6 @@ class TimeParts(breakdown.OfKnownWork):
         *(part.column for part in COMM_PARTS),
         *(part.share for part in _HIDDEN),
         "gpu_needs_ns",
-        "not_computing_pct",
     )
     columns = declared(
         rank=RANK,
@@ -197,7 +196,6 @@ class TimeParts(breakdown.OfKnownWork):
             adds=Adds.DERIVED,
         ),
         **{part.share: Column.share(f"100 · {part.column} / window.", is_secondary=True) for part in EVERY},
-        not_computing_pct="100 · (idle + exposed communication + exposed copies) / window.",
     )
 
 
@@ -218,11 +216,9 @@ def time_parts_across(
     table = divided(table, _of_ranks(idle, chosen), IDLE, IDLE_PARTS, ["rank"])
     steps_in, times = floats(table["steps"]), {name: floats(table[name]) for name in ("window_ns", *_EVERY)}
     count, window = np.nan_to_num(steps_in, nan=1.0), times["window_ns"]
-    lost = times[IDLE.column] + times[COMM.column] + times[COPY.column]
     with np.errstate(divide="ignore", invalid="ignore"):
         means = {name: own / count for name, own in times.items()}
         shares = {part.share: 100.0 * (times[part.column] / window) for part in EVERY}
-        shares["not_computing_pct"] = 100.0 * (lost / window)
     gpu_ns = means[COMPUTE.column] + means[TRANSFER.column] + means[COPY.column]
     means["gpu_needs_ns"] = np.where(np.isnan(steps_in), np.nan, gpu_ns)
     means["host_needs_ns"] = table["rank"].map(_hosts(step_needs, chosen)).to_numpy(dtype=np.float64)
@@ -339,7 +335,7 @@ def over_ranks_across(time_parts: TimeParts, headline: Headline, mfu: Mfu) -> Ov
     parts = time_parts.to_frame().set_index("rank")
     heads = headline.to_frame().set_index("rank")
     times: dict[Figure, pd.Series] = {"window_ns": parts["window_ns"], "step_std_ns": heads["step_std_ns"]}
-    shares = {name: parts[name] for name in (*(part.share for part in EVERY), "not_computing_pct")}
+    shares = {part.share: parts[part.share] for part in EVERY}
     shares |= {"fused_pct": heads["fused_pct"], "overlap_pct": heads["overlap_pct"], "mfu_pct": mfu.by_rank()}
     rows = [_row(name, values, "ns") for name, values in times.items()]
     rows += [_row(name, values, "pct") for name, values in shares.items()]

@@ -140,7 +140,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank, sees_all=_ON_THE_GPU),
         "expert_layers": Analysis(experts.expert_layers_across),
         "dispatch_loads": Analysis(experts.dispatch_loads_across),
-        "exchange_sends": Analysis(experts.exchange_sends_across, experts.exchange_sends_per_rank),
+        "exchange_sends": Analysis(experts.exchange_sends_across),
         "exchanges": Analysis(experts.exchanges_across, experts.exchanges_per_rank),
         "pipeline_messages": Analysis(shape.PipelineMessages.of_ranks, shape.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.PipelineSchedule.of_ranks, pipeline_schedule.per_rank),
@@ -184,7 +184,6 @@ def _by_name() -> Mapping[str, Column]:
 SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "held": Held.of,
-        "all_to_alls": experts.of_calls,
         "phase_of_op": phases_with_reductions,
         "parts_of_steps": step_budget.step_parts,
         "doings": step_budget.longest_doings,

@@ -31,7 +31,7 @@ def calls(*rows):
     ],
 )
 def test_bytes_by_split_sizes(row, sends, receives):
-    own = experts.of_calls(None, calls(row))
+    own = experts.of_calls(calls(row))
     assert (own["sends"].tolist(), own["receives"].tolist()) == ([sends], [receives])
 
 
@@ -41,7 +41,7 @@ THERE, BACK = {"in_split": "6,2", "out_split": "6,4"}, {"in_split": "6,4", "out_
 def row(rank, start, end, sent, received, **more):
     return {"rank": rank, "call": 0, "step": 1, "place": 0, "direction": DISPATCH, "range": None, "group": "0",
             "group_ranks": "0,1", "start_ns": start, "duration_ns": end - start, "sent_bytes": sent,
-            "received_bytes": received, "load_bytes": received, "sends": "0,0", "compute_after_ns": 0} | more  # fmt: skip
+            "received_bytes": received, "load_bytes": received, "sends": "0,0"} | more  # fmt: skip
 
 
 class Table:

@@ -127,7 +127,7 @@ def test_checks_of_one_rank(make, expected):
 
 
 def test_unknown_kernels_are_named_with_the_option_that_changes_them():
-    names = [f"void mine::all_reduce_{number}<8>(int)" for number in range(7)]
+    names = [f"void mine::all_reduce_{number}<8>(int)" for number in range(10)]
     ops = [(name, 100 * number, 100 * number + 50 - number, 1, 31) for number, name in enumerate(names)]
     trace = host_trace([*ops, ("gemm", 2000, 2010, 2)], [LAUNCH, LAUNCH])
     (row,) = [row for row in run([trace], ["integrity"])["integrity"].rows() if row["check"] == "unknown_communication"]
@@ -136,7 +136,10 @@ def test_unknown_kernels_are_named_with_the_option_that_changes_them():
     assert "mine::all_reduce_4" in row["sentence"]
     assert "and 2 more" in row["sentence"]
     assert "No other kernel runs on stream 31." in row["sentence"]
-    assert "--kernel-kind 'comm=all_reduce_0|all_reduce_1|all_reduce_2|all_reduce_3|all_reduce_4'" in row["sentence"]
+    assert (
+        "--kernel-kind 'comm=all_reduce_0|all_reduce_1|all_reduce_2|all_reduce_3|all_reduce_4|all_reduce_5|all_reduce_6|all_reduce_7'"
+        in row["sentence"]
+    )
 
 
 STEPS = [(10, 20), (20, 30), (30, 40)]

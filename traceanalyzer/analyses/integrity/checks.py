@@ -23,13 +23,23 @@ from traceanalyzer.analyses.host.host_names import (
     is_launch,
     waits_for,
 )
-from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.statistics import LEAST_PCT, SHARE
 from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.kinds.kernels import function_path
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.rows import LATEST_NS
-from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, SHORT_NS, Severity
+from traceanalyzer.meaning.vocabulary import (
+    HIGH,
+    INFO,
+    LOW,
+    MEDIUM,
+    MOST_PIECES,
+    SHORT_NS,
+    Severity,
+    named,
+    numbered,
+)
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import LONGEST_CAPTURE_NS, is_outside
 from traceanalyzer.model.schema import NONE, UNNAMED
@@ -43,7 +53,7 @@ from traceanalyzer.model.tables import (
 )
 from traceanalyzer.selection import A_SAMPLE, is_lost_launch
 
-MANY, SOME = 0.1, 0.01
+MANY, SOME = 0.1, LEAST_PCT / 100
 """Shares from which a defect is medium, and low."""
 
 GRAVE = 0.05
@@ -475,8 +485,6 @@ OF_SEVERAL_RANKS = (NOWHERE, _NONE_AT_ALL)
 UNKNOWN_KERNELS = (UNKNOWN, NOWHERE, NAMELESS)
 """Checks that leave it open what of compute is communication: with them nothing can be called well."""
 
-_MOST_NAMED = 5
-
 _OF_OPERATORS = re.compile(
     r"^(?:at|at_cuda_detail|cub|thrust|cutlass|cublas\w*|cudnn|pytorch_flash|flash)::"
     r"|^(?:nvjet|triton_|Cijk_|sm\d+_xmma|cudnn_generated|implicit_convolve|(?:maxwell|volta|turing|ampere)_)"
@@ -500,7 +508,7 @@ def unknown_communication(trace: RankTrace) -> Iterator[Defect]:
         share = found.sum() / by_name.sum()
         is_found = rows_named(ops, "name", *found.index)
         alone = np.setdiff1d(*(array_of(ops, "stream")[is_kernel & is_own] for is_own in (is_found, ~is_found)))
-        on = f" No other kernel runs on stream {', '.join(map(str, alone[:_MOST_NAMED]))}." if len(alone) else ""
+        on = f" No other kernel runs on {numbered('stream', alone.tolist())}." if len(alone) else ""
         text = (
             "Kernels that no rule knows, whose names or operators' names speak of communication: "
             f"{_largest(found)}. They count as compute ({100 * share:.1f}% of its kernel time).{on} If they "
@@ -595,8 +603,7 @@ def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
 
 
 def _largest(by_name: pd.Series) -> str:
-    named = [f"{_short(name)} ({time_text(total)})" for name, total in by_name[:_MOST_NAMED].items()]
-    return ", ".join(named) + (f" and {len(by_name) - _MOST_NAMED} more" if len(by_name) > _MOST_NAMED else "")
+    return named([f"{_short(name)} ({time_text(total)})" for name, total in by_name.items()])
 
 
 def _short(name: object) -> str:
@@ -607,6 +614,6 @@ def _short(name: object) -> str:
 
 def _option(by_name: pd.Series) -> str:
     """The `--kernel-kind` line for the largest of them."""
-    paths = [function_path(str(name)).rsplit("::", 1)[-1][:60] for name in by_name.index[:_MOST_NAMED]]
+    paths = [function_path(str(name)).rsplit("::", 1)[-1][:60] for name in by_name.index[:MOST_PIECES]]
     pattern = "|".join(dict.fromkeys(map(re.escape, paths)))
     return f"--kernel-kind {shlex.quote(f'comm={pattern}')}"

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.base import RANK, Result, stack
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import names_around, range_around
 from traceanalyzer.analyses.host.cpu_time import looked_at
-from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
+from traceanalyzer.analyses.phases.phases import NAMES, PHASE_NAMES, phases_of_moments
 from traceanalyzer.analyses.time.intervals import new_ns
 from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.analyses.trace import Ranks
@@ -495,7 +495,7 @@ def memory_sources_per_rank(trace: RankTrace) -> pd.DataFrame:
     change = array_of(held, "change_bytes")
     table = table_of(
         {
-            "phase": np.array(NAMES, dtype=object)[phases_of_moments(trace, threads, times)],
+            "phase": PHASE_NAMES[phases_of_moments(trace, threads, times)],
             "operator": np.where(pd.isna(operators), MEMORY_SOURCES_UNKNOWN, operators),
             "events": 1,
             "allocated_bytes": np.maximum(change, 0),

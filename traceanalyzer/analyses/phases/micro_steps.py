@@ -9,9 +9,8 @@ from traceanalyzer.analyses.base import RANK, Result, all_known, percent
 from traceanalyzer.analyses.communication.groups import LARGE_BYTES
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.host.idle import blocked_launching
 from traceanalyzer.analyses.operators.flops import OperatorWork
-from traceanalyzer.analyses.phases.phases import BACKWARD, NAMES, OP_PHASES_UNKNOWN, op_phases
+from traceanalyzer.analyses.phases.phases import BACKWARD, OP_PHASES_UNKNOWN, PHASE_NAMES, op_phases
 from traceanalyzer.analyses.time.intervals import Intervals, busy, unions
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
 from traceanalyzer.model import RankTrace
@@ -153,7 +152,7 @@ _NAMED = (
     (MIXED, re.compile(r"mixed", re.IGNORECASE)),
 )
 
-_INTEGERS = ("window_ns", "idle_ns", "between_ns", "blocked_ns", "operations", "step")
+_INTEGERS = ("window_ns", "idle_ns", "between_ns", "operations", "step")
 
 _COUNTS = ("prefills", "prefill_tokens", "decodes", "decode_tokens")
 
@@ -177,11 +176,6 @@ class Iterations(Result):
         between_ns=Column.time(
             "Part of that in which its host was in no iteration's annotation: it waits for requests, schedules them, "
             "or hands out results.",
-            is_news_when_zero=True,
-            is_secondary=True,
-        ),
-        blocked_ns=Column.time(
-            "Part of the idle time in which a call blocked its host: it waited for no launch.",
             is_news_when_zero=True,
             is_secondary=True,
         ),
@@ -217,7 +211,7 @@ def iterations_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     facts = pd.DataFrame([annotations[name] for name in held["name"]])
     table = held[["step", "name", "window_ns", "idle_ns", "operations", "is_complete"]].join(facts)
-    table["between_ns"], table["blocked_ns"] = _idle_parts(trace, held)
+    table["between_ns"] = _between_ns(trace, held)
     table["graph_operations"] = _graph_operations(trace, held["step"].to_numpy(dtype=np.int64))
     return table.astype(dict.fromkeys((*_COUNTS, *_INTEGERS), "Int64"))
 
@@ -252,14 +246,13 @@ def _requests(
     return {"phase": phase, **dict(zip(_COUNTS, (counts[0], tokens[0], counts[1], tokens[1]), strict=True))}
 
 
-def _idle_parts(trace: RankTrace, held: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Of each iteration's window: nothing runs on the GPU; its host is in no iteration, or in a call that blocks."""
+def _between_ns(trace: RankTrace, held: pd.DataFrame) -> np.ndarray:
+    """Of each iteration's window: nothing runs on the GPU, and its host is in no iteration."""
     steps = trace.steps
     starts = held["start_ns"].to_numpy(dtype=np.int64)
     ends = starts + held["window_ns"].to_numpy(dtype=np.int64)
     inside = Intervals.of(array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns"))
-    idle = Intervals.of(starts, ends) - busy(trace)
-    return (idle - inside).covered_ns(starts, ends), (idle & blocked_launching(trace)).covered_ns(starts, ends)
+    return (Intervals.of(starts, ends) - busy(trace) - inside).covered_ns(starts, ends)
 
 
 def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:
@@ -312,7 +305,7 @@ def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: 
     gpu_ns = calls.sums(ends - starts)
     is_beside = 2 * calls.sums(unions(trace)["comm"].covered_ns(starts, ends)) >= gpu_ns
     keys = {name: work.calls[name].array[work.of_op[rows][calls.first]] for name in ("product", "dtype")}
-    keys["phase"] = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
+    keys["phase"] = PHASE_NAMES[phase_of_op[rows][calls.first]]
     groups = Groups.of(keys, ["phase", "product", "dtype"], with_absent=True)
     beside = {
         "calls_beside_comm": groups.sums(is_beside),

@@ -53,6 +53,9 @@ from traceanalyzer.model.tables import (
 
 NAMES = (*PHASES, UNATTRIBUTED)
 
+PHASE_NAMES = np.array(NAMES, dtype=object)
+"""The same, to be picked from by positions."""
+
 OP_PHASES_UNKNOWN = len(PHASES)
 """Position of an operation that nothing attributes."""
 
@@ -344,7 +347,7 @@ def phases_per_rank(trace: RankTrace, steps: pd.DataFrame, phase_of_op: np.ndarr
         columns["operations"][own] += np.bincount(phase_of_op[first:past], minlength=len(NAMES))
     at, phase = np.nonzero(np.any([*columns.values()], axis=0))
     table = {name: own[at, phase] for name, own in columns.items()}
-    table |= {"phase": np.array(NAMES, dtype=object)[phase], "window_ns": windows.length_ns[at]}
+    table |= {"phase": PHASE_NAMES[phase], "window_ns": windows.length_ns[at]}
     number = windows.step[at]
     return table_of({"step": nullable(number, number == NONE), **table})
 
@@ -374,7 +377,7 @@ def call_phases_per_rank(trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.
     return table_of(
         {
             "call": array_of(calls, "call"),
-            "phase": np.array(NAMES, dtype=object)[phase_of_op[rows]],
+            "phase": PHASE_NAMES[phase_of_op[rows]],
             "range": names_around_launches(user_ranges(trace), trace, trace.launch[rows]),
         }
     )

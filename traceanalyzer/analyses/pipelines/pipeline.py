@@ -157,12 +157,8 @@ class Pipelines(Result):
 
     title = "Pipelines"
     keys = ("pipeline",)
-    stored = ("bubble_ns", "window_ns", "compute_std_ns", "compute_mean_ns", "compute_max_ns")
-    derived = {
-        "bubble_pct": "bubble_ns / window_ns",
-        "compute_cv": "compute_std_ns / compute_mean_ns",
-        "compute_max_over_mean": "compute_max_ns / compute_mean_ns",
-    }
+    stored = ("bubble_ns", "window_ns", "compute_std_ns", "compute_mean_ns")
+    derived = {"bubble_pct": "bubble_ns / window_ns", "compute_cv": "compute_std_ns / compute_mean_ns"}
     columns = declared(
         pipeline="Number.",
         ranks=Column.text("Its ranks in order of stage, as far as they have a trace."),
@@ -185,9 +181,6 @@ class Pipelines(Result):
         compute_cv=Column.number(
             "Coefficient of variation of the stages' compute (population, ddof = 0).", label="compute std / mean"
         ),
-        compute_max_over_mean=Column.number("Largest compute of a stage / mean.", label="compute max / mean"),
-        bottleneck_stage="The stage with the most compute.",
-        bottleneck_rank="Its rank.",
     )
 
 
@@ -198,17 +191,13 @@ def pipelines_across(pipeline: Pipeline) -> Pipelines:
     frame = pipeline.to_frame()
     stages = frame.groupby("pipeline")
     compute = frame["compute_ns"].astype("int64").groupby(frame["pipeline"])
-    slowest = frame.loc[compute.idxmax()].set_index("pipeline")
     names = ["schedule", "stages_per_rank", "microbatches", "why_unknown", "basis"]
     table = stages[[*names, "expected_bubble_pct"]].first().assign(
         ranks=stages["rank"].agg(lambda own: ",".join(map(str, own))),
         stages=stages["ranks"].first() * stages["stages_per_rank"].first().fillna(1),
-        bottleneck_stage=slowest["stage"],
-        bottleneck_rank=slowest["rank"],
         window_ns=stages["window_ns"].sum(),
         compute_std_ns=compute.std(ddof=0),
         compute_mean_ns=compute.mean(),
-        compute_max_ns=compute.max(),
         bubble_ns=stages["bubble_ns"].agg(lambda own: own.sum(skipna=False)),
     )  # fmt: skip
     return Pipelines(table.reset_index())

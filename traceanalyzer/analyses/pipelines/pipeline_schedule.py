@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, STEP_OF_LAUNCH, Result
-from traceanalyzer.analyses.phases.phases import NAMES
 from traceanalyzer.analyses.pipelines import orders
 from traceanalyzer.analyses.pipelines.orders import Pass
 from traceanalyzer.analyses.pipelines.shape import (
@@ -63,10 +62,10 @@ def per_rank(trace: RankTrace, pipeline_messages: pd.DataFrame, phase_of_op: np.
     """
     if pipeline_messages.empty:
         return pd.DataFrame()
-    ops = in_launch_order(trace, array_of(pipeline_messages, "gpu_op"))
+    ops = in_launch_order(trace, array_of(pipeline_messages, "gpu_op"), phase_of_op)
     found = actions(trace)
     has_ranges = bool(found["is_compute"].any())
-    marked = _by_ranges(trace, ops, found, phase_of_op) if has_ranges else _by_phase(ops, phase_of_op)
+    marked = _by_ranges(trace, ops, found) if has_ranges else _by_phase(ops)
     if marked.empty:
         return pd.DataFrame()
     marks = marked[["phase", "step_row", "cut"]]
@@ -84,22 +83,15 @@ def per_rank(trace: RankTrace, pipeline_messages: pd.DataFrame, phase_of_op: np.
     return table.drop(columns="step_row").rename_axis("slot").reset_index()
 
 
-def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
-    """Forward and backward kernels; a send or receive between two of them cuts."""
-    phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
-    is_step = np.isin(phase, [FORWARD, BACKWARD]) & rows_named(ops, "kind", "compute")
-    absent = pd.array([pd.NA] * int(is_step.sum()), dtype="Int64")
-    cut = np.cumsum(array_of(ops, "is_transfer"))[is_step]
-    marked = rows_where(ops, is_step).assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent,
-                                 is_beside=False)  # fmt: skip
-    return _whole_passes(marked)
+def _by_phase(ops: pd.DataFrame) -> pd.DataFrame:
+    """Forward and backward kernels; a send or receive between two of them cuts.
 
-
-def _whole_passes(marked: pd.DataFrame) -> pd.DataFrame:
-    """The last backward pass of a step with its end, where that comes after the last send: gradients are reduced.
-
+    The last backward pass of a step is one with its end, where that comes after the last send: gradients are reduced.
     Of backward stretches there is then one more than of forward ones.
     """
+    held = rows_where(ops, ops["phase"].isin([FORWARD, BACKWARD]))
+    absent = pd.array([pd.NA] * len(held), dtype="Int64")
+    marked = held.assign(virtual_stage=absent, microbatch=absent, is_beside=False)
     stretches = marked[["step_row", "phase", "cut"]].drop_duplicates()
     for step_row, own in stretches.groupby("step_row"):
         last, end = own.iloc[-2:]["cut"] if len(own) > 1 else (0, 0)
@@ -110,14 +102,14 @@ def _whole_passes(marked: pd.DataFrame) -> pd.DataFrame:
     return marked
 
 
-def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
+def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """Kernels launched inside an action of the schedule; each action is a stretch, or one a pass where it has two."""
     found = found[found["is_compute"]].reset_index(drop=True)
     row = action_at(found, array_of(trace.api_calls, "start_ns")[ops["launch"]])
     is_held = (row >= 0) & rows_named(ops, "kind", "compute")
     held, own = ops[is_held], found.iloc[row[is_held]]
     is_beside = ~own["back"].array.isna()
-    is_back = is_beside & (np.array(NAMES, dtype=object)[phase_of_op[held["gpu_op"]]] == BACKWARD)
+    is_back = is_beside & (held["phase"] == BACKWARD).to_numpy()
     return held.assign(
         phase=own["what"].where(~is_back, own["back"]).array,
         cut=2 * row[is_held] + is_back,

@@ -7,7 +7,7 @@ from traceanalyzer.analyses.base import CALL, RANK, Result
 from traceanalyzer.analyses.communication.groups import EMBEDDING, MODEL, PIPELINE, role_of_messages
 from traceanalyzer.analyses.communication.jobs import connected
 from traceanalyzer.analyses.communication.matching import messages_of
-from traceanalyzer.analyses.phases.phases import NAMES
+from traceanalyzer.analyses.phases.phases import PHASE_NAMES
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Column, declared
@@ -214,8 +214,8 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
         return pd.DataFrame()
     moves = messages_of(own)[["call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]]
     rows = array_of(moves, "gpu_op")
-    launched_last, is_mixed = _phases_before(trace, rows, phase_of_op)
-    by_streams = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None), is_mixed)
+    before = _phases_before(trace, rows, phase_of_op)
+    by_streams = _of_several(moves, before["last"].where(moves["is_send"], None), array_of(before, "is_mixed"))
     direction = _by_ranges(trace, rows).fillna(by_streams).to_numpy()
     launch = trace.launch[rows]
     launched_ns = array_of(trace.api_calls, "start_ns").take(np.maximum(launch, 0)) if len(trace.api_calls) else launch
@@ -223,14 +223,21 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
                         launch_ns=nullable(launched_ns.astype(np.int64), launch == NONE))  # fmt: skip
 
 
-def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
-    """The rank's launched operations in the order of their launches, with their row in `gpu_ops` as `gpu_op`."""
+def in_launch_order(trace: RankTrace, transfers: np.ndarray, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """The rank's launched operations in the order of their launches, with their row in `gpu_ops` as `gpu_op`.
+
+    `phase` is that of compute; `cut` how many transfers were launched until then.
+    """
     count = len(trace.gpu_ops)
     ops = trace.gpu_ops[["start_ns", "end_ns", "kind", "launch"]].assign(
-        step_row=trace.op_step, gpu_op=np.arange(count), is_transfer=np.isin(np.arange(count), transfers)
+        step_row=trace.op_step,
+        gpu_op=np.arange(count),
+        is_transfer=np.isin(np.arange(count), transfers),
+        phase=np.where(rows_named(trace.gpu_ops, "kind", "compute"), PHASE_NAMES[phase_of_op], None),
     )
     held = rows_where(ops, (ops["launch"] != NONE) & trace.counted)
-    return held.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
+    held = held.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
+    return held.assign(cut=held["is_transfer"].cumsum())
 
 
 def _of_several(moves: pd.DataFrame, direction: pd.Series, is_mixed: np.ndarray) -> pd.Series:
@@ -274,23 +281,16 @@ def _by_ranges(trace: RankTrace, rows: np.ndarray) -> pd.Series:
     return pd.Series(names[action_at(found, times)], dtype="object")
 
 
-def _phases_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Forward or backward, as the compute launched last before each operation is; `None` before any.
+def _phases_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """`last`: forward or backward, as the compute launched last before each operation is; absent before any.
 
-    And whether compute of both lies between the operation and the one of `rows` before it (before whose like where
+    `is_mixed`: compute of both lies between the operation and the one of `rows` before it (before whose like where
     there is none between).
     """
-    ops = in_launch_order(trace, rows)
-    phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
-    is_transfer, is_compute = array_of(ops, "is_transfer"), rows_named(ops, "kind", "compute")
-    sent = array_of(ops, "gpu_op")[is_transfer]
-    before = np.cumsum(is_transfer)  # how many transfers
-    made, last_phase = np.zeros((2, len(sent) + 1), dtype=bool), np.full(len(sent) + 1, None, dtype=object)
-    for own, name in zip(made, (FORWARD, BACKWARD), strict=True):
-        own[before[is_compute & (phase == name)]] = True
-    is_work = is_compute & np.isin(phase, [FORWARD, BACKWARD])
-    last_phase[before[is_work]] = phase[is_work]  # the last one's
-    filled = np.maximum.accumulate(np.where(made.any(axis=0), np.arange(len(sent) + 1), NONE))[:-1]
-    made[:, -1], last_phase[-1] = False, None  # after the last transfer nothing is asked
-    place = np.append(filled, NONE)[pd.Index(sent).get_indexer(rows)]
-    return last_phase[place], (made[0] & made[1])[place]
+    ops = in_launch_order(trace, rows, phase_of_op)
+    work = rows_where(ops, ops["phase"].isin([FORWARD, BACKWARD]))
+    passes = work.groupby("cut")["phase"]
+    sent = array_of(ops, "gpu_op")[ops["is_transfer"]]
+    before = table_of({"last": passes.last(), "number": passes.nunique()}, passes.last().index)
+    before = before.reindex(range(len(sent))).ffill().set_axis(sent).reindex(rows)
+    return table_of({"last": array_of(before, "last"), "is_mixed": array_of(before, "number") > 1})
