@@ -86,22 +86,18 @@ def with_annotations(trace: RankTrace, notes: pd.DataFrame) -> RankTrace:
     named = held[["launch", *keys]].reset_index(names="op").merge(known, on=keys)
     if named.empty:
         return trace
-    named["annotation"] = named["annotation"].astype("str")
-    starts, threads = (array_of(trace.api_calls, name)[named["launch"]] for name in ("start_ns", "thread"))
-    scopes = named.drop_duplicates(["launch", "annotation"])
-    place = scopes.groupby("launch").cumcount().rename("place")
-    named = named.merge(scopes.assign(place=place)[["launch", "annotation", "place"]], on=["launch", "annotation"])
-    named = named.sort_values("op", ignore_index=True)
-    starts, threads = (array_of(trace.api_calls, name)[named["launch"]] for name in ("start_ns", "thread"))
-    named = named.assign(start_ns=starts + 1 + named["place"], thread=threads)
-    rows = named.drop_duplicates(["launch", "annotation"])
-    operators = pd.DataFrame(
-        {"start_ns": rows["start_ns"], "end_ns": rows["start_ns"] + 1, "name": rows["annotation"],
-         "thread": rows["thread"]}
-    )  # fmt: skip
-    moments = [pd.Series(array_of(named, "start_ns"), index=array_of(named, "op"))]
+    named["name"] = named["annotation"].astype("str")
+    scope = ["launch", "name"]
+    scopes = named.drop_duplicates(scope)
+    scopes = scopes.assign(place=scopes.groupby("launch").cumcount())
+    named = named.merge(scopes[[*scope, "place"]], on=scope).sort_values("op", ignore_index=True)
+    begins, threads = (array_of(trace.api_calls, name)[named["launch"]] for name in ("start_ns", "thread"))
+    starts = begins + 1 + named["place"]
+    named = named.assign(start_ns=starts, end_ns=starts + 1, thread=threads)
     schema = TABLES["host_ops"]
+    operators = named.drop_duplicates(scope)[["start_ns", "end_ns", "name", "thread"]]
     host_ops = _sorted([trace.host_ops, conform(operators, schema)], schema)
+    moments = [pd.Series(array_of(named, "start_ns"), index=array_of(named, "op"))]
     return replace(trace, gpu_ops=_with_moments(ops, moments), host_ops=host_ops)
 
 

@@ -4,9 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from traceanalyzer.analyses import ANALYSES, Results, combine_tables, reduce_rank
 from traceanalyzer.analyses.engine import RESULT_MAKERS, needs_of
@@ -36,6 +34,9 @@ from traceanalyzer.scale.work import (
     thinning,
     without_ranks,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Jobs", "Progress", "Summary", "each_file", "set_up_process", "summarise", "visit", "with_timelines"]
 
@@ -187,7 +188,7 @@ def each_file(run: Run, work: Callable[[TraceFile], T], *, jobs: Jobs = None) ->
 
 def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: Jobs = None) -> None:
     """Read the run's ranks again and show each to `visitor`, under the number that it has in the run."""
-    work = partial(_visit_capture, options=options, claims=claims, visitor=visitor)
+    work = partial(_of_ranks, options=options, claims=claims, made=visitor)
     for _ in each(work, run.captures, jobs, None):
         pass
 
@@ -209,7 +210,7 @@ def with_timelines(
     names = [name for name in DRAWN if name in summary.results]
     paths = {path for path, _ in own}
     wanted = replace(run, captures=tuple(capture for capture in run.captures if capture.path in paths))
-    work = partial(_drawn, options=options, claims=own, names=names)
+    work = partial(_of_ranks, options=options, claims=own, made=partial(reduce_rank, names=names))
     parts: dict[str, dict[int, pd.DataFrame]] = {
         name: dict(list(summary.results[name].table.groupby("rank"))) for name in names
     }
@@ -221,18 +222,10 @@ def with_timelines(
     return replace(summary, results=summary.results | made)
 
 
-def _drawn(
-    capture: TraceFile, options: LoadOptions, claims: Claims, names: Collection[str]
-) -> dict[int, dict[str, pd.DataFrame]]:
+def _of_ranks(capture: TraceFile, options: LoadOptions, claims: Claims, made: Callable[[RankTrace], T]) -> dict[int, T]:
+    """What `made` gives for each of the file's ranks that the run has, under the number that it has there."""
     return {
-        claims[capture.path, trace.rank]: reduce_rank(trace, names)
+        rank: made(trace.renumbered(rank, trace.meta.rank_source))
         for trace in read_capture(capture, options, [])
-        if (capture.path, trace.rank) in claims
+        if (rank := claims.get((capture.path, trace.rank))) is not None
     }
-
-
-def _visit_capture(capture: TraceFile, options: LoadOptions, claims: Claims, visitor: Visitor) -> None:
-    for trace in read_capture(capture, options, []):
-        rank = claims.get((capture.path, trace.rank))
-        if rank is not None:
-            visitor(trace.renumbered(rank, trace.meta.rank_source))
