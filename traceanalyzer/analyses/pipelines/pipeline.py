@@ -152,6 +152,10 @@ def _schedules(
     return pd.DataFrame.from_dict(rows, orient="index").astype(types)
 
 
+_OF_SCHEDULE = ("schedule", "stages_per_rank", "microbatches", "basis", "expected_bubble_pct", "why_unknown")
+"""Columns that all stages of a pipeline have alike."""
+
+
 class Pipelines(Result):
     """One row for each pipeline."""
 
@@ -162,22 +166,14 @@ class Pipelines(Result):
     columns = declared(
         pipeline="Number.",
         ranks=Column.text("Its ranks in order of stage, as far as they have a trace."),
-        schedule="Its schedule, as the order of its passes and messages shows; absent where they fit none.",
         stages=Column.count(
             "Stages of the model: ranks, with a trace or without, × stages a rank; ranks, where those are not known.",
             adds=Adds.NONE,
         ),
-        stages_per_rank=Column.count("Stages of the model on each rank.", adds=Adds.NONE),
-        microbatches=Column.count("Microbatches of a step.", adds=Adds.NONE),
-        basis=Column.text("Window of the figures.", is_secondary=True),
+        **{name: Pipeline.columns[name] for name in _OF_SCHEDULE},
         bubble_pct=Column.share(
             "100 · sum of the stages' bubbles / sum of their windows; absent without waits.", better=Better.LESS
         ),
-        expected_bubble_pct=(
-            "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M microbatches, or that of "
-            "the order of passes (see `pipeline`); absent where neither is known."
-        ),
-        why_unknown="Why the schedule is not known.",
         compute_cv=Column.number(
             "Coefficient of variation of the stages' compute (population, ddof = 0).", label="compute std / mean"
         ),
@@ -191,8 +187,7 @@ def pipelines_across(pipeline: Pipeline) -> Pipelines:
     frame = pipeline.to_frame()
     stages = frame.groupby("pipeline")
     compute = frame["compute_ns"].astype("int64").groupby(frame["pipeline"])
-    names = ["schedule", "stages_per_rank", "microbatches", "why_unknown", "basis"]
-    table = stages[[*names, "expected_bubble_pct"]].first().assign(
+    table = stages[[*_OF_SCHEDULE]].first().assign(
         ranks=stages["rank"].agg(lambda own: ",".join(map(str, own))),
         stages=stages["ranks"].first() * stages["stages_per_rank"].first().fillna(1),
         window_ns=stages["window_ns"].sum(),
