@@ -28,7 +28,6 @@ from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.kinds.kernels import function_path
 from traceanalyzer.meaning.columns import time_text
-from traceanalyzer.meaning.rows import LATEST_NS
 from traceanalyzer.meaning.vocabulary import (
     HIGH,
     INFO,
@@ -464,15 +463,14 @@ def operations_after_their_wait(trace: RankTrace) -> Iterator[Defect]:
     if not len(waits) or len(np.setdiff1d(np.flatnonzero(array_of(calls, "has_gpu_op")), launch)):
         return
     after = np.searchsorted(starts[waits], ends[launch[held]])  # the first such call after each launch
-    returned = np.append(ends[waits], LATEST_NS)[after]
-    behind = array_of(ops, "end_ns")[held] - returned
-    count, total = int((behind > 0).sum()), int((after < len(waits)).sum())
+    is_waited = after < len(waits)
+    behind = array_of(ops, "end_ns")[held][is_waited] - ends[waits][after[is_waited]]
     text = (
-        f"GPU operations that end after the call that waited for them: {count:,} of {total:,}, by up to "
+        "GPU operations that end after the call that waited for them: {}, by up to "
         f"{time_text(int(behind.max(initial=0)))}. The GPU's clock is ahead of the CPU's; causes of idle time "
         "are inexact."
     )
-    yield Defect("operations_after_their_wait", count, total, text, CAUSES)
+    yield Defect.where("operations_after_their_wait", behind > 0, text, CAUSES)
 
 
 UNKNOWN, NOWHERE, NAMELESS = "unknown_communication", "no_communication", "kernels_without_name"
