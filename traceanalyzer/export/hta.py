@@ -49,8 +49,13 @@ def to_hta(traces: TraceSet, *, include_last_profiler_step: bool = False) -> Any
     made.align_and_filter_trace(include_last_profiler_step)
     for rank, frame in made.traces.items():
         made.traces[rank] = frame.set_index("index", drop=False).rename_axis(None)
+    return _analysis(hta, made)
+
+
+def _analysis(hta: Any, trace: Any) -> Any:
+    """Its `TraceAnalysis` of its `Trace`; the constructor would read files."""
     analysis = hta.trace_analysis.TraceAnalysis.__new__(hta.trace_analysis.TraceAnalysis)
-    analysis.t = made
+    analysis.t = trace
     return analysis
 
 
@@ -89,7 +94,8 @@ def hta_trace(traces: TraceSet) -> Any:
 
 def _frame(trace: RankTrace, first_ns: int) -> pd.DataFrame:
     """A row for each event, with the columns of its parser; names are texts still."""
-    parts = [_gpu(trace), _calls(trace), _host(trace), _ranges(trace), _frames(trace)]
+    parts = [_gpu(trace), _calls(trace), _host(trace), _ranges(trace)]
+    parts.append(_on_host(trace, "frames", "python_function"))
     frame = pd.concat(parts, ignore_index=True)
     starts, ends = (frame[name].to_numpy() - first_ns for name in ("start_ns", "end_ns"))
     frame = frame.assign(ts=starts / 1e3, dur=(ends - starts) / 1e3, end=ends / 1e3, index=np.arange(1, len(frame) + 1))
@@ -155,10 +161,6 @@ def _ranges(trace: RankTrace) -> pd.DataFrame:
         }
     )
     return pd.concat([ranges[~is_step], marks], ignore_index=True) if len(steps) else ranges
-
-
-def _frames(trace: RankTrace) -> pd.DataFrame:
-    return _on_host(trace, "frames", "python_function")
 
 
 def _on_host(trace: RankTrace, table: str, category: str) -> pd.DataFrame:
@@ -300,8 +302,7 @@ def _read(traces: TraceSet, hta: Any, files: Mapping[int, Path] | None, *, keep_
 
 def _printed(hta: Any, trace: Any) -> pd.DataFrame:
     """What its own analyses say, in our units."""
-    analysis = hta.trace_analysis.TraceAnalysis.__new__(hta.trace_analysis.TraceAnalysis)
-    analysis.t = trace
+    analysis = _analysis(hta, trace)
     time = analysis.get_temporal_breakdown(visualize=False).set_index("rank")
     overlap = analysis.get_comm_comp_overlap(visualize=False).set_index("rank")
     printed: dict[Figure, pd.Series] = {

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 
 from traceanalyzer.decoding.stream import PackedFile
 from traceanalyzer.discovery.clustering import TraceFile
@@ -38,7 +39,6 @@ _PATH = re.compile(rb"""(?<![\w.<*&])(?:[A-Za-z]:)?[/](?:[^/\s"'()<>,;:*?|\\]+[/
 _READ_BYTES = 64 << 20
 
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
-_ALWAYS = ("Trace", None)
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -53,10 +53,6 @@ class _Event(msgspec.Struct, gc=False):
     dur: Any = 0
     id: Any = None
     args: _Args | None = None
-
-
-class _File(msgspec.Struct, gc=False):
-    traceEvents: list[msgspec.Raw]  # noqa: N815 - the format's name
 
 
 def cut(capture: TraceFile, options: LoadOptions, folder: Path) -> list[Path]:
@@ -91,8 +87,8 @@ def _text(path: Path) -> bytes:
 
 def _written(path: Path, text: bytes, traces: list[RankTrace]) -> Iterable[bytes]:
     try:
-        events = msgspec.json.decode(text, type=_File).traceEvents
         rest = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        events = msgspec.json.decode(rest.get("traceEvents", b"[]"), type=list[msgspec.Raw])
     except msgspec.MsgspecError as error:
         raise InputError(f"{path}: damaged, so no cut can be made of it: {error}") from error
     known = {name: scrubbed(bytes(rest[name])) for name in KEPT_KEYS if name in rest}
@@ -147,12 +143,11 @@ def _kept(events: list[_Event], traces: list[RankTrace], base_ns: int) -> np.nda
     kept |= (category == "gpu_user_annotation") & _touches(starts, ends, on_gpu)
     of_kept = correlation[kept & is_gpu & (correlation > 0)]
     kept |= is_host & np.isin(correlation, of_kept)
-    kept |= np.array([event.cat in _ALWAYS or event.ph == "M" for event in events])
+    kept |= (category == "Trace") | pd.isna(category) | (phase == "M")
     kept |= (phase == "i") & _touches(starts, starts + 1, on_host)
     kept |= _next_ranges(events, starts, traces)
     ids = np.array([_number(event.id) for event in events])
-    launched = set(of_kept.tolist())
-    kept |= (category == "ac2g") & np.array([number in launched for number in ids.tolist()], dtype=bool)
+    kept |= (category == "ac2g") & np.isin(ids, of_kept)
     kept |= _whole_arrows(category, phase, ids, _touches(starts, starts + 1, on_host))
     return kept
 
