@@ -559,17 +559,9 @@ Visit = Callable[[Callable[[RankTrace], None]], None]
 
 HOUR_NS = 3_600 * 10**9
 
-_DESCRIBED: tuple[str, ...] = (
-    "collective",
-    "group",
-    "dtype",
-    "size_bytes",
-    "peers",
-    "wait_ns",
-    "waits_for",
-    "instance",
-    "why_not_split",
-)
+_OF_CALLS = ("collective", "group", "dtype", "size_bytes", "peers")
+_OF_WAITS = ("wait_ns", "waits_for", "instance", "why_not_split")
+"""Columns of `calls` and of `call_waits` that a click on a communication call shows."""
 
 
 def write(results: Results, path: Path, label: str, visit: Visit) -> int:
@@ -640,12 +632,11 @@ def described_calls(calls: pd.DataFrame, waits: pd.DataFrame, clock: Clock) -> p
     `comes_after` and `comes_before`: another rank of the same instance begins it earlier, or later.
     """
     keys = ["rank", "call"]
-    own = [name for name in _DESCRIBED if name in calls]
-    table = calls[[*keys, *own]].merge(waits[[*keys, *(set(_DESCRIBED) - set(own))]], on=keys, how="left")
+    table = calls[[*keys, *_OF_CALLS]].merge(waits[[*keys, *_OF_WAITS]], on=keys, how="left")
     begins = calls["start_ns"] - calls["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
     begun = begins.set_axis(table.index).groupby(table["instance"])
     place = begun.rank("first")
-    return table[[*keys, *_DESCRIBED]].assign(comes_after=place > 1, comes_before=place < begun.transform("size"))
+    return table.assign(comes_after=place > 1, comes_before=place < begun.transform("size"))
 
 
 def _own_clock(path: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
