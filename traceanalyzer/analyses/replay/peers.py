@@ -259,7 +259,8 @@ class Peers:
         found, known = {}, dict[bytes, tuple[np.ndarray, np.ndarray]]()
         for rank, column in self.place.items():
             is_stage = self.linked[column].sum() > 1
-            columns, stretch = (self.linked if is_stage else self.alike)[column], step * (not is_stage)
+            columns, stretch = (self.linked if is_stage else self.alike)[column].copy(), step * (not is_stage)
+            columns[column] = True  # one that does nothing is like nobody
             if columns.tobytes() not in known:
                 known[columns.tobytes()] = _shares(sums[:, columns], stretch, is_whole=is_stage)
             (is_shared, wanted), own = known[columns.tobytes()], sums[:, column]
