@@ -61,7 +61,7 @@ JSON = ("--format", "json")
 @pytest.mark.parametrize(
     ("names", "half"),
     [
-        (("efficiency", "exposed_comm", "idle"), "per_rank"), (("calls",), "across"),
+        (("efficiency", "idle"), "per_rank"), (("calls",), "across"),
         *(pytest.param(*case, marks=pytest.mark.thorough)
           for case in ((("efficiency", "exposed_comm", "idle"), "across"), (("calls",), "per_rank"))),
     ],

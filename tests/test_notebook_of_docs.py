@@ -35,7 +35,7 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     found, answered = values[5], values[7]
     assert "stage 1" in repr(found)
     assert "stage 1" in found._repr_html_()
-    assert answered.to_dict()["after_ns"] < answered.to_dict()["before_ns"]
+    assert answered.to_dict()["after_ms"] < answered.to_dict()["before_ms"]
     assert list(names["made"].figures())[:1] == ["headline"]
     assert (tmp_path / "reports/pipeline/summary.html").stat().st_size > 100_000
     assert (tmp_path / "reports/pipeline/pp.pftrace.gz").stat().st_size > 10_000

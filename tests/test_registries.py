@@ -14,7 +14,7 @@ from traceanalyzer.findings import KINDS
 from traceanalyzer.readers import READERS
 from traceanalyzer.report import assets
 from traceanalyzer.report.build import build
-from traceanalyzer.report.page.charts import FIGURES
+from traceanalyzer.report.page.charts import CHARTS
 from traceanalyzer.report.page.sections import PARTS, PLACES
 from traceanalyzer.report.writers import WRITERS
 from traceanalyzer.runners import strategies
@@ -49,7 +49,7 @@ def test_every_place_and_template_of_the_page_belongs_to_a_result():
     assert set(PLACES) <= set(PARTS)
     used = {one.template for own in PLACES.values() for one in own}
     assert {path.stem for path in (assets.templates() / "sections").iterdir()} == used
-    assert set(FIGURES) <= set(ANALYSES)
+    assert set(CHARTS) <= set(ANALYSES)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -66,7 +66,7 @@ def _of_table(gate: Gate, capture: Capture, scale: Scale) -> pd.DataFrame | None
     if rows.empty:
         return pd.DataFrame(index=ranks)
     keys = [key for key in joins.joined_by(known) if key != "step"]
-    cases = rows[keys].astype("object").fillna("not known").astype("str").agg(", ".join, axis=1) if keys else ""
+    cases = rows[keys].agg(lambda row: ", ".join(map(str, row.dropna())) or "not known", axis=1) if keys else ""
     numbers = pd.to_numeric(rows[column], errors="coerce").astype("Float64")
     groups = rows.assign(**{_CASE: cases, _VALUE: numbers}).groupby(["rank", _CASE], sort=False)[_VALUE]
     if not known.columns[column].is_sum:
