@@ -30,6 +30,7 @@ _EVERY_TIME = {
 _ORDER = "another finding leads before the truth"
 _NAME = "the right rank and cause, without the name of what takes it longer"
 _UNMATCHED = "calls on two streams of one group are not matched, so that waits in them stay"
+_HIDDEN = "without the blocking call at a step's end, batches that come late would be hidden: it saves more"
 _WITHOUT_STEPS = "stragglers are looked for in steps alone"
 
 KNOWN_WRONG = {
@@ -46,6 +47,11 @@ KNOWN_WRONG = {
     "sharded tables, a hot GPU": _UNMATCHED,
     "sharded tables, garbage in turn": _UNMATCHED,
     "experts in stages, a hot GPU in the last stage": _NAME,
+    "tensor x data, a node's hosts much slower": _ORDER,
+    "sharded tables, a process on a host's cores": "a rank that computes longer by chance is named beside it",
+    "two steps of a pipeline": "a loader that no other rank has is named, and not blamed",
+    "all loaders stall by chance": _HIDDEN,
+    "all loaders stall by chance, a warm GPU behind them": _HIDDEN,
 }
 """Jobs whose first line is wrong now, and why: to be fixed in the mechanism, never by a condition for the job."""
 
