@@ -469,7 +469,7 @@ def fields(finding: Finding) -> dict[str, str]:
         "Saves": saves and saves.words,
         "Confidence": saves and saves.confidence,
         "Caveat": finding.caveat,
-        "Same cause": " ".join(other.headline for other in finding.also if other.kind != "uneven_work"),
+        "See also": " ".join(other.headline for other in finding.also if other.kind != "uneven_work"),
         "What-if": finding.what_if if saves else None,
     }
     return {name: text for name, text in texts.items() if text}
