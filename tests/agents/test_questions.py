@@ -79,7 +79,9 @@ def asked(served, tool, arguments):
 
 def _asked_always(arguments):
     """Each folder is analysed for its first question."""
-    return not any(arguments.get(name) in ("fsdp_full", "moe", "pp") for name in ("folder", "other"))
+    return not any(arguments.get(name) in ("fsdp_full", "moe", "pp") for name in ("folder", "other")) and (
+        arguments.get("other") != "ddp_straggler"
+    )
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,7 @@ def test_damaged_gzip_data_are_kept_up_to_the_damage(tmp_path, count):
     assert trace.meta.notes
 
 
+@pytest.mark.thorough
 def test_an_unrelated_large_file_is_told_quickly(tmp_path):
     """Sooner than it could be decoded on this machine, as busy as it is."""
 

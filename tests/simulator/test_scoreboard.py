@@ -7,25 +7,11 @@ from tests.simulator.scoreboard import EVERY_CASE, judged
 
 _EVERY_TIME = {
     "products in 32 bits on a rank of a pair",
-    # Persistent, once, now and then; each kind of parallel job.
-    "ddp of 3, once, free",
-    "one step recorded, half late",
-    "all wait for data now and then",
-    "one of two ranks copies in the last step of four",
-    # Several causes, sets of ranks, hosts that meet.
-    # Links, libraries, files.
-    "slow links of two ranks of four",
-    "one pipeline edge at half rate",
     "one rank without its host's side",
-    # Rare work, and healthy jobs.
     "healthy, two ranks, two steps",
-    # What no other case tells of.
     "another process has one of two GPUs",
-    "healthy, servers of parameters",
-    "weights' gradients aside, a hot GPU",
-    "one rank compiles again in the last step",
 }
-"""Of each kind of fault and job one of the smallest that show it; all others run with --thorough."""
+"""A straggler, a capture that lacks something, a healthy job, a GPU that is shared; the others with --thorough."""
 
 _ORDER = "another finding leads before the truth"
 _NAME = "the right rank and cause, without the name of what takes it longer"

@@ -33,7 +33,7 @@ _FIXES = {
         "DtoH",
         True,
     ): "Allocate one pinned buffer (torch.empty(…, pin_memory=True)), and buffer.copy_(tensor, non_blocking=True); "
-    "checkpoints: "
+    "read it after event.synchronize(). Checkpoints: "
     "torch.distributed.checkpoint.async_save.",
     ("HtoD", False): "Copy the next batch or block on its own CUDA stream while the current one computes.",
     ("DtoH", False): "Copy on its own CUDA stream beside the next compute; checkpoints: "

@@ -33,7 +33,7 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_span, time_text
 from traceanalyzer.meaning.gpus import has_triton
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.meaning.vocabulary import HOST, numbered
 
 _INDUCTOR = "^triton_.*_fused"
 """Kernels that torch.compile makes."""
@@ -124,7 +124,8 @@ def _takes(needs: pd.Series, rank: int) -> str:
     if needs.isna().any():
         return f"The GPU finishes before rank {rank}'s CPU launches more"
     others = needs.drop(rank)
-    beside = f" (other ranks: {time_span(others.min(), others.max())})" if len(others) else ""
+    who = numbered("rank", [*map(int, others.index)]) if len(others) == 1 else "other ranks"
+    beside = f" ({who}: {time_span(others.min(), others.max())})" if len(others) else ""
     return f"Launching a step takes rank {rank}'s CPU {time_text(needs[rank])}{beside}"
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from traceanalyzer.analyses.replay.changes import EXPLAINED, UNMATCHED, Change
+from traceanalyzer.analyses.replay.changes import COST_NS, EXPLAINED, UNMATCHED, Change
 from traceanalyzer.analyses.replay.gains import WITHIN_PCT, Engine, evened_ends, step_weights
 from traceanalyzer.analyses.replay.schedule import Rescheduled
 from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO
@@ -181,6 +181,10 @@ def _asked(
     return [(*changes, *cost, *gone) for cost in _without_profiler(engine, changes) for gone in unknown]
 
 
+_ESTIMATED = ("profiler overhead is estimated", "Pass the step time without it: --unprofiled-step MS")
+_SOLVED = ("one mean step does not say which calls the profiler slows", "")
+
+
 def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change, ...]]) -> Saves:
     costs = _without_profiler(engine, question.changes)
     before = engine.steps(costs)
@@ -201,9 +205,7 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     limit, remedy = _widest(
         {
             ("only part of an ideal can be reached", ""): full[:, 0].mean() - least[:, 0].mean(),
-            ("profiler overhead is estimated", "Pass the step time without it: --unprofiled-step MS"): np.ptp(
-                corners[:, 0]
-            ),
+            _ESTIMATED if engine.peers.overhead_ns == COST_NS else _SOLVED: np.ptp(corners[:, 0]),
             ("some start delays have no recorded cause", "Record the CPU side"): gone.get((EXPLAINED,), kept) - kept,
             ("some ranks of the communication are not in the capture", "Record all ranks"): np.ptp(
                 [kept, gone.get((UNMATCHED,), kept), *alone[:1]]

@@ -161,9 +161,9 @@ def _in_each_step(run: Run, step_needs: StepNeeds, work: pd.DataFrame, known: se
             continue
         noun, fix = _cause(str(name))
         yield Finding(
-            headline=f"{noun} stalls the GPUs {time_text(idle.max())}{run.each}.",
-            why=f"{short_name(str(name))} runs on the CPU for up to {time_text(spent.max())}{run.each} and launches no "
-            "GPU work.",
+            headline=f"{noun}: {time_text(spent.max())}{run.each} on the CPU without GPU work.",
+            why=f"{short_name(str(name))} launches nothing meanwhile; GPUs are idle up to {time_text(idle.max())}"
+            f"{run.each} of it.",
             fix=fix,
             changes=(Change("host", max(0.0, 1 - float((spent / needs).min()))),),
             evidence=tuple({"rank": rank, "host_ns": round(ns)} for rank, ns in spent.items()),

@@ -488,7 +488,12 @@ def nothing_to_gain(findings: Sequence[Finding]) -> str:
     return f"Checked, nothing to gain: {', '.join(kinds)}." if kinds else ""
 
 
-_NOUNS = {"unfused": "unfused operators", "launch_bound": "launch overhead", "per_tensor_work": "per-tensor loops"}
+_NOUNS = {
+    "unfused": "unfused operators",
+    "exposed_communication": "exposed transfers",
+    "launch_bound": "launch overhead",
+    "per_tensor_work": "per-tensor loops",
+}
 """Kinds of findings whose name is no noun."""
 
 

@@ -271,11 +271,6 @@ def _waits(trace: RankTrace) -> dict[int, Waits]:
     return waits
 
 
-def blocked_launching(trace: RankTrace) -> Intervals:
-    """When a call blocks one of the threads that launch."""
-    return Intervals.of_all([EMPTY, *(sync for sync, _ in _waits(trace).values())])
-
-
 def loading(trace: RankTrace, thread: int | None = None) -> Intervals:
     """When a thread, or any thread, of the host is in the data loader; some versions record that as an operator."""
     found = EMPTY
