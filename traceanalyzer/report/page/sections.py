@@ -242,7 +242,7 @@ def _share(over: OverRanks, figure: Any, name: str, definition: str, *more: str)
     if not row["ranks"]:
         return Tile(name, ABSENT, ("no such time, or inside CUDA graphs",), definition)
     low, high = (text(row[end], Unit.PCT) for end in ("least_pct", "most_pct"))
-    ends = () if low == high else (f"rank {row['least_rank']} – rank {row['most_rank']}",)
+    ends = () if low == high else (f"lowest: rank {row['least_rank']}", f"highest: rank {row['most_rank']}")
     split = [
         f"{part.label.removeprefix('exposed').lstrip(', ')} {text(mean, Unit.PCT)}"
         for part in COMM_PARTS[:2]
