@@ -10,7 +10,7 @@ MS = 1_000_000
 
 def test_garbage_collection_in_every_step():
     (one,) = said(usual.ddp(ranks=2, steps=5, faults=(Fault("gc", 10 * MS, (0, 1)),)), "stalls")
-    assert one.headline == "Garbage collection: 10.0 ms/step on the CPU without GPU work."
+    assert one.headline == "Garbage collection: 10.0 ms/step without GPU work."
     assert one.why == "gc.collect launches nothing meanwhile; GPUs are idle up to 10.0 ms/step of it."
     assert one.fix == "gc.freeze() and gc.disable(); gc.collect() on all ranks every N steps."
     assert 7.5 * MS < one.saves.low_ns < 10 * MS

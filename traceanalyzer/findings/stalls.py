@@ -40,7 +40,7 @@ _CAUSES = (
     ("^graph capture$", "Graph capture", "Record after the graphs are captured; pad inputs to few sizes."),
     (
         r"optimizer\w*\.step",
-        "Optimizer on the CPU",
+        "CPU optimizer",
         "No CPU offload of the optimizer if GPU memory allows; else a fused one (AdamW(fused=True), DeepSpeedCPUAdam).",
     ),
 )
@@ -161,7 +161,7 @@ def _in_each_step(run: Run, step_needs: StepNeeds, work: pd.DataFrame, known: se
             continue
         noun, fix = _cause(str(name))
         yield Finding(
-            headline=f"{noun}: {time_text(spent.max())}{run.each} on the CPU without GPU work.",
+            headline=f"{noun}: {time_text(spent.max())}{run.each} without GPU work.",
             why=f"{short_name(str(name))} launches nothing meanwhile; GPUs are idle up to {time_text(idle.max())}"
             f"{run.each} of it.",
             fix=fix,
