@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.asked import ASKED
+from tests.builders import rank_trace
 from tests.simulator import kineto
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture, capture
@@ -16,6 +17,7 @@ from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings.conclude import merged, ordered, weighed
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
+from traceanalyzer.findings.savings import Saves
 
 MS = 1_000_000
 
@@ -58,3 +60,21 @@ def test_what_happened_once_may_not_recur(run):
     assert once.saves.low_ns == 0
     assert once.saves.high_ns > 0
     assert not once.leads
+
+
+def test_kernels_and_copies_that_share_a_stream_are_not_one_cause():
+    """One after the other without a gap, they are one edge of the graph."""
+    ops = [(kind, 10 * MS * at, 10 * MS * (at + 1)) for at, kind in enumerate(("compute", "copy") * 4)]
+    job = Run.of(analysed([rank_trace(ops)], ASKED))
+    facts = [Finding("kernels", changes=(Change("compute", 0.5),)), Finding("copies", changes=(Change("copy", 0.5),))]
+    found = merged(weighed(facts, job), job)
+    assert [(item.headline, item.leads, item.also) for item in found] == [("kernels", True, ()), ("copies", True, ())]
+
+
+def test_the_lower_end_of_an_ideal_counts_as_it_is():
+    """It supposes half already."""
+    fix, ideal = (
+        Finding(name, severity="high", half_of=half_of, saves=Saves(100 * MS, low, low, low, is_unprofiled=True))
+        for name, half_of, low in (("fix", "", 12 * MS), ("ideal", "the launch time", 22 * MS))
+    )
+    assert [item.headline for item in ordered([fix, ideal])] == ["ideal", "fix"]

@@ -44,7 +44,7 @@ def straggler(
     The change gives that part the time that the peers take. Of stragglers that hide each other all change together.
     """
     rows = [row for row in plain_rows(episodes.table) if run.is_worth(row["excess_ns"])]
-    reasons = partial(_reason, operators, ranks, gpu_metrics, run.recorded_each)
+    reasons = partial(_reason, operators, ranks, gpu_metrics, run)
     hiding = _hiding(rows, run)
     if hiding:
         yield _joint(hiding, run, step_needs)
@@ -258,12 +258,12 @@ def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
 # Why, where other tables tell: another GPU, a slower CPU, more operators.
 
 
-def _reason(operators: Operators, ranks: Ranks, metrics: GpuMetrics, each: float, row: Row) -> tuple[str, str]:
+def _reason(operators: Operators, ranks: Ranks, metrics: GpuMetrics, run: Run, row: Row) -> tuple[str, str]:
     """A clause for the evidence, and the fix that goes with it; empty where nothing else tells."""
     if row["cause"] == "compute":
         clock = _lower_clock(row, metrics) if _is_slow_gpu(row) else ""
         gpu = (clock, "") if clock else _other_gpu(row, ranks)
-        return gpu if any(gpu) or _is_slow_gpu(row) else _more_calls(row, operators, each)
+        return gpu if any(gpu) or _is_slow_gpu(row) else _more_calls(row, operators, run)
     if row["cause"] == HOST.key and row["name"] is None and row["is_in_every_step"]:
         return _cpu(row, operators)
     if row["cause"] == HOST.key and row["name"] and is_called_alike(row["name"], row["ranks"], operators.table):
@@ -271,14 +271,14 @@ def _reason(operators: Operators, ranks: Ranks, metrics: GpuMetrics, each: float
     return "", ""
 
 
-def _more_calls(row: Row, operators: Operators, each: float) -> tuple[str, str]:
+def _more_calls(row: Row, operators: Operators, run: Run) -> tuple[str, str]:
     calls = calls_beside(str(row["name"]), row["ranks"], operators.table)
     if calls is None or calls[0] <= calls[1]:
         return "", ""
-    own, others = (digits(round(count / each, 1)) for count in calls)
+    own, others = (digits(round(count / run.recorded_each, 1)) for count in calls)
     operator, _, _ = str(row["name"]).partition(" of ")
     return (
-        f"called {own} times per step, peers {others}",
+        f"called {own} times {run.per}, peers {others}",
         f"Remove the extra {operator} calls of {_who(row)}, or give the ranks equal work.",
     )
 

@@ -497,12 +497,13 @@ _NOUNS = {
 """Kinds of findings whose name is no noun."""
 
 
-OVERLAP = "Savings are of the step without the profiler. They overlap; don't add them up."
-
-
-def overlap(findings: Sequence[Finding]) -> bool:
-    """Whether several cards save time, some of which may be the same."""
-    return sum(card.saves is not None for card in cards(findings)) > 1
+def overlap(findings: Sequence[Finding]) -> str:
+    """What holds for the savings of several cards; empty where one or none saves time."""
+    savings = [card.saves for card in cards(findings) if card.saves is not None]
+    if len(savings) < 2:
+        return ""
+    what = "are of the step without the profiler. They overlap" if savings[0].is_unprofiled else "overlap"
+    return f"Savings {what}; don't add them up."
 
 
 def caveats(findings: Sequence[Finding]) -> list[Finding]:

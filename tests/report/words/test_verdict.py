@@ -12,7 +12,7 @@ from traceanalyzer.findings import Finding
 from traceanalyzer.findings.savings import Saves
 from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.report import Report
-from traceanalyzer.report.words import sentences, split, verdict
+from traceanalyzer.report.words import overlap, sentences, split, verdict
 from traceanalyzer.report.writers import terminal
 
 LATE = [("compute", 0, 20_000), ("comm", 90_000, 100_000)]
@@ -95,3 +95,13 @@ def test_a_terminal_shows_the_verdict_first(results):
     with console.capture() as held:
         terminal.show(Report("x", {**results, "bottleneck": path(comm=70.0)}), console)
     assert held.get().splitlines()[1].startswith("Communication-bound: exposed communication is 70% of")
+
+
+@pytest.mark.parametrize(
+    ("is_unprofiled", "start"), [(True, "Savings are of the step without"), (False, "Savings overlap")]
+)
+def test_savings_of_a_profiled_step_are_not_called_unprofiled(is_unprofiled, start):
+    saves = Saves(before_ns=100, likely_ns=20, low_ns=20, high_ns=20, is_unprofiled=is_unprofiled)
+    cards = [Finding(name, severity="high", saves=saves) for name in ("one", "two")]
+    assert overlap(cards).startswith(start)
+    assert not overlap(cards[:1])

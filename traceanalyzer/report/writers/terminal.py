@@ -94,8 +94,8 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
     for number, finding in enumerate(cards[most:], most + 1):
         saves = f" [dim]Saves[/] {escape(finding.saves.words)}" if finding.saves else ""
         say(f"[bold]{number} {escape(finding.headline)}[/]{saves}")
-    if words.overlap(report.findings):
-        say(words.OVERLAP)
+    if shared := words.overlap(report.findings):
+        say(shared)
     seen = words.also_seen(report.findings)
     for finding in seen[:most]:
         fix = f" [dim]→[/] {escape(finding.fix)}" if finding.fix else ""
