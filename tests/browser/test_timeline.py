@@ -239,7 +239,9 @@ def test_a_click_in_the_chart_of_steps_shows_the_step_in_the_timeline_and_marks_
         column.click()
         page.wait_for_function("() => TA.view.step === 3")
         assert "chosen" in column.get_attribute("class")
-        assert page.locator("#tl-window-title").inner_text().startswith("In view: step 3 of all ranks")
+        page.locator(
+            "#tl-window-title", has_text="In view: step 3 of all ranks"
+        ).wait_for()  # drawn with the next frame
         marked = page.evaluate(
             "() => [...document.querySelectorAll(\".table[data-name='steps'] tr.of-step\")].map(r => r.cells[1].textContent)"
         )
