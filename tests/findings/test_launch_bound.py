@@ -7,13 +7,14 @@ from tests.simulator.jobs import launches
 
 def test_small_kernels_wait_for_launches():
     (one,) = said(launches.small_kernels(), "launch_bound")
-    assert one.headline == "CPU-bound: the GPUs wait for kernel launches 53% of the step."
+    assert one.headline == "CPU-bound: the GPUs wait for kernel launches 53% of the profiled step."
     assert one.why == (
         "Launching a step takes rank 1's CPU 4.23 ms (other ranks: 4.22 to 4.23 ms): "
         "303 launches, most by aten::add (300)."
     )
     assert one.fix == (
-        'torch.compile(model, mode="reduce-overhead"), or CUDA graphs around the repeated part; larger micro-batches.'
+        'torch.compile(model, mode="reduce-overhead"), or CUDA graphs around the repeated part; '
+        "if that fails, larger micro-batches."
     )
     assert one.what_if == "analyze-traces what-if FOLDER --host 2x"
     assert one.evidence[-1]["kernels_under_10us_pct"] > 90

@@ -4,6 +4,8 @@ from tests.findings.of_job import said
 from tests.simulator import workloads as usual
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import between_steps
+from tests.simulator.program import Program
+from tests.simulator.workloads import job_of, layer_of
 
 MS = 1_000_000
 
@@ -19,9 +21,7 @@ def test_garbage_collection_in_every_step():
 def test_a_checkpoint_in_two_steps():
     (one,) = said(usual.ddp(ranks=2, steps=8, faults=(Fault("save", 20 * MS, (0, 1), (3, 6)),)), "stalls")
     assert one.headline == "Checkpoint stalls the GPUs 15.0 ms in steps 3 and 6."
-    assert (
-        one.why == "torch/serialization.py(900): save keeps all ranks longer in steps 3 and 6 than in the other steps."
-    )
+    assert one.why == "save (serialization.py:900) keeps all ranks longer in steps 3 and 6 than in the other steps."
     assert one.steps == (3, 6)
 
 
@@ -33,3 +33,40 @@ def test_evaluation_takes_the_gpus():
 
 def test_one_rank_that_collects_garbage_is_a_straggler_instead():
     assert not said(usual.ddp(ranks=2, steps=5, faults=(Fault("gc", 10 * MS, (1,)),)), "stalls")
+
+
+def test_frames_that_launch_nothing_are_one_piece_of_work():
+    def step(program: Program, _: int) -> None:
+        with program.range("pipelines/video.py(129): preprocess", "frame"):
+            for name in ("read_video", "rescale", "normalize"):
+                program.host(5 * MS, f"transforms.py(9): {name}", "frame")
+        for _ in range(20):
+            with program.range("nn/linear.py(125): forward", "frame"):
+                layer_of(program, "aten::linear", "forward_gemm", 200_000, 20_000)
+
+    (one,) = said(job_of(1, 4, step, (), ()), "stalls")
+    assert one.headline == "CPU work in preprocess (video.py:129): 15.0 ms/step without GPU work."
+
+
+def test_code_that_is_not_recorded_is_one_finding():
+    def step(program: Program, _: int) -> None:
+        for name in ("aten::linear", "aten::relu", "aten::norm"):
+            program.host(4 * MS, "")
+            layer_of(program, name, f"{name}_kernel", 400_000, 20_000)
+
+    (one,) = said(job_of(1, 4, step, (), ()), "stalls")
+    assert one.headline == "Unrecorded CPU work: 12.0 ms/step without GPU work."
+    assert one.why.startswith("Code that is not recorded, most between aten::")
+
+
+def test_a_capture_that_is_mostly_first_calls_allows_no_conclusion():
+    def step(program: Program, number: int) -> None:
+        if not number:
+            program.host(900 * MS, "cuModuleLoadData", "call")
+        for _ in range(20):
+            layer_of(program, "aten::linear", "forward_gemm", 200_000, 20_000)
+
+    caveat, *others = said(job_of(1, 4, step, (), (), has_steps=False), "stalls")
+    assert caveat.headline.startswith("First-call work")
+    assert caveat.severity == "high"
+    assert not any(other.saves for other in others)

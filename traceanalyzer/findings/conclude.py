@@ -15,7 +15,7 @@ from traceanalyzer.failures import Failure
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.kinds import KINDS
 from traceanalyzer.findings.run import Run
-from traceanalyzer.findings.savings import Question, savings_of
+from traceanalyzer.findings.savings import Question, Saves, savings_of
 from traceanalyzer.findings.usable import believable
 from traceanalyzer.meaning.vocabulary import INFO, SEVERITIES
 from traceanalyzer.model.tables import pandas_set_up
@@ -86,13 +86,20 @@ def weighed(facts: Sequence[Finding], run: Run) -> list[Finding]:
     savings = {id(fact): fact.saves for fact in facts if fact.saves is not None}
     savings |= {id(fact): saves for fact, saves in zip(asked, savings_of(run.engine, questions), strict=True)}
     return [
-        replace(fact, saves=savings[id(fact)], severity=savings[id(fact)].severity)
+        _with_savings(fact, savings[id(fact)])
         if id(fact) in savings
         else fact
         if fact.is_about_capture
         else replace(fact, severity=INFO)
         for fact in facts
     ]
+
+
+def _with_savings(fact: Finding, saves: Saves) -> Finding:
+    """The finding with what it saves, and why that is more than the time that its headline gives, where it is."""
+    is_more = fact.stated_ns is not None and saves.likely_ns > fact.stated_ns
+    why = f"{fact.why} Other work waits behind them, so the saving is larger." if is_more else fact.why
+    return replace(fact, saves=saves, severity=saves.severity, why=why)
 
 
 def _is_once(fact: Finding, run: Run) -> bool:

@@ -103,6 +103,7 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
         ),
         changes=() if is_open else (Change("collective", 0.0, name=kind),),
         half_of="the transfer time",
+        stated_ns=ns,
         named=(rank,),
         evidence=tuple(
             {"range": None if pd.isna(row["range"]) else row["range"], "phase": row["phase"], "exposed_ns": row["ns"]}

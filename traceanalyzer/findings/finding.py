@@ -28,6 +28,7 @@ class Finding:
         evidence: rows behind it.
         table: the Result in which a reader sees more.
         interval_ns: where in the timeline to look.
+        stated_ns: the time of a step that the headline gives, where the change may save more than it.
         half_of: nothing makes all of this time go away: the saving supposes half of it; empty where all of it may.
         is_about_capture: what the capture lacks, rather than what the job does.
         caveat: when it may not hold.
@@ -49,6 +50,7 @@ class Finding:
     evidence: tuple[Mapping[str, Any], ...] = ()
     table: str | None = None
     interval_ns: tuple[int, int] | None = None
+    stated_ns: float | None = None
     half_of: str = ""
     is_about_capture: bool = False
     caveat: str = ""

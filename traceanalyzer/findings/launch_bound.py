@@ -107,11 +107,12 @@ _BETWEEN = {
 
 
 def _headline(run: Run, waits: pd.Series, rank: int, bottleneck: Bottleneck) -> str:
-    """CPU-bound where the critical path without the profiler says so; else gaps in what was profiled."""
+    """CPU-bound where the critical path without the profiler says so; the share is of what was profiled."""
     is_bound = bottleneck.bound == "CPU-bound" if len(bottleneck) else waits[rank] >= SHARE * run.window_ns[rank]
     many = len(waits) > 1 and waits.min() >= SHARE * waits.max()
     who = "the GPUs wait for kernel launches" if many else f"rank {rank}'s GPU waits for launches"
-    of = f"{'' if is_bound else 'profiled '}{'step' if run.steps else 'trace'}"
+    is_slowed = run.engine is not None and run.engine.has_cost_of_recording
+    of = f"{'profiled ' if is_slowed else ''}{'step' if run.steps else 'trace'}"
     return f"{'CPU-bound' if is_bound else 'Launch gaps'}: {who} {_share(run, waits, rank)} of the {of}."
 
 
@@ -166,7 +167,7 @@ def _fix(run: Run, launches: Launches, kernels: Kernels, ranks: Ranks) -> str:
     first = "One process per GPU (torchrun); " if ranks.is_one_process else ""
     return run.terms.choose(
         {
-            "torch": f"{first}{less}; larger micro-batches.",
+            "torch": f"{first}{less}; if that fails, larger micro-batches.",
             "jax": "jax.jit around the whole step, jax.lax.scan over layers and steps; no host callbacks.",
             "vLLM": f"Leave --enforce-eager off ({graphs}); --async-scheduling; larger batches.",
             "SGLang": f"Leave --disable-cuda-graph off ({graphs}); larger batches.",

@@ -69,8 +69,8 @@ class Saves:
 
     @property
     def level(self) -> Level:
-        """Confidence: how much of the upper end, or of the likely saving, the interval leaves open."""
-        if self.low_ns >= HALF_WAY * self.high_ns:
+        """Confidence: how much of the interval is open; never high where the saving supposes that half can go."""
+        if self.low_ns >= HALF_WAY * self.high_ns and not self.half_of:
             return "low" if self.limit else "high"
         return "medium" if self.low_ns >= HALF_WAY * self.likely_ns > 0 else "low"
 

@@ -29,7 +29,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.vocabulary import COMPUTE, HOST, LOW, MEDIUM, numbered
+from traceanalyzer.meaning.vocabulary import COMPUTE, HIGH, HOST, LOW, MEDIUM, numbered
 
 _CAUSES = (
     (r"\bgc\b|garbage", "Garbage collection", "gc.freeze() and gc.disable(); gc.collect() on all ranks every N steps."),
@@ -67,7 +67,7 @@ def stalls(
     yield from rare
     work = [_cpu_work(host_work, host_silences, compilations), _other_work(run, what_ran)]
     known = {item["name"] for finding in rare for item in finding.evidence} | {MEMORY_CALLS}  # allocator retries
-    yield from _in_each_step(run, step_needs, pd.concat(work, ignore_index=True), known)
+    yield from _in_each_step(run, step_needs, host_silences, pd.concat(work, ignore_index=True), known)
     yield from _first_calls(run, first_calls)
 
 
@@ -131,11 +131,16 @@ def _cpu_work(host_work: HostWork, host_silences: HostSilences, compilations: Co
         (work["role"] == MAIN) & (work["launches"] == 0) & ~work["name"].astype("str").map(is_data).astype(bool)
     ]
     work = work[(work["what"] != OPERATOR) | (work["host_ns"] >= LEAST_NS * work["calls"])]
-    silent = host_silences.table
-    ends = {name: silent[name].map(short_name, na_action="ignore").fillna("…") for name in ("since", "until")}
-    silent = silent.assign(name="code between " + ends["since"] + " and " + ends["until"])
+    silent = host_silences.table.assign(name=NOTHING)
+    silent = (
+        silent.groupby(["rank", "name", "steps"], dropna=False)[["host_ns", "idle_ns", "seen_ns"]].sum().reset_index()
+    )
     compiling = compilations.table.rename(columns={"compiler": "name"})
-    rows = pd.concat([each[["rank", "name", "host_ns", "idle_ns", "steps"]] for each in (work, silent, compiling)])
+    rows = pd.concat(
+        [each[["rank", "name", "host_ns", "idle_ns", "seen_ns", "steps"]] for each in (work, silent, compiling)]
+    )
+    # Before a capture's first GPU operation and after its last one GPUs count as idle, as they do in `step_needs`.
+    rows = rows.assign(idle_ns=rows["idle_ns"] + rows["host_ns"] - rows["seen_ns"])
     times = rows[["host_ns", "idle_ns", "steps"]].astype("Float64").astype("float64")
     return rows.assign(**{name: times[name].fillna(0) / times["steps"].fillna(1) for name in ("host_ns", "idle_ns")})
 
@@ -151,7 +156,9 @@ def _other_work(run: Run, what_ran: WhatRan) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["rank", "name", "host_ns", "idle_ns"])
 
 
-def _in_each_step(run: Run, step_needs: StepNeeds, work: pd.DataFrame, known: set[str]) -> Iterator[Finding]:
+def _in_each_step(
+    run: Run, step_needs: StepNeeds, host_silences: HostSilences, work: pd.DataFrame, known: set[str]
+) -> Iterator[Finding]:
     """What all ranks' CPUs do for as long, while their GPUs are idle."""
     needs = host_needs_ns(run.within(step_needs.table)).reindex(run.ranks).fillna(run.window_ns)
     for name, own in work.groupby("name"):
@@ -162,8 +169,8 @@ def _in_each_step(run: Run, step_needs: StepNeeds, work: pd.DataFrame, known: se
         noun, fix = _cause(str(name))
         yield Finding(
             headline=f"{noun}: {time_text(spent.max())}{run.each} without GPU work.",
-            why=f"{short_name(str(name))} launches nothing meanwhile; GPUs are idle up to {time_text(idle.max())}"
-            f"{run.each} of it.",
+            why=f"{_who(str(name), host_silences)} launches nothing meanwhile; GPUs are idle up to "
+            f"{time_text(idle.max())}{run.each} of it.",
             fix=fix,
             changes=(Change("host", max(0.0, 1 - float((spent / needs).min()))),),
             evidence=tuple({"rank": rank, "host_ns": round(ns)} for rank, ns in spent.items()),
@@ -171,9 +178,18 @@ def _in_each_step(run: Run, step_needs: StepNeeds, work: pd.DataFrame, known: se
         )
 
 
+def _who(name: str, host_silences: HostSilences) -> str:
+    """What takes the time; where nothing is recorded the longest place."""
+    if name != NOTHING:
+        return short_name(name)
+    longest = host_silences.table.iloc[0]
+    ends = (short_name(longest[end]) if isinstance(longest[end], str) else "…" for end in ("since", "until"))
+    return f"Code that is not recorded, most between {' and '.join(ends)},"
+
+
 def _cause(name: str) -> tuple[str, str]:
     """The noun for what takes the time, and what to do about it."""
-    if name.startswith((NOTHING, "code between")):
+    if name.startswith(NOTHING):
         return (
             "Unrecorded CPU work",
             "Record Python stacks or put record_function (NVTX) ranges there to see what runs.",
@@ -182,7 +198,7 @@ def _cause(name: str) -> tuple[str, str]:
         if re.search(pattern, name, re.IGNORECASE):
             return noun, fix
     short = short_name(name)
-    return f"CPU work ({short})", f"Do {short} in DataLoader workers or another process, less often, or less of it."
+    return f"CPU work in {short}", f"Do {short} in DataLoader workers or another process, less often, or less of it."
 
 
 def _first_calls(run: Run, first_calls: FirstCalls) -> Iterator[Finding]:
@@ -195,7 +211,8 @@ def _first_calls(run: Run, first_calls: FirstCalls) -> Iterator[Finding]:
     called = table[table["rank"] == rank].groupby(["name", "operator"], observed=True, dropna=False)["idle_ns"].sum()
     name, operator = called.idxmax()
     where = f" in {operator}" if isinstance(operator, str) else ""
-    headline = run.results["headline"].table.set_index("rank")
+    headline = run.results["headline"].table.set_index("rank").loc[rank]
+    shares = ((headline["window_ns"], HIGH), (headline["idle_ns"], MEDIUM))
     yield Finding(
         headline=f"First-call work: GPUs wait up to {time_text(idle[rank])}{run.each} for it.",
         why=f"{name}{where} blocks rank {rank}'s CPU far longer the first time than later.",
@@ -203,5 +220,5 @@ def _first_calls(run: Run, first_calls: FirstCalls) -> Iterator[Finding]:
         named=(rank,),
         table="first_calls",
         is_about_capture=True,
-        severity=MEDIUM if called.sum() >= SHARE * headline["idle_ns"][rank] else LOW,
+        severity=next((severity for ns, severity in shares if called.sum() >= SHARE * ns), LOW),
     )

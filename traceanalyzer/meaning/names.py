@@ -228,6 +228,8 @@ def _functor(text: str) -> str | None:
 _RULES: tuple[Rule, ...] = (
     (r"(?i)^nccl", _nccl),
     (r"^enumerate\(DataLoader\)", lambda match, _: match[0]),  # PyTorch's range, no function's arguments
+    (r"^(?:.*/)?([^/]+)\((\d+)\): (.+)$", lambda match, _: f"{match[3]} ({match[1]}:{match[2]})"),  # a Python frame
+    (r"^autograd::engine::evaluate_function: (.+)$", lambda match, _: match[1]),
     *RULES,
     (r"^nvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)", _nvjet),
     (r"flash::|flash_(?:fwd|bwd|attn)|FlashAttn|_flash_attn", _attention("flash")),

@@ -412,7 +412,7 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
     if first is not None and "pipeline" in first.kind:
         return "Pipeline bubble", "stages wait for each other"
     if first is not None and first.ranks:
-        return "Straggler", f"ranks wait for {numbered('rank', first.ranks)}"
+        return first.headline.partition(":")[0], f"ranks wait for {numbered('rank', first.ranks)}"
     path = report.results.get("bottleneck")
     if path is None or path.bound is None:
         return _without_path(report, over)
@@ -422,7 +422,7 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
     of_path = f"{_BOUND[bounds[0]]} is {shares[bounds[0]]:.0f}% of the critical path"
     lacks_data = any(item.kind == "missing_data" and item.severity in GRAVE for item in report.findings)
     if lacks_data and most == "Communication-bound":
-        return "Bottleneck unpath", of_path.replace("exposed communication", "communication, or waiting for ranks,")
+        return "Bottleneck unknown", of_path.replace("exposed communication", "communication, or waiting for ranks,")
     rest = "".join(f", {_BOUND[bound]} {shares[bound]:.0f}%" for bound in bounds[1:])
     return ", then ".join(bounds), f"{of_path}{rest}"
 

@@ -159,7 +159,7 @@ def _whole(values: pd.Series) -> pd.Series:
 # What the CPU itself does in a step, thread by thread, and how much of that the GPU spends idle.
 
 
-RANGE, OPERATOR, COLLECTIVE = "range", "operator", "collective"
+RANGE, OPERATOR, COLLECTIVE, FRAME = "range", "operator", "collective", "frame"
 
 
 class HostWork(HostTimes):
@@ -175,7 +175,8 @@ class HostWork(HostTimes):
             is_aside=True,
         ),
         what=Column.text(
-            "range (of the user or the framework), collective (run by the CPU), or operator outside of both.",
+            "range (of the user or the framework), collective (run by the CPU), operator, or Python frame of at least "
+            "1 ms in which no GPU work is launched or awaited; what lies in no other.",
             is_aside=True,
         ),
         name=(
@@ -224,25 +225,45 @@ def times_to_compare(host_work: HostWork) -> tuple[pd.DataFrame, bool]:
 
 
 def _top_level(trace: RankTrace) -> pd.DataFrame:
-    """Ranges and collectives that lie in no other, and operators outside of them, on each thread."""
+    """Ranges, collectives, operators and frames without GPU work that lie in no other, on each thread."""
     names = trace.ranges["name"].array
     is_collective = mask_of(names, host_names.is_cpu_collective)
     is_place = mask_of(names, host_names.is_user_range)
     is_step = is_name(names, *trace.steps["name"].array.categories.tolist())
     ranges = np.flatnonzero((is_place | is_collective) & ~is_step)
     ranges = ranges[~_wraps(trace, ranges)]
-    operators = _outer(trace.host_ops)
+    held = (
+        (trace.ranges, ranges),
+        (trace.host_ops, _outer(trace.host_ops)),
+        (trace.frames, _own_frames(trace, ranges)),
+    )
     columns: dict[str, Any] = {
-        name: np.concatenate([array_of(trace.ranges, name)[ranges], array_of(trace.host_ops, name)[operators]])
+        name: np.concatenate([array_of(table, name)[rows] for table, rows in held])
         for name in ("start_ns", "end_ns", "thread")
     }
-    columns["name"] = joined([names[ranges], trace.host_ops["name"].array[operators]])
-    what = np.append(np.where(is_collective[ranges], COLLECTIVE, RANGE).astype(object), [OPERATOR] * len(operators))
+    columns["name"] = joined([table["name"].array[rows] for table, rows in held])
+    sorts = [
+        np.where(is_collective[ranges], COLLECTIVE, RANGE),
+        *([OPERATOR] * len(held[1][1]), [FRAME] * len(held[2][1])),
+    ]
+    what = np.concatenate([np.asarray(sort, dtype=object) for sort in sorts])
     starts, ends, threads = columns["start_ns"], columns["end_ns"], columns["thread"]
     # Ranges before operators of the same times; the longer first.
     order = np.lexsort((what == OPERATOR, -ends, starts, threads))
     order = order[ends[order] > largest_before(ends[order], threads[order])]
     return table_of({"what": what[order], **{name: values[order] for name, values in columns.items()}})
+
+
+def _own_frames(trace: RankTrace, ranges: np.ndarray) -> np.ndarray:
+    """Long Python frames in which no thread launches GPU work or waits for it, and none of these ranges begins."""
+    calls = trace.api_calls
+    is_of_gpu = array_of(calls, "has_gpu_op") | host_names.matches(calls["name"], host_names.is_sync)
+    begins = np.sort(
+        np.concatenate([array_of(calls, "start_ns")[is_of_gpu], array_of(trace.ranges, "start_ns")[ranges]])
+    )
+    starts, ends = arrays_of(trace.frames, "start_ns", "end_ns")
+    is_own = (ends - starts >= LEAST_NS) & (np.searchsorted(begins, starts) == np.searchsorted(begins, ends))
+    return np.flatnonzero(is_own & is_of_gpu.any())
 
 
 def _outer(host_ops: pd.DataFrame) -> np.ndarray:

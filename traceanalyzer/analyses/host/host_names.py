@@ -18,7 +18,7 @@ UNATTRIBUTED = "unattributed"
 
 _FRAMEWORK_RANGE = re.compile(
     r"^(DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|Optimizer\.|ProfilerStep#|torch::|Torch-Compiled"
-    r"|## Call CompiledFxGraph|CompiledFunction|PythonSubclass$)"
+    r"|## Call CompiledFxGraph|CompiledFunction|PythonSubclass$)|/torchinductor_"
 )
 
 AUTOGRAD_NODE = "autograd::engine::evaluate_function"
