@@ -67,6 +67,7 @@ def stalls(
     yield from rare
     work = [_cpu_work(host_work, host_silences, compilations), _other_work(run, what_ran)]
     known = {item["name"] for finding in rare for item in finding.evidence} | {MEMORY_CALLS}  # allocator retries
+    known |= {*first_calls.table["name"].astype("str")}
     yield from _in_each_step(run, step_needs, host_silences, pd.concat(work, ignore_index=True), known)
     yield from _first_calls(run, first_calls)
 
