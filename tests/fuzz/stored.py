@@ -32,7 +32,7 @@ def summary_text() -> str:
         found = discover(_folder(place))
         info, _ = run_info.read_or_note(found.runs[-1].info)
         summary = summarise(found, found.runs[-1], LoadOptions(), jobs=1, **run_info.thresholds(info))
-        made = build(summary, "stored", (), "", info)
+        made = build(summary, "stored", run_info=info)
         return next(path for path in write(made, Path(place), ["json"])).read_text()
 
 

@@ -247,7 +247,7 @@ def _run_json(rng: random.Random, folder: Path) -> Look:
         info, notes = run_info.read_or_note(path)
         if info is not None:
             run_info.thresholds(info)
-            made = build(seeds.summary(), "fuzzed", notes, "fuzz", info, findings=())
+            made = build(seeds.summary(), "fuzzed", notes, run_info=info, findings=())
             failures: list[Any] = []
             html.page(made, failures=failures)
             if failures:
@@ -513,7 +513,7 @@ def analysed(folder: Path) -> bool:
     run = found.runs[-1]
     info, notes = run_info.read_or_note(run.info)
     summary = summarise(found, run, LoadOptions(), jobs=1, **run_info.thresholds(info))
-    made = build(summary, "fuzzed", notes, "fuzz", info)
+    made = build(summary, "fuzzed", notes, run_info=info)
     if made.failures:
         raise WrongError(f"part: {made.failures[0].what}: {made.failures[0].traceback}")
     impossible(made.results)
