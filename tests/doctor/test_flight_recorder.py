@@ -42,9 +42,10 @@ def test_a_thousand_ranks_within_five_seconds(tmp_path, request):
 ])  # fmt: skip
 def test_mismatches(tmp_path, others, what):
     dumps = {rank: dump([entry(1), entry(2, **(others if rank == 2 else {}))], range(4)) for rank in range(4)}
-    (found,) = hang.mismatches(read_flight_recorder(write_dumps(tmp_path / "dumps", dumps)))
+    recorder = read_flight_recorder(write_dumps(tmp_path / "dumps", dumps))
+    (found,) = hang.mismatches(recorder)
     assert (found.what, found.seq, list(found.others), found.agreeing) == (what, 2, [2], 3)
-    assert found.frames[2][1] == "train.py:42 in train_step"
+    assert recorder.where(found.calls[0]) == "train.py:42 in train_step"
 
 
 def test_uneven_all_to_all_is_no_mismatch(tmp_path):
@@ -85,7 +86,7 @@ def test_older_dumps_and_json(tmp_path, shape):
                 pickle.dumps(entries if shape == "list of 2.2" else {"version": "1.5", "entries": entries})
             )
     (found,) = hang.standing(read_flight_recorder(tmp_path)).absences
-    assert (found.call.seq, found.missing, found.since_ns) == (
+    assert (found.call.seq, found.missing, found.call.created_ns) == (
         2,
         (1,),
         1_700_000_000_002_000_000 if shape == "json" else 1_700_000_000_000_002_000,

@@ -86,7 +86,7 @@ a:1:9 [4] NCCL INFO AllReduce: 4194304 Bytes -> Algo 1 proto 2 time 33.4
         ("NET/Socket", False),
         ("NET/AWS Libfabric", True),
     ]
-    assert found.facts["ib_devices"] == {("a", 1): "mlx5_0 (IB), mlx5_1 (RoCE)"}
+    assert found.ib_devices == ["mlx5_0 (IB), mlx5_1 (RoCE)"]
     assert found.warnings == {"NET/IB : Got async event : port error": [("a", 1)]}
     assert found.algorithms == {("AllReduce", "RING", "SIMPLE"): 1}
 

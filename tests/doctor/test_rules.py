@@ -1,10 +1,14 @@
 """What the doctor says of cases whose truth is known."""
 
+import json
+
 import pytest
 
 from tests.doctor.builders import SYS_TOPOLOGY, dump, entry, log, write_dumps
 from tests.samples import SAMPLES
 from traceanalyzer.doctor import examine
+from traceanalyzer.doctor.examination import RULES as ALL_RULES
+from traceanalyzer.doctor.words import KNOWLEDGE
 
 FOLDER = SAMPLES / "doctor"
 NVLINK = (FOLDER / "topo_2xH200_nvlink.txt").read_text()
@@ -123,6 +127,30 @@ Warnings
     assert "30 launched AllGather operation 640 at most, 1 operation 641" in said(None, lone)["ras_troubles"].diagnosis
     none = text.replace("2 ranks have launched up to operation 641", "2 ranks have not launched any operations")
     assert "2 launched AllGather operation 0 at most, 30 operation 640" in said(None, none)["ras_troubles"].diagnosis
+
+
+def test_ras_as_json():
+    """Of three ranks, as `ncclras -f json` lays them out (src/ras/client_support.cc, NCCL 2.30): one lags, one is lost."""
+    ranks = [{"rank": rank, "host": "192.0.2.1", "pid": rank, "cuda_dev": rank, "nvml_dev": rank, "status": {"init_state": 0},
+              "collective_counts": {"Broadcast": 0, "AllReduce": 5 if rank == 1 else 6}} for rank in range(3)]  # fmt: skip
+    lost = [{"rank": 3, "host": "unknown", "pid": -1, "cuda_dev": 3, "nvml_dev": 3, "status": {"unresponsive": True}}]
+    own = {
+        "hash": "0xfa93",
+        "size": 4,
+        "ranks_count": 3,
+        "missing_ranks_count": 1,
+        "ranks": ranks,
+        "missing_ranks": lost,
+    }
+    text = json.dumps({"nccl_version": "2.30.7", "communicators_count": 1, "communicators": [own]}, indent=2)
+    found = [one for one in examine(nccl_logs=[("ras.json", text)]).diagnoses if one.rule == "ras_troubles"]
+    assert [one.ranks for one in found] == [(3,), (1,)]
+    assert "no data from rank 3 of communicator 0xfa93" in found[0].diagnosis
+    assert "1 launched AllReduce operation 5 at most, 2 operation 6" in found[1].diagnosis
+
+
+def test_each_rule_has_its_words():
+    assert KNOWLEDGE.rules.keys() == {rule.__name__ for rule in ALL_RULES}
 
 
 @pytest.mark.parametrize("what", ["open_everywhere", "ranks_without_dump", "recorder_in_words"])

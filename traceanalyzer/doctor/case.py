@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from traceanalyzer.meaning.vocabulary import Severity
 from traceanalyzer.model.schema import printable
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 T = TypeVar("T")
 
+Facts = Mapping[str, Any]
+"""What a rule finds, by the names that its templates in `knowledge.toml` have for it; `ranks` are those it is about."""
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """One thing that the inputs tell.
 
     Attributes:
-        rule: the name of the function that gives it; `diagnose` adds it, and what `knowledge.toml` has of the rule.
+        rule: the name of the function that finds it, by which `knowledge.toml` has its texts.
         severity: one of SEVERITIES; `info` is healthy, or harmless.
         diagnosis: what it means, in one or two sentences.
         signal: what in the input says so.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from traceanalyzer.doctor import hang, job, known_errors, topology, transports, watchdog
-from traceanalyzer.doctor.case import Case, Diagnosis, counted
+from traceanalyzer.doctor.case import Case, Diagnosis, Facts, counted
 from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
 from traceanalyzer.doctor.inputs import left_out, log_files, read_text
 from traceanalyzer.doctor.monitors import (
@@ -27,7 +27,8 @@ from traceanalyzer.doctor.monitors import (
     slow_pairs,
     slow_products,
 )
-from traceanalyzer.doctor.nccl_log import NcclLog, holds_log, read_logs
+from traceanalyzer.doctor.nccl_log import Member, NcclLog, holds_log, read_logs
+from traceanalyzer.doctor.words import said
 from traceanalyzer.errors import UsageError
 from traceanalyzer.meaning.vocabulary import SEVERITIES
 from traceanalyzer.model.schema import printable
@@ -112,7 +113,7 @@ def _texts(given: Path | Text) -> list[Text]:
     return [given] if isinstance(given, tuple) else [(path.name, read_text(path)) for path in log_files(given)]
 
 
-RULES: tuple[Callable[..., Iterable[Diagnosis]], ...] = (
+RULES: tuple[Callable[..., Iterable[Facts]], ...] = (
     watchdog.python_errors,
     watchdog.dead_ranks,
     known_errors.warnings,
@@ -136,6 +137,7 @@ RULES: tuple[Callable[..., Iterable[Diagnosis]], ...] = (
     transports.sockets_across_nodes,
     transports.no_gpudirect,
     topology.gpu_inventory,
+    topology.idle_gpus,
     topology.unread_rows,
     topology.no_p2p,
     transports.slow_links,
@@ -156,23 +158,21 @@ RULES: tuple[Callable[..., Iterable[Diagnosis]], ...] = (
 """In the order in which they speak among equals in severity.
 
 A rule gets the parts of the case that its parameters name, and speaks where all of them are there; `log` is each one.
+Each set of facts that it finds becomes a diagnosis in the words of `knowledge.toml`.
 """
 
 
 def diagnose(case: Case) -> tuple[Diagnosis, ...]:
     """All that the rules report, the most severe first."""
-    found = []
+    found: list[Diagnosis] = []
     for rule in RULES:
         names = signature(rule).parameters
-        always = known_errors.KNOWLEDGE.rules.get(rule.__name__, {})
         for log in case.logs if "log" in names else (None,):
             parts = {name: {"log": log, "case": case}.get(name) or getattr(case, name) for name in names}
-            for one in rule(**parts) if all(parts.values()) else ():
-                texts: dict[str, Any] = {
-                    name: text for name, text in always.items() if name == "severity" or not getattr(one, name)
-                }
+            for facts in rule(**parts) if all(parts.values()) else ():
+                one = said(rule.__name__, {"case": case, "found": found, **parts, **facts})
                 where = f"{log.label}: " if log and len(case.logs) > 1 else ""
-                found.append(replace(one, rule=rule.__name__, diagnosis=f"{where}{one.diagnosis}", **texts))
+                found.append(replace(one, diagnosis=f"{where}{one.diagnosis}"))
     return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 
 
@@ -217,7 +217,14 @@ def _members(log: NcclLog) -> Rows:
     transports: dict[Any, Counter[str]] = defaultdict(Counter)
     for link in log.links:
         transports[link.communicator, link.process][link.transport] += 1
-    facts = {process: {name: values.get(process) for name, values in log.facts.items()} for process in log.last_texts}
+
+    def own(member: Member, name: str) -> str | None:
+        return log.facts[name].get(member.process)
+
+    def number(member: Member, name: str, base: int = 10) -> int | None:
+        text = own(member, name)
+        return None if text is None else int(text, base)
+
     return [
         {
             "communicator": member.communicator,
@@ -226,21 +233,20 @@ def _members(log: NcclLog) -> Rows:
             "host": member.process[0],
             "process": member.process[1],
             "gpu": member.gpu if member.gpu is not None else member.device,
-            "nccl": own["nccl"],
+            "nccl": own(member, "nccl"),
             "init": "complete" if member.is_complete else "not complete",
             "init_s": member.init_s,
             "transports": counted(transports[member.communicator, member.process]) or None,
-            "channels": (own["channels"] or {}).get("coll"),
-            "trees": own["trees"],
-            "nvls": own["nvls"],
-            "nvls_channels": (own["channels"] or {}).get("nvls"),
-            "nvl_domain": own["nvl_domain"],
-            "network": own["network"],
-            "last_operation": own["operation"],
+            "channels": number(member, "coll_channels"),
+            "trees": (own(member, "trees") or "").count("[") or None,
+            "nvls": (nvls := own(member, "nvls")) and "not available" not in nvls,
+            "nvls_channels": number(member, "nvls_channels"),
+            "nvl_domain": number(member, "nvl_domain"),
+            "network": own(member, "network"),
+            "last_operation": number(member, "operation", 16),
             "end": member.closed_by or ("none in the log" if member.is_complete else None),
         }
         for member in sorted(log.members, key=lambda one: (-one.size, one.communicator, one.rank))
-        for own in (facts[member.process],)
     ]
 
 

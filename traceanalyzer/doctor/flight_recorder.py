@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ from traceanalyzer.model.schema import printable
 _RANK = re.compile(r"(\d{1,9})(?:\.(?:json|pkl|pickle|txt|bin))?(?:\.gz)?$")
 _GLOO_AND_THE_LIKE = re.compile(r"^\w+:")
 
+_TORCH = ("torch/", "distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
+
 EVENTS = ("enqueued", "started", "completed")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is looked up often is kept
 class FlightRecorder:
     """The dumps of a job.
 
@@ -52,14 +54,20 @@ class FlightRecorder:
         """Ranks that left a dump."""
         return tuple(sorted(self.dumps))
 
-    def frames_of(self, rank: int, entry: int) -> tuple[str, ...]:
-        """The call's Python frames, `file:line in function`, innermost first."""
-        return tuple(
+    @cached_property
+    def open_collectives(self) -> pd.DataFrame:
+        """Entries of collectives that are not complete, by the time of the call."""
+        entries = self.entries[~self.entries["is_p2p"] & (self.entries["state"] != "completed")]
+        return entries.sort_values("created_ns", na_position="last", kind="stable")
+
+    def where(self, call: Any) -> str:
+        """`file:line in function` of a call (a row of `entries`): the innermost frame that is not PyTorch's own."""
+        frames = [
             f"{frame.get('filename', '?')}:{frame.get('line', '?')} in {frame.get('name', '?')}"
-            for frames in self.frames.get(rank, ())[entry : entry + 1]
-            for frame in frames
+            for frame in self.frames.get(call.rank, {call.entry: ()})[call.entry]
             if isinstance(frame, Mapping)
-        )
+        ]
+        return next((one for one in frames if not any(part in one for part in _TORCH)), *frames[:1] or [""])
 
 
 @dataclass(frozen=True, slots=True)

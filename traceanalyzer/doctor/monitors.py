@@ -12,11 +12,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.statistics import RATIO, SHARE, SIGMAS
 from traceanalyzer.discovery.candidates import all_below
-from traceanalyzer.doctor.case import Diagnosis
+from traceanalyzer.doctor.case import Facts, by_value
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import whole
-from traceanalyzer.meaning.columns import size_text, time_text
-from traceanalyzer.meaning.vocabulary import first_upper, numbered
 from traceanalyzer.model.schema import printable
 
 _COLUMNS = {
@@ -274,84 +272,56 @@ def products(monitors: Monitors) -> pd.DataFrame:
     return table[["who", "rank", "operation", "series", "tflops", "of_peers", "recorded"]]
 
 
-def often_last(monitors: Monitors) -> Iterator[Diagnosis]:
+def often_last(monitors: Monitors) -> Iterator[Facts]:
     """A rank of more than two that arrives last at the collectives by more than chance, so that the others wait."""
     for row in arrivals(monitors).itertuples(index=False):
         usual = row.calls / row.members
         by_chance = usual + SIGMAS * (usual * (1 - 1 / row.members)) ** 0.5
         is_late = row.of_peers * RATIO < 1 and (not row.numbers or row.last > by_chance)
         if row.members > 2 and is_late and row.last_pct >= 100 * SHARE:
-            where = f" in communicator {row.communicator}" if row.communicator else ""
-            yield Diagnosis(
-                diagnosis=f"{first_upper(row.who)} arrives last at {row.last_pct:.0f}% of the collectives{where}: the "
-                f"others wait {time_text(row.caused_wait_ns / row.calls)} in each.",
-                signal=f"{row.last:,} of {row.calls:,} {'collectives' if row.numbers else 'means'}: the rank with the "
-                "shortest duration arrives last.",
-                recommendation=f"Record a trace of {row.who} and of one other rank, and give both to analyze-traces.",
-                ranks=_ranks(row.rank),
-            )
+            yield {"row": row, "ranks": _ranks(row.rank)}
 
 
 def _ranks(rank: object) -> tuple[int, ...]:
     return () if pd.isna(rank) else (int(rank),)  # type: ignore[call-overload]
 
 
-def slow_products(monitors: Monitors) -> Iterator[Diagnosis]:
+def slow_products(monitors: Monitors) -> Iterator[Facts]:
     """A rank of more than two whose matrix products run slower than the other ranks' of the same series."""
     table = products(monitors)
     table = table[table["recorded"] > 2]
     for (who, rank), share in table.groupby(["who", "rank"])["of_peers"].median().items():
         if share * RATIO < 1:
-            yield Diagnosis(
-                diagnosis=f"The matrix products of {who} reach {100 * share:.0f}% of the other ranks' speed: its GPU "
-                "is slower.",
-                ranks=_ranks(rank),
-            )
+            yield {"who": who, "share": share, "ranks": _ranks(rank)}
 
 
-def bandwidth_drops(monitors: Monitors) -> Iterator[Diagnosis]:
+def bandwidth_drops(monitors: Monitors) -> Iterator[Facts]:
     """Collectives of one size of which a tenth reaches less than half of the median bandwidth."""
     table = bandwidth(monitors)
     big = table[(table["calls"] >= 50) & (table["size_bytes"] >= 1 << 20)]
     for row in big[big["low_gb_per_s"] < SHARE * big["median_gb_per_s"]].head(5).itertuples(index=False):
-        yield Diagnosis(
-            diagnosis=f"{row.operation} of {size_text(row.size_bytes)} in communicator {row.communicator} reaches "
-            f"{row.median_gb_per_s:.1f} GB/s (median), at most {row.low_gb_per_s:.1f} GB/s in a tenth of its calls.",
-            signal=f"{row.calls:,} calls; bus bandwidth of the fastest rank of each, so that waiting does not count.",
-        )
+        yield {"row": row}
 
 
-def slow_pairs(monitors: Monitors) -> Iterator[Diagnosis]:
+def slow_pairs(monitors: Monitors) -> Iterator[Facts]:
     """Two ranks between which sends of one size are slower than between most others."""
     calls = monitors.calls[monitors.calls["peer"].notna() & monitors.calls["busbw_gb_per_s"].notna()]
     calls = calls.assign(ends=[tuple(sorted(ends)) for ends in zip(calls["rank"], calls["peer"], strict=True)])
     for (operation, size), own in calls.groupby(["operation", "size_bytes"]):
         rates = own.groupby("ends")["busbw_gb_per_s"].median()
         for ends, rate in rates[rates * RATIO < rates.median()].items() if len(rates) > 2 else ():
-            yield Diagnosis(
-                diagnosis=f"Ranks {ends[0]} and {ends[1]} exchange data at {rate:.1f} GB/s, other pairs at "
-                f"{rates.median():.1f} GB/s.",
-                signal=f"{operation} of {size_text(size)}: median of {len(own):,} calls of {len(rates)} pairs.",
-                ranks=ends,
-            )
+            yield {"operation": operation, "size": size, "rates": rates, "rate": rate, "calls": len(own), "ranks": ends}
 
 
-def reported_hang(monitors: Monitors) -> Iterator[Diagnosis]:
+def reported_hang(monitors: Monitors) -> list[Facts]:
     """Ranks whose kernels did not end within xpu_timer's limit."""
-    if monitors.hanging:
-        yield Diagnosis(
-            f"xpu_timer reports a hang on {numbered('rank', monitors.hanging)}: a product or a collective did not end "
-            "within its limit (300 s unless set otherwise).",
-            ranks=monitors.hanging,
-        )
+    return [{"ranks": monitors.hanging}] if monitors.hanging else []
 
 
-# RAS: what `ncclras` prints (src/ras/client_support.cc).
+# RAS: what `ncclras` prints (src/ras/client_support.cc), as text or, with `-f json`, as JSON.
 
 
-_TROUBLE = re.compile(
-    r"^(?:#\d{1,9}-\d{1,9} \((?P<communicator>\w+)\) )?(?P<status>INCOMPLETE|DEAD|ERROR|MISMATCH)\s*$"
-)
+_TROUBLE = re.compile(r"^(?:#\d{1,9}-\d{1,9} \((\w+)\) )?(INCOMPLETE|DEAD|ERROR|MISMATCH)\s*$")
 _RAS_RANK = re.compile(r"^\s+(?:The missing rank: |Rank )(\d{1,9})\b")
 _RAS_GROUP = re.compile(r"^ +\d+ +\d+ +\S+ +\S+ +(?:\d+-)?(\d{1,9}) +\d+ +([A-Z]+) +(\S+)", re.MULTILINE)
 _COUNTS = re.compile(
@@ -387,16 +357,16 @@ class RasReport:
 
 def is_ras(text: str) -> bool:
     """Whether a text is the output of `ncclras`, or holds it."""
-    return "Job summary" in text and "Communicators..." in text
+    return ("Job summary" in text and "Communicators..." in text) or '"communicators_count"' in text
 
 
 def parse_ras(texts: Sequence[str]) -> RasReport | None:
     """The outputs of `ncclras` among texts, as one report; `None` when there is none."""
-    text = "\n".join(text for text in texts if is_ras(text))
+    text = "\n".join(_of_json(text) or text for text in texts if is_ras(text))
     troubles: list[RasTrouble] = []
     for line in text.splitlines():
         if head := _TROUBLE.match(line):
-            troubles.append(RasTrouble(head["communicator"], head["status"], []))
+            troubles.append(RasTrouble(head[1], head[2], []))
         elif troubles and line.startswith("  "):
             troubles[-1].details.append(line)
     groups = _RAS_GROUP.findall(text)
@@ -405,27 +375,51 @@ def parse_ras(texts: Sequence[str]) -> RasReport | None:
     return RasReport(tuple(troubles), states, ranks) if text else None
 
 
-def ras_troubles(ras: RasReport) -> Iterator[Diagnosis]:
+class _Rank(msgspec.Struct):
+    rank: int
+    collective_counts: dict[str, int] = {}
+
+
+class _Communicator(msgspec.Struct):
+    hash: str
+    ranks: tuple[_Rank, ...]
+    missing_ranks: tuple[_Rank, ...]
+
+
+class _Answer(msgspec.Struct):
+    communicators: tuple[_Communicator, ...]
+
+
+def _of_json(text: str) -> str:
+    """What `ncclras -f json` tells, in the lines of its text; empty for any other text."""
+    try:
+        answer = msgspec.json.decode(text, type=_Answer)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return ""
+    lines = ["RAS"]
+    for one in answer.communicators:
+        if one.missing_ranks:
+            lines += [f"#0-0 ({one.hash}) INCOMPLETE", *(f"  Rank {missing.rank}" for missing in one.missing_ranks)]
+        for operation in one.ranks[0].collective_counts if one.ranks else ():
+            by_count = by_value({rank.rank: rank.collective_counts.get(operation, 0) for rank in one.ranks})
+            if len(by_count) > 1:
+                lines += [f"#0-0 ({one.hash}) MISMATCH", f"  Ranks have different {operation} operation counts"]
+                lines += [
+                    f"  {len(who)} ranks have launched up to operation {count}" for count, who in by_count.items()
+                ]
+                lines += [f"  Rank {rank}" for rank in min(by_count.values(), key=len)]
+    return "\n".join(lines)
+
+
+def ras_troubles(ras: RasReport) -> Iterator[Facts]:
     """What RAS reports as incomplete or mismatching."""
     for one in ras.troubles:
-        where = f"communicator {one.communicator}" if one.communicator else "the job"
-        details = [line.strip() for line in one.details]
-        ranks = tuple(int(found[1]) for line in one.details if (found := _RAS_RANK.match(line)))
-        lines = [match for line in one.details if (match := _COUNTS.match(line))]
-        counts = sorted((int(match["launched"] or 0), int(match["ranks"] or 1)) for match in lines)
-        operation = next((f"{match[1]} " for line in details if (match := _OPERATION.search(line))), "")
-        if len(counts) > 1:
-            (least, few), (most, many) = counts[0], counts[-1]
-            listed = f" ({numbered('rank', ranks)} are the ones it lists)" if ranks else ""
-            words = f"Ranks of {where} are not in step: {few} launched {operation}operation {least} at most, {many} "
-            words += f"operation {most}{listed}."
-        elif ranks:
-            words = f"RAS has no data from {numbered('rank', ranks)} of {where} ({one.status.lower()})."
-        else:
-            words = f"RAS reports {where} as {one.status.lower()}: {'; '.join(details[:3])}".strip(": ") + "."
-        yield Diagnosis(
-            severity="medium" if one.status == "MISMATCH" else "high",
-            diagnosis=words,
-            signal="; ".join(details[:6]) or one.status,
-            ranks=ranks,
-        )
+        counts = [match for line in one.details if (match := _COUNTS.match(line))]
+        yield {
+            "one": one,
+            "where": f"communicator {one.communicator}" if one.communicator else "the job",
+            "details": [line.strip() for line in one.details],
+            "ranks": tuple(int(found[1]) for line in one.details if (found := _RAS_RANK.match(line))),
+            "counts": sorted((int(match["launched"] or 0), int(match["ranks"] or 1)) for match in counts),
+            "operation": next((f"{match[1]} " for line in one.details if (match := _OPERATION.search(line))), ""),
+        }

@@ -2,14 +2,14 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 from traceanalyzer.doctor.known_errors import known_error
 from traceanalyzer.doctor.watchdog import Watchdog, read_watchdog
+from traceanalyzer.doctor.words import KNOWLEDGE
 from traceanalyzer.errors import InputError
 
 _LEVEL = re.compile(r"NCCL +(INFO|WARN|TRACE|ERROR|ABORT) ?")
@@ -26,19 +26,11 @@ _PREFIX_OF_NEXT = re.compile(r"(?:\[[\w\d., :/-]*\]:?\s*|\d{4}-\d\d-\d\d[T ][\d:
 """What of the text before a line's head belongs to that line, when two lines ran into each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a log.
+Process = tuple[str, int]
+"""Host and process id: what NCCL marks its lines with; of a redacted log the device stands for the process id."""
 
-    Attributes:
-        process: (host, pid), or the device where the pid is redacted; empty for lines that NCCL did not mark.
-        level: `INFO`, `WARN`, …; empty for lines that NCCL did not mark.
-        text: what it says.
-    """
-
-    process: tuple[str, int] | None
-    level: str
-    text: str
+Line = tuple[Process | None, str, str]
+"""Who wrote it and its level, such as `WARN` (`None` and nothing for lines that NCCL did not mark); what it says."""
 
 
 def lines(text: str) -> Iterator[Line]:
@@ -47,7 +39,7 @@ def lines(text: str) -> Iterator[Line]:
     for line in _clean(text):
         levels = list(_LEVEL.finditer(line)) if "NCCL" in line else []
         if not levels:
-            yield Line(None, "", line.strip())
+            yield None, "", line.strip()
             continue
         ends = [level.end() for level in levels]
         heads = [_HEAD.search(line, max(level.start() - 160, before), level.start())
@@ -60,8 +52,7 @@ def lines(text: str) -> Iterator[Line]:
             if after < len(line):
                 text = _PREFIX_OF_NEXT.sub("", text)
             host, pid = line[start : head.end("host")] if head["host"] else "", head["pid"] or ""
-            process = host, int(pid if pid.isdecimal() else head["device"] or -1)
-            yield Line(process, level[1], text.strip())
+            yield (host, int(pid if pid.isdecimal() else head["device"] or -1)), level[1], text.strip()
 
 
 def _clean(text: str) -> Iterator[str]:
@@ -87,10 +78,6 @@ def _rest_of_previous(head: re.Match[str], hosts: Collection[str]) -> int:
     """How much of a head's host is the end of a line that it ran into: what stands before a known host's name."""
     host = head["host"] or ""
     return len(host) - len(max((name for name in hosts if name and host.endswith(name)), key=len, default=host))
-
-
-Process = tuple[str, int]
-"""Host and process id: what NCCL marks its lines with."""
 
 
 @dataclass(slots=True)
@@ -166,7 +153,7 @@ class NcclLog:
 
     Attributes:
         names: the files.
-        facts: name of a fact (`FACTS`) → process → its value.
+        facts: name of a fact (a group of `lines.facts` in `knowledge.toml`) → process → its text.
         members: ranks of communicators.
         links: connections.
         rings: (communicator, channel) → ranks in ring order.
@@ -184,7 +171,7 @@ class NcclLog:
     """
 
     names: tuple[str, ...]
-    facts: dict[str, dict[Process, Any]] = field(default_factory=lambda: {name: {} for name in FACTS})
+    facts: dict[str, dict[Process, str]] = field(default_factory=lambda: defaultdict(dict))
     members: tuple[Member, ...] = ()
     links: tuple[Link, ...] = ()
     rings: dict[tuple[str | None, int], tuple[int, ...]] = field(default_factory=dict)
@@ -258,10 +245,21 @@ class NcclLog:
         ends = self.ends(link)
         return ends[0].process[0] == ends[1].process[0] if ends else self.is_one_node
 
+    @property
+    def has_nvls(self) -> bool:
+        """Whether any process has NVLink SHARP."""
+        return any("not available" not in text for text in self.facts["nvls"].values())
+
+    @property
+    def ib_devices(self) -> list[str]:
+        """InfiniBand and RoCE cards as the processes list them: `mlx5_0 (IB), mlx5_1 (RoCE)`."""
+        found = (re.findall(r"\[\d{1,9}\](\w+):\d{1,9}/(\w+)", text) for text in self.facts["ib_devices"].values())
+        return sorted({", ".join(f"{name} ({kind})" for name, kind in cards) for cards in found if cards})
+
     def coll_channels(self) -> int | None:
         """Channels for collectives, the most of all ranks."""
-        counts = [channels["coll"] for channels in self.facts["channels"].values() if "coll" in channels]
-        return max(counts or [channel + 1 for _, channel in self.rings], default=None)
+        counts = map(int, self.facts["coll_channels"].values())
+        return max([*counts] or [channel + 1 for _, channel in self.rings], default=None)
 
     def ends(self, link: Link) -> list[Member]:
         """The two ranks that a connection joins; none where the log does not have both."""
@@ -269,68 +267,11 @@ class NcclLog:
         return [one for one in known if one is not None] if None not in known else []
 
 
-_MEMBER = re.compile(r"comm (0x[0-9a-fA-F]+) rank (\d{1,6}) n[rR]anks (\d{1,6})(?!\d)(.*)$")
-_STATE = re.compile(r"- ((?:Init|Destroy|Abort|Finalize) (?:START|COMPLETE))")
+_PATTERNS = {kind: {name: re.compile(pattern) for name, pattern in own.items()}
+             for kind, own in KNOWLEDGE.lines.items() if kind in {"facts", "nccl", "others"}}  # fmt: skip
+
 _MEMBER_FACT = re.compile(r"(cudaDev|nvmlDev|nNodes) (\d{1,9})(?!\w)|(commId) (\w+)")
-_TIMINGS = re.compile(r"Init timings - \w+: rank (\d{1,9}) nranks (\d{1,9}) total (\d{1,9}(?:\.\d{1,9})?)")
-_LINK = re.compile(
-    r"(?:Channel|Ring|Tree) (\d{1,9})(?:/\d+)? : (\d{1,9})\[\w+\] -> (\d{1,9})\[\w+\] "
-    r"(?:\[(?:send|receive)\] )?via (\S.*)$"
-)
-_RING = re.compile(r"Channel (\d{1,9})/(\d{1,9}) : +(\d{1,9}(?: +\d{1,9})*) *$")
-_ENVIRONMENT = re.compile(r"(NCCL_\w+) set (?:by environment )?to (.*?)\.?$")
-_CHOICE = re.compile(r"(\w+): (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
-_P2P_OFF = re.compile(r"P2P is disabled between .*|Could not enable P2P between .*", re.IGNORECASE)
-_NODE = re.compile(r"^ *(?:\+ (\w+)\[(\d{1,9}(?:\.\d{1,9})?)\] - )?(\w+)/([\w-]+)")
-_TEST_ROW = re.compile(r"^ *(\d{1,15}) +\d+ +\w+ +\w+ +-?\d+ +(.*)$")
-_OUT_OF_BOUNDS = re.compile(r"# Out of bounds values *: *(\d{1,18})")
-_VERSION = re.compile(r"(?:NCCL|RCCL) version (\d\S*)")
-
-FACTS: Mapping[str, tuple[str, re.Pattern[str], Callable[[re.Match[str]], Any]]] = {
-    "nccl": (" version ", _VERSION, lambda found: found[1]),
-    "interface": ("Bootstrap", re.compile(r"Bootstrap *: Using (?:\[\d\])?(\S+?):"), lambda found: found[1]),
-    "network": ("Using network", re.compile(r"Using network (\S.*)$"), lambda found: found[1].strip()),
-    "ib_devices": (
-        "NET/IB",
-        re.compile(r"NET/IB : Using +(.*?)(?:;.*)?$"),
-        lambda found: ", ".join(
-            f"{name} ({kind})" for name, kind in re.findall(r"\[\d{1,9}\](\w+):\d{1,9}/(\w+)", found[1])
-        ),
-    ),
-    "operation": (
-        "opCount",
-        re.compile(r"opCount (?:0x)?([0-9a-fA-F]{1,16}) sendbuff"),
-        lambda found: int(found[1], 16),
-    ),
-    "connected": ("Connected", re.compile("Connected (?:all |binomial )?(?:rings|trees)"), bool),
-    "nvls": (
-        "NVLS",
-        re.compile("NVLS multicast support is.*|Connected NVLS"),
-        lambda found: "not available" not in found[0],
-    ),
-    "trees": ("Trees", re.compile(r"Trees ((?:\[\d{1,9}\] \S+ ?)+)"), lambda found: found[1].count("[")),
-    "channels": (
-        " channels",
-        re.compile(r"\d{1,9} coll channels.*"),
-        lambda found: {kind: int(count) for count, kind in re.findall(r"(\d{1,9}) (\w+) channels(?! per)", found[0])},
-    ),
-    "ring_graph": (
-        "Pattern 4",
-        re.compile(r"nChannels (\d{1,9}), bw ([\d.]{1,20})/\S+, type (\w+)/"),
-        lambda found: (int(found[1]), float(found[2]), found[3]),
-    ),
-    "nvl_domain": ("nvlDomainSize", re.compile(r"MNNVL 1 .*nvlDomainSize (\d{1,9})"), lambda found: int(found[1])),
-    "fabric": (
-        "fabric UUID",
-        re.compile(r"fabric UUID ([\w.]+) cliqueId (\w+) state (\d)"),
-        lambda found: found.groups(),
-    ),
-}
-"""What a line tells of its process: name → a part of such lines, the pattern, and what makes a value of the match.
-
-`ring_graph` is channels, GB/s of each, and the farthest path; `fabric` the NVLink domain's UUID, clique and state (3:
-ready), by `src/init.cc` and `src/mnnvl.cc` of NCCL 2.30.
-"""
+_STATE = re.compile(r"- ((?:Init|Destroy|Abort|Finalize) (?:START|COMPLETE))")
 
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")
@@ -358,7 +299,10 @@ def read_logs(texts: Sequence[tuple[str, str]]) -> tuple[NcclLog, ...]:
 def holds_log(text: str) -> bool:
     """Whether a text holds anything that is read here: NCCL's lines, the watchdog's, a launcher's, nccl-tests'."""
     return bool(
-        any(_LEVEL.search(line) or _TEST_ROW.match(line) or known_error(line) for line in text.splitlines())
+        any(
+            _LEVEL.search(line) or _PATTERNS["others"]["test_row"].match(line) or known_error(line)
+            for line in text.splitlines()
+        )
         or re.match(r"NCCL version \d\S*\+cuda", text)
         or read_watchdog("\n".join(_clean(text)))
     )
@@ -366,7 +310,7 @@ def holds_log(text: str) -> bool:
 
 def _jobs(parsed: Sequence[list[Line]]) -> list[list[int]]:
     """Which files belong together: those that share a communicator's id; those without any join the first."""
-    ids = [{found[1] for line in own if (found := re.search(r"commId (0x\w+)", line.text))} for own in parsed]
+    ids = [{found[1] for _, _, text in own if (found := re.search(r"commId (0x\w+)", text))} for own in parsed]
     jobs: list[set[int]] = []
     for number in sorted(range(len(ids)), key=lambda number: not ids[number]):
         same = [job for job in jobs if any(ids[other] & ids[number] for other in job)]
@@ -376,7 +320,10 @@ def _jobs(parsed: Sequence[list[Line]]) -> list[list[int]]:
 
 
 class _Reading:
-    """What has been read of a job so far: the log that is filled, and what is not placed in it yet."""
+    """What has been read of a job so far: the log that is filled, and what is not placed in it yet.
+
+    A line of `knowledge.toml` goes to the method of its pattern's name, with the pattern's groups.
+    """
 
     def __init__(self, texts: Sequence[tuple[str, str]]) -> None:
         self.log = NcclLog(tuple(name for name, _ in texts))
@@ -385,115 +332,132 @@ class _Reading:
         self.of_process: dict[Process, list[tuple[Process, str]]] = defaultdict(list)
         self.bare_version: str | None = None
         self.gpus: dict[Process, str] = {}
-        self.rates: dict[Process, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+        self.rates: dict[tuple[Process, str], dict[str, float]] = defaultdict(dict)
         self.found: list[Link] = []
 
     def finished(self, found: Iterable[Line]) -> NcclLog:
         """The log of these lines."""
-        for line in found:
-            if line.process is None:
-                self._unmarked(line.text)
+        log = self.log
+        for process, level, text in found:
+            if process is not None:
+                self._marked(process, level, text)
             else:
-                self._marked(line, line.process)
-        for (host, _), kinds in self.rates.items():
-            for kind, rates in kinds.items():
-                self.log.link_gb_per_s[host, kind] |= rates
+                log.has_more |= bool(text)
+                if not self._is_read("others", text) and known_error(text):
+                    rank = re.match(r"(?:\[?rank(\d{1,9})\]?)", text)
+                    log.warnings[text].append(("", int(rank[1]) if rank else -1))
+        for ((host, _), kind), rates in self.rates.items():
+            log.link_gb_per_s[host, kind] |= rates
         if self.bare_version is not None:
-            self.log.facts["nccl"] = dict.fromkeys(self.log.last_texts, self.bare_version) | self.log.facts["nccl"]
-        self.log.members = tuple(self.members.values())
-        self.log.links = tuple(map(self._placed, self.found))
-        return self.log
+            log.facts["nccl"] = dict.fromkeys(log.last_texts, self.bare_version) | log.facts["nccl"]
+        log.members = tuple(self.members.values())
+        log.links = tuple(map(self._placed, self.found))
+        return log
 
-    def _unmarked(self, text: str) -> None:
-        self.log.has_more |= bool(text)
-        if found := _VERSION.search(text):
-            self.bare_version = found[1]
-        elif found := _TEST_ROW.match(text):  # time, algbw, busbw, wrong: out of place, then in place
-            cells = found[2].split()
-            rates = [float(cell) for cell in cells[2::4] if cell.replace(".", "", 1).isdecimal()]
-            self.log.test_gb_per_s |= {int(found[1]): max(rates)} if rates else {}
-        elif found := _OUT_OF_BOUNDS.search(text):
-            self.log.wrong_values += int(found[1])
-        elif known_error(text):
-            rank = re.match(r"(?:\[?rank(\d{1,9})\]?)", text)
-            self.log.warnings[text].append(("", int(rank[1]) if rank else -1))
+    def _is_read(self, kind: str, text: str, *process: Process) -> bool:
+        """Whether a line is of a kind's patterns; the first that matches is read."""
+        for name, pattern in _PATTERNS[kind].items():
+            if found := pattern.search(text):
+                getattr(self, name)(*process, **found.groupdict())
+                return True
+        return False
 
-    def _marked(self, line: Line, process: Process) -> None:
-        log, text = self.log, line.text
+    def _marked(self, process: Process, level: str, text: str) -> None:
+        log = self.log
         log.nccl_lines += 1
         log.has_more = False
         log.last_texts[process] = text
-        if line.level == "WARN":
+        if level == "WARN":
             log.warnings[text].append(process)
-        for name, (stem, pattern, value_of) in FACTS.items():
+        for stem, pattern in _PATTERNS["facts"].items():
             if stem in text and (found := pattern.search(text)):
-                log.facts[name][process] = value_of(found)
-        if found := _LINK.search(text):
-            source, target = int(found[2]), int(found[3])
-            communicator = self._communicator(process, {source, target}, max(source, target))
-            self.found.append(Link(communicator, process, int(found[1]), source, target, found[4].strip()))
-        elif found := _RING.search(text):
-            order = tuple(int(rank) for rank in found[3].split())
-            log.rings[self._communicator(process, set(order), max(order)), int(found[1])] = order
-        elif found := _NODE.match(text):
-            self._topology_node(process, *found.groups())
-        else:
-            self._event(process, text)
+                for name, value in found.groupdict().items():
+                    if value is not None:
+                        log.facts[name][process] = value
+        self._is_read("nccl", text, process)
 
-    def _event(self, process: Process, text: str) -> None:
-        log = self.log
-        if found := _MEMBER.search(text):
-            self._member(process, found)
-        elif found := _TIMINGS.search(text):
-            for member in [one for one in self._own(process) if one.rank == int(found[1])][:1]:
-                member.init_s = float(found[3])
-        elif found := _ENVIRONMENT.match(text):
-            log.environment[found[1], found[2].strip()].add(process)
-        elif found := _CHOICE.search(text):
-            log.algorithms[found[1], _named(found[3], _ALGORITHMS), _named(found[4], _PROTOCOLS)] += 1
-        elif _P2P_OFF.search(text):
-            log.p2p_disabled_pairs[text] = None
+    def version(self, version: str) -> None:
+        """NCCL's version, printed before any process has its mark."""
+        self.bare_version = version
 
-    def _member(self, process: Process, found: re.Match[str]) -> None:
-        facts = {one[0] or one[2]: one[1] or one[3] for one in _MEMBER_FACT.findall(found[4])}
-        event = state[1] if (state := _STATE.search(found[4])) else ""
-        key, size = (process, found[1]), int(found[3])
+    def test_row(self, size: str, figures: str) -> None:
+        """nccl-tests' time, algbw, busbw and wrong values: out of place, then in place."""
+        rates = [float(cell) for cell in figures.split()[2::4] if cell.replace(".", "", 1).isdecimal()]
+        self.log.test_gb_per_s |= {int(size): max(rates)} if rates else {}
+
+    def out_of_bounds(self, count: str) -> None:
+        """How many values nccl-tests found wrong."""
+        self.log.wrong_values += int(count)
+
+    def link(self, process: Process, channel: str, source: str, target: str, transport: str) -> None:
+        """A connection of a channel."""
+        ends = int(source), int(target)
+        self.found.append(Link(self._communicator(process, ends), process, int(channel), *ends, transport.strip()))
+
+    def ring(self, process: Process, channel: str, ranks: str) -> None:
+        """A channel's ranks in ring order."""
+        order = tuple(map(int, ranks.split()))
+        self.log.rings[self._communicator(process, order), int(channel)] = order
+
+    def timings(self, process: Process, rank: str, init_s: str) -> None:
+        """How long init took."""
+        for member in [one for one in self._own(process) if one.rank == int(rank)][:1]:
+            member.init_s = float(init_s)
+
+    def environment(self, process: Process, name: str, value: str) -> None:
+        """A variable that the environment sets."""
+        self.log.environment[name, value.strip()].add(process)
+
+    def choice(self, _: Process, collective: str, algorithm: str, protocol: str) -> None:
+        """What the tuner chose."""
+        self.log.algorithms[collective, _named(algorithm, _ALGORITHMS), _named(protocol, _PROTOCOLS)] += 1
+
+    def p2p_off(self, _: Process, line: str) -> None:
+        """That P2P is off between two GPUs."""
+        self.log.p2p_disabled_pairs[line] = None
+
+    def member(self, process: Process, address: str, rank: str, size: str, rest: str) -> None:
+        """A rank of a communicator, and what happens to it."""
+        facts = {one[0] or one[2]: one[1] or one[3] for one in _MEMBER_FACT.findall(rest)}
+        event = state[1] if (state := _STATE.search(rest)) else ""
+        key = (process, address)
         if not event and "nNodes" not in facts:
             return
         member = self.members.get(key)
         if member is None or (event == "Init START" and member.closed_by):
             nth = len(self.of_process[process])
             if member is not None:  # an address that was used before: keep the closed one under a name of its own
-                self.members[process, f"{found[1]} closed {nth}"] = member
-            member = self.members[key] = Member(f"{size} ranks, number {nth + 1}", process, int(found[2]), size)
+                self.members[process, f"{address} closed {nth}"] = member
+            name = f"{int(size)} ranks, number {nth + 1}"
+            member = self.members[key] = Member(name, process, int(rank), int(size))
             self.of_process[process].append(key)
         member.communicator = facts.pop("commId", member.communicator)
         for name, value in facts.items():
             setattr(member, {"cudaDev": "device", "nvmlDev": "gpu", "nNodes": "nodes"}[name], int(value))
         member.events |= {event} - {""}
 
-    def _communicator(self, process: Process, ranks: set[int], highest: int) -> str | None:
+    def node(self, process: Process, kind: str | None, rate: str | None, node: str, name: str) -> None:
+        """`+ PCI[24.0] - GPU/1B000 (0)` of NCCL's topology and, below it, `+ NVL[240.0] - NVS/0`."""
+        if node == "GPU" and kind == "PCI":
+            self.gpus[process] = name
+            for (who, _), rates in self.rates.items():  # the process prints its topology again
+                if who == process:
+                    rates.pop(name, None)
+            self.rates[process, kind][name] = float(rate or 0)
+        elif kind in {"NVL", "XGMI", "C2C"} and process in self.gpus:
+            rates, gpu = self.rates[process, kind], self.gpus[process]
+            rates[gpu] = rates.get(gpu, 0) + float(rate or 0)
+        elif node != "GPU" or kind is None:
+            self.gpus.pop(process, None)
+
+    def _communicator(self, process: Process, ranks: Collection[int]) -> str | None:
         """The process' newest communicator that a line about these ranks can be of."""
         own = self._own(process)
-        return next((one.communicator for one in own if one.rank in ranks and one.size > highest), None)
+        return next((one.communicator for one in own if one.rank in ranks and one.size > max(ranks)), None)
 
     def _own(self, process: Process) -> list[Member]:
         """The process' ranks of communicators, the newest first."""
         return [self.members[key] for key in reversed(self.of_process[process])]
-
-    def _topology_node(self, process: Process, kind: str | None, rate: str | None, node: str, name: str) -> None:
-        """`+ PCI[24.0] - GPU/1B000 (0)` and, below it, `+ NVL[240.0] - NVS/0`."""
-        rates = self.rates[process]
-        if node == "GPU" and kind == "PCI":
-            self.gpus[process] = name
-            for one in rates.values():  # the process prints its topology again
-                one.pop(name, None)
-            rates[kind][name] = float(rate or 0)
-        elif kind in {"NVL", "XGMI", "C2C"} and process in self.gpus:
-            gpu = self.gpus[process]
-            rates[kind][gpu] = rates[kind].get(gpu, 0) + float(rate or 0)
-        elif node != "GPU" or kind is None:
-            self.gpus.pop(process, None)
 
     def _placed(self, link: Link) -> Link:
         """A connection with its communicator; versions before 2.16 name that only when init is complete."""

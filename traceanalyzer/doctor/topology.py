@@ -7,20 +7,10 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
-from traceanalyzer.doctor.case import Case, Diagnosis
+from traceanalyzer.doctor.case import Facts
 from traceanalyzer.doctor.nccl_log import ANSI
 from traceanalyzer.errors import InputError
-from traceanalyzer.job.run_info import distance
-from traceanalyzer.meaning.vocabulary import numbered
-
-PATHS: Mapping[str, str] = {
-    "PIX": "at most a single PCIe bridge",
-    "PXB": "several PCIe bridges, but no host bridge",
-    "PHB": "a PCIe host bridge (the CPU)",
-    "NODE": "PCIe and the link between host bridges of one NUMA node",
-    "SYS": "PCIe and the link between NUMA nodes",
-}
-"""PCIe paths, the nearest first; before all of them stand NVLinks (`NV18`: eighteen of them)."""
+from traceanalyzer.job.run_info import FARTHEST_LAST, distance
 
 _OLD_NAMES = {"SOC": "SYS"}
 
@@ -96,6 +86,11 @@ class Topology:
                 links[gpu] = max(links[gpu], int(path[2:]))
         return links
 
+    @property
+    def links_between_gpus(self) -> int:
+        """The fewest NVLinks between any two GPUs; 0 when some pair has none."""
+        return min((int(path[2:]) if is_nvlink(path) else 0 for path in self.gpu_pairs().values()), default=0)
+
     def name_of(self, nic: str) -> str:
         """`NIC2 (mlx5_bond_0)` where the legend names it."""
         return f"{nic} ({self.nic_names[nic]})" if nic in self.nic_names else nic
@@ -140,7 +135,7 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
             notes.add(f"{name} holds more than one matrix; the first is read.")
         else:
             rows[device] = rest, is_separated
-            paths |= {pair: cell for pair, cell in own.items() if cell in PATHS or is_nvlink(cell)}
+            paths |= {pair: cell for pair, cell in own.items() if cell in FARTHEST_LAST or is_nvlink(cell)}
     if not devices:
         raise InputError(f"{name}: no topology matrix found; give what `nvidia-smi topo -m` prints, header included")
     if not rows and not p2p:
@@ -193,66 +188,30 @@ def _row(line: str, devices: tuple[str, ...]) -> tuple[str, list[str], list[str]
     return None
 
 
-def topology_in_words(topology: Topology) -> Iterator[Diagnosis]:
+def topology_in_words(topology: Topology) -> Iterator[Facts]:
     """How the GPUs are joined."""
-    gpus, paths = len(topology.gpus), Counter(topology.gpu_pairs().values())
-    nearest_first = Counter({path: paths[path] for path in sorted(paths, key=distance)})
-    listed = ", ".join(f"{count} × {path}" for path, count in nearest_first.items())
-    path = next(iter(paths), "")
-    if not paths:
-        words = f"The machine has {gpus} GPU: there is no path between GPUs."
-    elif paths.total() < gpus * (gpus - 1) // 2:
-        words = f"{paths.total()} pairs of {gpus} GPUs are read: {listed}."
-    elif len(paths) == 1 and is_nvlink(path):
-        words = f"All {gpus} GPUs reach each other over NVLink ({path}: {path[2:]} links a pair). Healthy."
-    else:
-        words = f"Between {gpus} GPUs: {listed}."
-    cards = topology.nics_in_words()
+    paths = sorted(topology.gpu_pairs().values(), key=distance)
     bonds = [name for name in map(topology.name_of, topology.nics) if "bond" in name]
-    yield Diagnosis(
-        diagnosis=words + (f" Nearest network cards: {cards}." if cards else " It lists no network cards."),
-        signal=f"The matrix of {len(topology.devices)} devices.",
-        caveat=f"{', '.join(bonds)} is a bond: the matrix does not show its ports." if bonds else None,
-    )
+    listed = ", ".join(f"{count} × {path}" for path, count in Counter(paths).items())
+    yield {"paths": paths, "listed": listed, "bonds": bonds}
 
 
-def unread_rows(topology: Topology) -> Iterator[Diagnosis]:
+def unread_rows(topology: Topology) -> Iterator[Facts]:
     """Rows of the matrix that are not read, or read cell by cell."""
-    faults = [f"no path of {', '.join(topology.unread)} was read"] if topology.unread else []
-    if topology.separated:
-        faults.append(f"cells of {', '.join(topology.separated)} run together and were separated")
-    if faults:
-        yield Diagnosis(
-            diagnosis=f"The topology is damaged: {'; '.join(faults)}.",
-            signal=f"{len(topology.gpu_pairs())} of {len(topology.gpus) * (len(topology.gpus) - 1) // 2} pairs of GPUs "
-            "are read; rows have fewer cells than the header has columns.",
-        )
+    if topology.unread or topology.separated:
+        yield {}
 
 
-def no_p2p(topology: Topology) -> Iterator[Diagnosis]:
+def no_p2p(topology: Topology) -> Iterator[Facts]:
     """GPUs between which the driver says that P2P does not work."""
-    bad = {pair: cell for pair, cell in topology.p2p.items() if cell != "OK" and pair[0] < pair[1]}
-    if not bad:
-        return
-    why = ", ".join(f"{cell}: {_P2P[cell]}" for cell in dict.fromkeys(bad.values()))
-    yield Diagnosis(
-        diagnosis=f"P2P does not work between {len(bad)} of {len(topology.p2p) // 2} pairs of GPUs ({why}).",
-        signal=f"`nvidia-smi topo -p2p`: {', '.join('–'.join(pair) for pair in list(bad)[:8])}.",
-    )
+    if bad := {pair: cell for pair, cell in topology.p2p.items() if cell != "OK" and pair[0] < pair[1]}:
+        yield {"bad": bad, "why": {cell: _P2P[cell] for cell in bad.values()}}
 
 
-def sys_paths(topology: Topology) -> Iterator[Diagnosis]:
+def sys_paths(topology: Topology) -> Iterator[Facts]:
     """GPUs of which some pair is joined through the CPUs' interconnect only."""
-    far = [f"{one}–{other}" for (one, other), path in topology.gpu_pairs().items() if path == "SYS"]
-    if not far:
-        return
-    yield Diagnosis(
-        diagnosis=f"{len(far)} pairs of GPUs reach each other only across CPU sockets (SYS)."
-        if len(far) > 1
-        else f"{far[0]} reach each other only across CPU sockets (SYS).",
-        signal=f"{', '.join(far[:8])}{' and more' if len(far) > 8 else ''}: traffic crosses PCIe and the "
-        "sockets' interconnect, at most 32 GB/s a direction on PCIe 4.0 x16 and 64 GB/s on 5.0, shared.",
-    )
+    if far := [f"{one}–{other}" for (one, other), path in topology.gpu_pairs().items() if path == "SYS"]:
+        yield {"far": far}
 
 
 class Gpu(NamedTuple):
@@ -300,36 +259,20 @@ def is_inventory(text: str) -> bool:
     return bool(parse_inventory(text) or parse_nvlinks(text))
 
 
-def gpu_inventory(gpus: tuple[Gpu, ...]) -> list[Diagnosis]:
-    """Which GPUs there are; a few that idle while the others are at 100%; several models."""
-    models = Counter(gpu.name for gpu in gpus)
-    listed = ", ".join(f"{count} × {name}" for name, count in models.most_common())
+def gpu_inventory(gpus: tuple[Gpu, ...]) -> list[Facts]:
+    """Which GPUs there are."""
+    return [{"models": Counter(gpu.name for gpu in gpus)}]
+
+
+def idle_gpus(gpus: tuple[Gpu, ...]) -> Iterator[Facts]:
+    """A few GPUs that idle while the others are at 100%."""
     busy = [gpu.number for gpu in gpus if gpu.busy_pct == 100]
     idle = [gpu.number for gpu in gpus if gpu.busy_pct == 0 and gpu.used_mib]
-    seen = "; ".join(f"GPU {gpu.number}: {gpu.used_mib} of {gpu.total_mib} MiB, {gpu.busy_pct}%"
-                     for gpu in gpus if gpu.total_mib)  # fmt: skip
-    made = [Diagnosis(severity="medium" if len(models) > 1 else "info", diagnosis=f"The machine has {listed}.",
-                      signal=seen or "nvidia-smi's list.")]  # fmt: skip
-    if idle and len(idle) < len(busy):
-        made.append(
-            Diagnosis(
-                severity="high",
-                diagnosis=f"{numbered('GPU', idle)} idle while {numbered('GPU', busy)} run at 100%.",
-                signal=f"A collective spins at 100% until its last rank arrives. {seen}.",
-                recommendation="Look at the process on the idle GPU (`py-spy dump`): the others wait for it.",
-                caveat="One sample: a step's end looks the same.",
-            )
-        )
-    return made
+    if 0 < len(idle) < len(busy):
+        yield {"idle": idle, "busy": busy}
 
 
-def far_nic(topology: Topology, case: Case) -> Iterator[Diagnosis]:
+def far_nic(topology: Topology) -> Iterator[Facts]:
     """GPUs whose nearest network card is on another NUMA node, or behind another host bridge."""
-    far = [gpu for gpu, (path, _) in topology.nearest_nics().items() if path == "SYS"]
-    if far:
-        yield Diagnosis(
-            severity="low" if all(log.is_one_node for log in case.logs) else "medium",
-            diagnosis=f"{', '.join(far)} {'has' if len(far) == 1 else 'have'} no network card near: traffic to other "
-            "nodes crosses the link between NUMA nodes.",
-            signal=f"Nearest cards: {topology.nics_in_words('SYS')}.",
-        )
+    if far := [gpu for gpu, (path, _) in topology.nearest_nics().items() if path == "SYS"]:
+        yield {"far": far}
