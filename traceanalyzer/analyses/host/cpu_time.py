@@ -254,10 +254,14 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
     return table_of({"what": what[order], **{name: values[order] for name, values in columns.items()}})
 
 
+def _uses_gpu(name: str) -> bool:
+    return host_names.is_sync(name) or host_names.is_memory_call(name)
+
+
 def _own_frames(trace: RankTrace, ranges: np.ndarray) -> np.ndarray:
-    """Long Python frames in which no thread launches GPU work or waits for it, and none of these ranges begins."""
+    """Long Python frames in which no thread launches GPU work, waits for it or allocates, and none of these ranges begins."""
     calls = trace.api_calls
-    is_of_gpu = array_of(calls, "has_gpu_op") | host_names.matches(calls["name"], host_names.is_sync)
+    is_of_gpu = array_of(calls, "has_gpu_op") | host_names.matches(calls["name"], _uses_gpu)
     begins = np.sort(
         np.concatenate([array_of(calls, "start_ns")[is_of_gpu], array_of(trace.ranges, "start_ns")[ranges]])
     )
