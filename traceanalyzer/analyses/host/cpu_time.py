@@ -259,7 +259,7 @@ def _uses_gpu(name: str) -> bool:
 
 
 def _own_frames(trace: RankTrace, ranges: np.ndarray) -> np.ndarray:
-    """Long Python frames in which no thread launches GPU work, waits for it or allocates, and none of these ranges begins."""
+    """Long Python frames without GPU work, waits for it, GPU memory calls, and the begin of one of these ranges."""
     calls = trace.api_calls
     is_of_gpu = array_of(calls, "has_gpu_op") | host_names.matches(calls["name"], _uses_gpu)
     begins = np.sort(
