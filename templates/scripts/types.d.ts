@@ -2,14 +2,14 @@
 
 type Kind = "compute" | "comm" | "copy" | "unknown";
 type Fill = string | CanvasPattern;
-/** Reads the next `count` unsigned numbers of a run of LEB128. */
-interface NumberReader {
-  (count: number): Float64Array;
-  <A extends Float64Array | Uint32Array | Uint16Array | Uint8Array | Int32Array>(
-    count: number,
-    make: new (count: number) => A,
-  ): A;
+/** How a table's numbers are read: its rows, and whether each column needs more than 32 bits. */
+interface TableEntry {
+  count: number;
+  columns: Record<string, boolean>;
 }
+/** Reads the next table: its `count`, and its columns by name. */
+type TableReader = (entry: TableEntry) => any;
+type Numbers = Float64Array | Uint32Array;
 
 /** The words of vocabulary.py. */
 interface Vocabulary {
@@ -61,15 +61,14 @@ interface HostEntry {
   thread: number;
   role: string;
   frames: boolean;
-  count: number;
-  first: number;
-  levels: number;
+  table: TableEntry;
 }
-interface HostLane extends Omit<HostEntry, "levels"> {
+interface HostLane extends HostEntry {
   label: string;
   start: Float64Array;
-  length: Float64Array;
-  name: Uint32Array;
+  length: Numbers;
+  name: Numbers;
+  depth: Numbers;
   levels: Level[];
 }
 interface Host {
@@ -83,50 +82,52 @@ interface CounterEntry {
   rank: number;
   name: string;
   unit: string;
-  most: number;
-  count: number;
-  first: number;
+  most?: number;
+  table: TableEntry;
   /** Of memory: its categories, and the row of its peak. */
   parts?: string[];
   peak?: number;
 }
-type Counter = Omit<CounterEntry, "rank" | "first" | "parts" | "peak"> & {
+type Counter = Pick<CounterEntry, "name" | "unit"> & {
+  most: number;
+  count: number;
   start: Float64Array;
-  length: Float64Array;
+  length: Numbers;
   value: Float64Array;
 };
 
 /** Memory by category: bytes of each, and their sum. */
-type MemoryCounter = Counter & { parts: string[]; peak: number; levels: Float64Array[] };
+type MemoryCounter = Counter & { parts: string[]; peak: number; levels: Numbers[] };
 
 interface RankEntry {
   rank: number;
-  count: number;
-  first: number;
-  gaps: number;
-  first_gap: number;
-  streams: (number | string)[];
+  operations: TableEntry;
+  gaps: TableEntry;
 }
 type PartName = "compute" | "transfer" | "wait" | "comm" | "copy" | "unknown";
-/** One rank: a column for each fact of its operations; a number that may be missing is 0, else one more. */
-interface Rank extends Omit<RankEntry, "first"> {
+/** One rank: a column for each fact of its operations; a number that may be missing is 0, else one more.
+ * Texts are places in the timeline's lists. */
+interface Rank {
+  rank: number;
+  count: number;
   start: Float64Array;
+  length: Numbers;
   end: Float64Array;
-  name: Uint32Array;
-  stream: Uint32Array;
-  step: Int32Array;
-  delay: Float64Array;
-  launch: Uint32Array;
-  operator: Uint32Array;
-  path: Uint32Array;
-  /** The place of an operation among those of its kind. */
-  place: Int32Array;
-  call: Uint32Array;
-  callBytes: Float64Array;
-  wait: Float64Array;
-  why: Uint8Array;
-  copyBytes: Float64Array;
-  gap: { start: Float64Array; length: Float64Array; cause: Uint8Array; doing: Uint32Array };
+  name: Numbers;
+  stream: Numbers;
+  step: Numbers;
+  delay: Numbers;
+  launch: Numbers;
+  thread: Numbers;
+  operator: Numbers;
+  path: Numbers;
+  call: Numbers;
+  bytes: Numbers;
+  wait: Numbers;
+  why: Numbers;
+  instance: Numbers;
+  awaited: Numbers;
+  gap: { start: Float64Array; length: Numbers; cause: Numbers; doing: Numbers };
   first: number;
   last: number;
   steps: Step[];
@@ -136,30 +137,28 @@ interface Rank extends Omit<RankEntry, "first"> {
   busy: Union;
   idle: [cause: string, u: Union][];
   readonly lanes: Lane[];
-  /** Of the links, read later. */
-  instance: Uint32Array;
-  awaited: Uint32Array;
-  thread: Uint16Array;
-  threads: number[];
+  /** Read after the first picture. */
   host: HostLane[];
   counters: (Counter | MemoryCounter)[];
 }
 
-type Packed = [meta: string, numbers: string];
 interface Path {
-  count: number;
-  first: number;
   lanes: string[];
   shares?: [rank: number, share: number][];
   why_not: string;
+  table: TableEntry;
+  count: number;
   start: Float64Array;
-  length: Float64Array;
-  rank: Uint32Array;
-  lane: Uint8Array;
+  length: Numbers;
+  rank: Numbers;
+  lane: Numbers;
 }
 interface Timeline {
   ranks: Rank[];
+  /** What the texts of operations and gaps say; nothing for an absent one. */
   names: Name[];
+  streams: number[];
+  threads: (number | "")[];
   calls: string[];
   whys: string[];
   launches: string[];
@@ -180,10 +179,11 @@ interface Timeline {
   begin: number;
   end: number;
   rankOf: Map<number, Rank>;
-  packed: Record<"links" | "path" | "host" | "counters", Packed>;
+  read: TableReader;
   instances: Map<number, [rank: Rank, op: number][]>;
   path: Path;
   host: Host;
+  counters: CounterEntry[];
 }
 /** The call of the rank that was awaited; its rank where the page has it. */
 interface Last {

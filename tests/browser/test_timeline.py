@@ -17,8 +17,8 @@ ROWS = "() => TA.view.layout.rows.map(r => [r.part, r.rank ? r.rank.rank : r.gro
 
 LONGEST_WAIT = """number => { const r = TA.view.data.rankOf.get(number); let best = -1;
 for (let i = 0; i < r.count; i++) if (TA.view.data.names[r.name[i]][2] === 'comm'
-  && (best < 0 || r.wait[r.place[i]] > r.wait[r.place[best]])) best = i;
-return [best, r.start[best], r.wait[r.place[best]] - 1]; }"""
+  && (best < 0 || r.wait[i] > r.wait[best])) best = i;
+return [best, r.start[best], r.wait[best] - 1]; }"""
 
 PLACE = """([number, part, t]) => { const v = TA.view, row = v.layout.rows.find(r => r.rank?.rank === number && r.part === part);
 const box = document.getElementById('tl-canvas').getBoundingClientRect();
@@ -180,7 +180,7 @@ def test_an_operation_is_tied_to_its_launch_on_the_host(written, opened):
     table = report.results["timeline"].table
     with opened(path) as page:
         threads = page.evaluate(
-            "() => TA.view.data.ranks.map(r => [...r.thread].map(t => (t ? r.threads[t - 1] : null)))"
+            "() => TA.view.data.ranks.map(r => [...r.thread].map(t => TA.view.data.threads[t] || null))"
         )
         for rank, own in enumerate(threads):
             wanted = table.loc[table["rank"] == rank, "launch_thread"]

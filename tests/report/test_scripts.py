@@ -97,13 +97,14 @@ def test_keys_of_the_steps_are_those_that_the_chart_reads():
 def test_keys_of_the_timeline_are_those_that_scripts_read(name):
     data = timeline_data(once.results(name))
     meta = json.loads(unpacked(data.meta))
-    more = {part: json.loads(unpacked(about)) for part, (about, _) in data.more.items()}
-    made_by_scripts = {"hasWaits", "begin", "end", "rankOf", "packed", "instances", "path", "host", "bands"}
+    made_by_scripts = {"hasWaits", "begin", "end", "rankOf", "read", "instances"}
     assert {*meta} | made_by_scripts == keys_of("Timeline")
     assert {key for entry in meta["ranks"] for key in entry} == keys_of("RankEntry")
-    assert {key for entry in more["host"]["lanes"] for key in entry} == keys_of("HostEntry")
-    assert {*more["host"]} == keys_of("Host")
-    of_counters = {key for entry in more["counters"] for key in entry}
+    columns = {name for entry in meta["ranks"] for name in entry["operations"]["columns"]}
+    assert columns <= keys_of("Rank")
+    assert {key for entry in meta["host"]["lanes"] for key in entry} == keys_of("HostEntry")
+    assert {*meta["host"]} == keys_of("Host")
+    of_counters = {key for entry in meta["counters"] for key in entry}
     assert keys_of("CounterEntry") <= of_counters <= keys_of("CounterEntry") | optional_of("CounterEntry")
-    arrays = {"start", "length", "rank", "lane"}  # the numbers beside it
-    assert {*more["path"]} - optional_of("Path") == keys_of("Path") - arrays
+    numbers = {"count", *meta["path"]["table"]["columns"]}
+    assert {*meta["path"]} - optional_of("Path") == keys_of("Path") - numbers

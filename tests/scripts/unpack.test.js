@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { deflateSync } from "node:zlib";
-import { inflatedJson, numberReader, unpacked } from "../../templates/scripts/page/unpack.js";
+import { inflatedJson, tableReader, unpacked } from "../../templates/scripts/page/unpack.js";
 import { rowsOf } from "../../templates/scripts/timeline/packing.js";
 
 /** As `varints` of `columns.py` writes them. */
@@ -13,20 +13,21 @@ const varints = (numbers) =>
     return [...bytes, number];
   });
 
-test("numbers of any length, one after the other, in arrays of the kind that is asked for", () => {
+test("columns of numbers of any length, one after the other; of starts the differences are kept", () => {
   const numbers = [0, 1, 127, 128, 300, 2 ** 31, 2 ** 52 + 1];
-  const read = numberReader(Uint8Array.from(varints([...numbers, 5])));
-  assert.deepEqual([...read(numbers.length)], numbers);
-  const last = read(1, Uint8Array);
-  assert.ok(last instanceof Uint8Array);
-  assert.deepEqual([...last], [5]);
+  const read = tableReader(Uint8Array.from(varints([...numbers, 5, 6, 1])));
+  assert.deepEqual([...read({ count: 7, columns: { length: true } }).length], numbers);
+  const { count, name, start } = read({ count: 1, columns: { name: false, start: true } });
+  assert.ok(name instanceof Uint32Array);
+  assert.deepEqual([count, ...name, ...start], [1, 5, 3]);
+  assert.deepEqual([...read({ count: 1, columns: { start: true } }).start], [-1]);
 });
 
 test("deflated JSON and a pair of what is said and its numbers", async () => {
   const packed = (data) => deflateSync(Buffer.from(data)).toString("base64");
   assert.deepEqual(await inflatedJson(packed('{"why_not":"µs"}')), { why_not: "µs" });
-  const [told, read] = await unpacked([packed('{"count":2}'), packed(varints([7, 700]))]);
-  assert.deepEqual([told, [...read(told.count)]], [{ count: 2 }, [7, 700]]);
+  const [told, read] = await unpacked(packed('{"count":2,"columns":{"wait":false}}'), packed(varints([7, 700])));
+  assert.deepEqual([...read(told).wait], [7, 700]);
 });
 
 test("what overlaps lies on rows of its own, from the last row on together", () => {

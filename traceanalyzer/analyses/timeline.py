@@ -30,7 +30,6 @@ from traceanalyzer.model.tables import (
     array_of,
     columns_of,
     nullable,
-    outer_first,
     picked,
     rows_named,
     table_of,
@@ -162,41 +161,36 @@ def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) 
     starts, ends, threads = (
         np.concatenate([array_of(table, name) for table in tables]) for name in ("start_ns", "end_ns", "thread")
     )
-    lengths, first_frame = ends - starts, len(starts) - len(trace.frames)
-    is_whole = lengths >= trace.window.length_ns * WHOLE_PCT / 100
-    is_whole[:first_frame] = False
+    what = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    lengths, is_frame = ends - starts, what == _WHATS.index(FRAME)
+    is_whole = is_frame & (lengths >= trace.window.length_ns * WHOLE_PCT / 100)
     roles = _threads(trace, threads, lengths)
-    parts, recorded = [], 0
-    for place, (number, _) in enumerate(roles):
-        own = np.flatnonzero((threads == number) & ~is_whole)
-        # How deep each lies in others counts frames for frames, for others the others.
-        for part in np.split(own, [np.searchsorted(own, first_frame)]):
-            at = outer_first(starts[part], ends[part])
-            kept = _longest(lengths[part[at]], most_host_events)
-            rows = part[at[kept]]
-            depth = kept - np.searchsorted(np.sort(ends[part]), starts[rows], side="right")
-            parts.append((rows, np.full(len(kept), place), depth, recorded + kept))
-            recorded += len(part)
-    if not recorded:
+    place = pd.Index([number for number, _ in roles], dtype=np.int64).get_indexer(threads)
+    # How deep each lies in others counts frames for frames, for others the others.
+    lanes = np.where((place == NONE) | is_whole, NONE, 2 * place + is_frame)
+    order = np.lexsort((-ends, starts, lanes))
+    order = order[np.count_nonzero(lanes == NONE) :]
+    if not len(order):
         return pd.DataFrame()
-    columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
-    longest = _longest(lengths[columns[0]], most_host_events)
-    held, thread, depth, event = (values[longest] for values in columns)
-    what = np.searchsorted(np.cumsum([len(table) for table in tables]), held, side="right")
-    names = union_categoricals([table["name"].array for table in tables])
+    depth = np.concatenate(
+        [np.arange(len(own)) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
+         for own in np.split(order, np.flatnonzero(np.diff(lanes[order])) + 1)]
+    )  # fmt: skip
+    event = _longest(lengths[order], most_host_events)
+    held = order[event]
     known = sorted({role for _, role in roles})
     role_of = np.array([known.index(role) for _, role in roles])
     return table_of(
         {
             "start_ns": starts[held],
             "end_ns": ends[held],
-            "name": names[held],
-            "what": pd.Categorical.from_codes(what, dtype=_WHAT_NAMES),
-            "depth": depth,
-            "thread": np.array([number for number, _ in roles], dtype=np.int64)[thread],
-            "role": pd.Categorical.from_codes(role_of[thread], categories=known),
+            "name": union_categoricals([table["name"].array for table in tables])[held],
+            "what": pd.Categorical.from_codes(what[held], dtype=_WHAT_NAMES),
+            "depth": depth[event],
+            "thread": threads[held],
+            "role": pd.Categorical.from_codes(role_of[place[held]], categories=known),
             "event": event,
-            "recorded": recorded,
+            "recorded": len(order),
         }
     )
 
@@ -311,14 +305,12 @@ def timeline_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> p
 
 def timeline_across(parts: Mapping[int, pd.DataFrame]) -> Timeline:
     """The ranks' operations under each other; names stay categorical, so that a million rows stay small."""
-    held = {rank: columns_of(part) for rank, part in sorted(parts.items()) if len(part)}
+    held = [part.assign(rank=rank) for rank, part in sorted(parts.items()) if len(part)]
     if not held:
         return Timeline.without_rows()
-    names = {name: union_categoricals([own[name] for own in held.values()]) for name in _NAMES}
-    others = [name for name in Timeline.columns if name not in (*_NAMES, "rank")]
-    table = under_each_other([table_of({name: own[name] for name in others}) for own in held.values()])
-    ranks = np.repeat(np.array([*held]), [len(own["start_ns"]) for own in held.values()])
-    return Timeline(table_of({"rank": ranks, **columns_of(table), **names}))
+    names = {name: union_categoricals([part[name] for part in held]) for name in _NAMES}
+    table = pd.concat([part.drop(columns=[*_NAMES]) for part in held], ignore_index=True)
+    return Timeline(table.assign(**names)[[*Timeline.columns]])
 
 
 def _calls(ops: pd.DataFrame) -> pd.arrays.IntegerArray:
@@ -332,3 +324,24 @@ def _at_launch(trace: RankTrace, values: np.ndarray) -> pd.arrays.IntegerArray:
     if not len(values):
         return nullable(np.ones(len(launch), dtype=np.int64), np.ones(len(launch), dtype=bool))
     return nullable(values[np.maximum(launch, 0)].astype(np.int64), launch == NONE)
+
+
+# What an operation that is a communication call is known to be, and moments of the replay as ranks recorded them.
+
+
+OF_CALLS = ("collective", "group", "dtype", "size_bytes", "peers")
+
+OF_WAITS = ("wait_ns", "waits_for", "instance", "why_not_split")
+"""Columns of `calls` and of `call_waits` that a click on a communication call shows."""
+
+
+def described_calls(calls: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
+    """Communication calls of all ranks: what they are, and what is known of their waits."""
+    keys = ["rank", "call"]
+    return calls[[*keys, *OF_CALLS]].merge(waits[[*keys, *OF_WAITS]], on=keys, how="left")
+
+
+def on_own_clocks(path: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
+    """Stretches of the critical path as the ranks' own clocks have them: the replay is on a common one."""
+    offsets = path["rank"].map(clocks.set_index("rank")["offset_ns"]).fillna(0).astype("int64")
+    return path.assign(start_ns=path["start_ns"] + offsets, end_ns=path["end_ns"] + offsets)

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, islice
+from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +22,7 @@ from traceanalyzer.analyses.engine import reduce_rank
 from traceanalyzer.analyses.host.activity import thread_roles
 from traceanalyzer.analyses.host.launches import launch_queue
 from traceanalyzer.analyses.memory.memory import CATEGORIES, Held
+from traceanalyzer.analyses.timeline import described_calls, on_own_clocks
 from traceanalyzer.files.whole import whole_file
 from traceanalyzer.functions import analyse
 from traceanalyzer.meaning import vocabulary
@@ -36,7 +37,7 @@ from traceanalyzer.validation import place_of
 
 
 SLICE_COLUMNS = ("name", "category", "start_ns", "end_ns", "colour", "args", "flows_out", "flows_in")
-"""Of a table of slices; flows are tuples of numbers, of arrows that begin and end at the slice."""
+"""Of a table of slices, which may lack some; flows are tuples of numbers, of arrows that begin and end at the slice."""
 
 COLOURS: Mapping[str, str] = {
     **{kind: vocabulary.viewer_colour(kind) for kind in vocabulary.LOOKS},
@@ -48,55 +49,44 @@ _NAMES = {cause.key: cause.part.label for cause in vocabulary.IDLE_CAUSES}
 _OF_CAUSE = {cause.key: COLOURS[cause.part.kind] for cause in vocabulary.IDLE_CAUSES}
 
 
-def sliced(table: pd.DataFrame, **columns: object) -> pd.DataFrame:
-    """The table with these columns of `SLICE_COLUMNS`; those that are not given are empty."""
-    rest = {name: None for name in SLICE_COLUMNS if name not in columns and name not in table}
-    return table.assign(**rest, **columns)[list(SLICE_COLUMNS)]
-
-
 def steps(table: pd.DataFrame) -> pd.DataFrame:
     """Each step's window on the GPU."""
-    windows = table[table["start_ns"].notna()].astype({"step": "int64", "start_ns": "int64", "window_ns": "int64"})
-    whole = is_true(windows["is_complete"]).tolist()
-    return sliced(
-        windows, category="step", colour=COLOURS["mark"], end_ns=windows["start_ns"] + windows["window_ns"],
-        name=[f"step {step}" for step in windows["step"]], args=[{"complete": is_complete} for is_complete in whole],
-    )  # fmt: skip
+    windows = table[table["start_ns"].notna()].astype({"start_ns": "int64", "window_ns": "int64"})
+    return windows.assign(
+        name=[f"step {step}" for step in windows["step"]],
+        category="step",
+        colour=COLOURS["mark"],
+        end_ns=windows["start_ns"] + windows["window_ns"],
+        args=[{"complete": is_complete} for is_complete in is_true(windows["is_complete"]).tolist()],
+    )
 
 
 def ranges(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The user's ranges where their operations run, by their depth."""
-    names = [short_name(name) for name in table["name"]]
-    every = sliced(table, category="range", colour=COLOURS["mark"], name=names)
-    return {
-        "ranges" if depth == 0 else f"ranges, {depth} deep": every[table["depth"] == depth]
-        for depth in sorted(table["depth"].unique())
-    }
+    every = table.assign(name=table["name"].map(short_name), category="range", colour=COLOURS["mark"])
+    return {f"ranges, {depth} deep" if depth else "ranges": own for depth, own in every.groupby("depth")}
 
 
 def path(table: pd.DataFrame) -> pd.DataFrame:
     """Stretches of the critical path."""
-    category = table["category"].astype("str")
-    what = table["operator"].where(category.isin((HOST.key, DATA.key)), table["name"])
-    return sliced(
-        table,
+    kind = table["category"].astype("str")
+    what = table["operator"].where(kind.isin((HOST.key, DATA.key)), table["name"])
+    return table.assign(
+        name=[f"{one}: {short_name(name)}" if isinstance(name, str) else one
+              for one, name in zip(kind, what, strict=True)],
         category="critical path",
-        colour=category.map({**COLOURS, HOST.key: COLOURS[HOST.part.kind]}).fillna(COLOURS["mark"]),
-        name=[f"{kind}: {short_name(name)}" if isinstance(name, str) else kind
-              for kind, name in zip(category, what, strict=True)],
-        args=[{"operator": name} if isinstance(name, str) else None for name in table["operator"]],
+        colour=kind.map({**COLOURS, HOST.key: COLOURS[HOST.part.kind]}).fillna(COLOURS["mark"]),
+        args=_contents(table[["operator"]]),
     )  # fmt: skip
 
 
 def gaps(table: pd.DataFrame) -> pd.DataFrame:
     """Stretches in which nothing runs, by their cause."""
     causes = table["cause"].astype("str")
-    doing = [None if pd.isna(name) else short_name(name) for name in table["doing"]]
-    return sliced(
-        table, category="idle", end_ns=table["start_ns"] + table["length_ns"],
-        name=causes.map(_NAMES), args=[{"host": name} if name else None for name in doing],
-        colour=causes.map(_OF_CAUSE),
-    )  # fmt: skip
+    host = table["doing"].map(short_name, na_action="ignore")
+    return table.assign(
+        name=causes.map(_NAMES), category="idle", colour=causes.map(_OF_CAUSE), args=_contents(host.to_frame("host"))
+    )
 
 
 # Numbers of arrows: a collective's from rank to rank is its own plus one, those from calls to operations are larger.
@@ -118,7 +108,7 @@ def streams(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> Iterator[tuple
 
     Args:
         ops: the rank's rows of `Timeline`.
-        calls: its rows of `perfetto.described_calls`.
+        calls: its rows of `_in_order`.
         rank: its number.
     """
     if ops.empty:
@@ -136,8 +126,8 @@ def _gpu_slices(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFra
     details = ops[["name", "step", "launch", "operator", "shapes", "path"]].join(
         own.drop(columns=["rank", "size_bytes", "comes_after", "comes_before"])
     )
-    whole = sliced(
-        ops.assign(name=[short_name(name) for name in ops["name"]]),
+    whole = ops.assign(
+        name=[short_name(name) for name in ops["name"]],
         category=kind,
         colour=kind.map(COLOURS),
         args=_contents(details.assign(size_bytes=ops["size_bytes"].fillna(own["size_bytes"]))),
@@ -194,12 +184,11 @@ def threads(trace: RankTrace, ops: pd.DataFrame) -> Iterator[tuple[str, pd.DataF
 
 def _thread_slices(trace: RankTrace, table: pd.DataFrame, category: str) -> pd.DataFrame:
     events = table[_while_looked_at(trace, table)]
-    details = [name for name in _THREAD_DETAILS.get(category, ()) if name in events]
-    slices = sliced(
-        events.assign(name=events["name"].astype("str")),
-        category=category, colour=COLOURS["mark"], args=_contents(events[details]), flows_out=events.get("flows_out"),
-    )  # fmt: skip
-    return slices.assign(thread=events["thread"])
+    details = events.reindex(columns=[*_THREAD_DETAILS.get(category, ())])
+    events = events.reindex(columns=["start_ns", "end_ns", "thread", "flows_out"]).assign(
+        name=events["name"].astype("str")
+    )
+    return events.assign(category=category, colour=COLOURS["mark"], args=_contents(details))
 
 
 def _launched(trace: RankTrace, ops: pd.DataFrame) -> pd.Series:
@@ -257,7 +246,7 @@ def tracks_of_rank(trace: RankTrace, tables: Mapping[str, pd.DataFrame]) -> Iter
 
     Args:
         trace: its events.
-        tables: its rows of `ROWS`; those of `calls` as `perfetto.described_calls` makes them.
+        tables: its rows of `ROWS`; those of `calls` as `_in_order` makes them.
     """
     ops = reduce_rank(trace, ["timeline"])["timeline"]
     analysis = {
@@ -283,10 +272,17 @@ def _laid(group: str, name: str, slices: pd.DataFrame, *, is_nested: bool) -> It
     if slices.empty:
         return
     order = np.lexsort((-slices["end_ns"].to_numpy(), slices["start_ns"].to_numpy()))
-    ordered = slices[list(SLICE_COLUMNS)].take(order)
+    ordered = slices.take(order)
     lane = lanes(ordered["start_ns"].to_numpy(), ordered["end_ns"].to_numpy(), is_nested=is_nested)
+    ordered = _as_objects(ordered)
     for number in range(int(lane.max()) + 1):
         yield Track(group, name if not number else f"{name} ({number + 1})", ordered[lane == number])
+
+
+def _as_objects(slices: pd.DataFrame) -> pd.DataFrame:
+    """All of `SLICE_COLUMNS`, `None` where a value is absent: texts of pandas are slow one by one."""
+    columns = slices.reindex(columns=[*SLICE_COLUMNS])
+    return columns.astype(object).where(columns.notna(), None)
 
 
 def lanes(starts: np.ndarray, ends: np.ndarray, *, is_nested: bool) -> np.ndarray:
@@ -361,9 +357,8 @@ def pftrace_of_rank(
         tracks: from top to bottom.
         zero_ns: what is taken from its times.
     """
-    packets = _Packets(rank, zero_ns).of(name, facts, tracks)
-    while some := list(islice(packets, 64)):  # one by one it takes a tenth longer
-        yield proto.Trace(packet=some).SerializeToString()
+    for packet in _Packets(rank, zero_ns).of(name, facts, tracks):
+        yield proto.Trace(packet=[packet]).SerializeToString()
 
 
 class _Packets:
@@ -420,7 +415,7 @@ class _Packets:
     def _slices(self, slices: pd.DataFrame, uuid: int) -> Iterator[_Packet]:
         """Begins and ends in order: of those at one moment the ends of what was open first, then the begins."""
         open_ends: list[int] = []
-        for row in slices.astype(object).itertuples(index=False):  # texts of pandas are slow one by one
+        for row in slices.itertuples(index=False):
             while open_ends and open_ends[-1] <= row.start_ns:
                 yield self._event(_END, uuid, open_ends.pop())
             open_ends.append(row.end_ns)
@@ -519,7 +514,7 @@ def _rank_events(
         if track.unit is None:
             yield named("thread_name", thread, name=track.name)
             yield named("thread_sort_index", thread, sort_index=thread)
-            for row in track.rows.astype(object).itertuples(index=False):
+            for row in track.rows.itertuples(index=False):
                 yield from _slice_events(row, {"pid": rank, "tid": thread, "ts": (row.start_ns - zero_ns) / 1000})
         else:
             for time, value in track.rows[["time_ns", "value"]].itertuples(index=False):
@@ -530,7 +525,7 @@ def _rank_events(
 def _slice_events(row: Any, place: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A slice, and the arrows that begin or end at it."""
     event = {"ph": "X", "name": row.name, "cat": row.category, **place, "dur": (row.end_ns - row.start_ns) / 1000}
-    if isinstance(row.colour, str):
+    if row.colour:
         event["cname"] = row.colour
     if row.args:
         event["args"] = row.args
@@ -544,9 +539,9 @@ def _slice_events(row: Any, place: Mapping[str, Any]) -> Iterator[dict[str, Any]
 
 # All ranks as one file for Perfetto: what was recorded, and beside it what the analysis makes of it.
 #
-# A job is written rank by rank: each rank's events are read again, drawn beside its rows of the Results, and
-# written to a
-# piece of their own, so that no more than one rank is in memory at a time in each process. The pieces make the file.
+# A job is written rank by rank: each rank's events are read again, drawn beside its rows of the Results, and written
+# to a piece of their own, so that no more than one rank is in memory at a time in each process. The pieces make the
+# file.
 
 
 MADE_BY = "analyze-traces export"
@@ -559,10 +554,6 @@ Visit = Callable[[Callable[[RankTrace], None]], None]
 """Shows every rank to a visitor, in whatever process and order."""
 
 HOUR_NS = 3_600 * 10**9
-
-_OF_CALLS = ("collective", "group", "dtype", "size_bytes", "peers")
-_OF_WAITS = ("wait_ns", "waits_for", "instance", "why_not_split")
-"""Columns of `calls` and of `call_waits` that a click on a communication call shows."""
 
 
 def write(results: Results, path: Path, label: str, visit: Visit) -> int:
@@ -584,8 +575,8 @@ def write(results: Results, path: Path, label: str, visit: Visit) -> int:
         is_json, folder = ".json" in path.suffixes, draft.parent
         tables = {name: results[name].to_frame() for name in NEEDED}
         clock = common_clock(cast("Results", {name: results[name] for name in ("ranks", "steps", "clocks")}))
-        tables["path_stretches"] = _own_clock(tables["path_stretches"], tables["clocks"])
-        tables["calls"] = described_calls(tables["calls"], tables["call_waits"], clock)
+        tables["path_stretches"] = on_own_clocks(tables["path_stretches"], tables["clocks"])
+        tables["calls"] = _in_order(tables["calls"], tables["call_waits"], clock)
         # Hosts may work before the first GPU operation; no viewer draws what is before 0.
         zero_ns = clock.zero_ns // HOUR_NS * HOUR_NS - HOUR_NS
         _store_ranks(tables, clock, zero_ns, folder)
@@ -627,23 +618,15 @@ def _store_ranks(tables: Mapping[str, pd.DataFrame], clock: Clock, zero_ns: int,
         pd.to_pickle((name, facts, shift_ns + zero_ns, own), folder / f"{rank}.rows")
 
 
-def described_calls(calls: pd.DataFrame, waits: pd.DataFrame, clock: Clock) -> pd.DataFrame:
-    """Communication calls of all ranks: what they are, what is known of their waits, and which rank begins before.
+def _in_order(calls: pd.DataFrame, waits: pd.DataFrame, clock: Clock) -> pd.DataFrame:
+    """The described calls of all ranks, and which rank of an instance begins before.
 
     `comes_after` and `comes_before`: another rank of the same instance begins it earlier, or later.
     """
-    keys = ["rank", "call"]
-    table = calls[[*keys, *_OF_CALLS]].merge(waits[[*keys, *_OF_WAITS]], on=keys, how="left")
-    begins = calls["start_ns"] - calls["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
-    begun = begins.set_axis(table.index).groupby(table["instance"])
+    table = described_calls(calls, waits)
+    begun = pd.Series(clock.shifted(calls, "start_ns"), table.index).groupby(table["instance"])
     place = begun.rank("first")
     return table.assign(comes_after=place > 1, comes_before=place < begun.transform("size"))
-
-
-def _own_clock(path: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
-    """Stretches of the critical path as the ranks' own clocks have them."""
-    offsets = path["rank"].map(clocks.set_index("rank")["offset_ns"]).fillna(0).astype("int64")
-    return path.assign(start_ns=path["start_ns"] + offsets, end_ns=path["end_ns"] + offsets)
 
 
 def _write_rank(trace: RankTrace, folder: Path, *, is_json: bool) -> None:
@@ -658,14 +641,15 @@ def _of_job(stretches: pd.DataFrame, clock: Clock) -> list[Track]:
     """The critical path through all ranks, on the clock that they are drawn on."""
     if stretches.empty:
         return []
-    shift = stretches["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
-    slices = path(stretches.assign(start_ns=stretches["start_ns"] - shift, end_ns=stretches["end_ns"] - shift))
+    moved = {name: clock.shifted(stretches, name) for name in ("start_ns", "end_ns")}
+    slices = path(stretches.assign(**moved))
     ranks = stretches["rank"].astype(int)
     slices["name"] = [f"rank {rank}: {name}" for rank, name in zip(ranks, slices["name"], strict=True)]
-    slices["args"] = [{"rank": rank, "where": where} for rank, where in zip(ranks, stretches["where"], strict=True)]
+    slices["args"] = _contents(stretches[["rank", "where"]])
     slices = slices.sort_values("start_ns", kind="stable")
     next_ns = slices["start_ns"].shift(-1, fill_value=slices["end_ns"].max())
-    return [Track("job", "critical path of the job", slices.assign(end_ns=slices["end_ns"].clip(upper=next_ns)))]
+    cut = slices.assign(end_ns=slices["end_ns"].clip(upper=next_ns))
+    return [Track("job", "critical path of the job", _as_objects(cut))]
 
 
 # Traces in memory as one file for Perfetto.

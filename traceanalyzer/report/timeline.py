@@ -1,33 +1,68 @@
 """The data of a page's timeline."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Results
+from traceanalyzer.analyses import ANALYSES, Results
 from traceanalyzer.analyses.communication.clocks import Clock, common_clock
 from traceanalyzer.analyses.communication.groups import labels as group_labels
 from traceanalyzer.analyses.grouping import row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import API_CALL, FRAME, OPERATOR, RANGE
-from traceanalyzer.analyses.host.idle import GapTable
 from traceanalyzer.analyses.memory.memory import COLUMN
-from traceanalyzer.analyses.timeline import LEVELS, MOST_OPERATIONS, MOST_RANKS, fitting, most_unlike_first
+from traceanalyzer.analyses.timeline import (
+    LEVELS,
+    MOST_OPERATIONS,
+    MOST_RANKS,
+    described_calls,
+    fitting,
+    most_unlike_first,
+    on_own_clocks,
+)
 from traceanalyzer.files.spill import give_back_grown
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import is_known
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, IDLE, IDLE_CAUSES, KINDS, UNMATCHED, WAIT, numbered
+from traceanalyzer.model.tables import pairs_of
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.words import Split, headline_steps
 
-# Columns of whole numbers as bytes for a page: runs of unsigned LEB128 numbers.
+# Tables as a page carries them: columns of whole numbers, and of texts' places in lists. A number that may be absent is
+# 0 where it is, else one more.
+
+
+class Tables:
+    """Columns of numbers as bytes: unsigned LEB128, each table's columns behind those of the one before."""
+
+    def __init__(self) -> None:
+        self._columns: list[bytes] = []
+
+    def add(self, table: pd.DataFrame) -> dict[str, Any]:
+        """What the page's script reads the table by: `count`, and of each column whether it needs more than 32 bits.
+
+        Times of the column `start` are kept as differences, which may be negative: 0, -1, 1, -2 as 0, 1, 2, 3.
+        """
+        is_wide = {}
+        for name, column in table.items():
+            values = column.to_numpy(dtype=np.int64)
+            if name == "start":
+                steps = np.diff(values, prepend=0)
+                values = np.where(steps < 0, -2 * steps - 1, 2 * steps)
+            is_wide[str(name)] = name == "start" or int(values.max(initial=0)) >= 1 << 32
+            self._columns.append(varints(values))
+        return {"count": len(table), "columns": is_wide}
+
+    def content(self) -> bytes:
+        """All of them."""
+        return b"".join(self._columns)
 
 
 def varints(values: np.ndarray) -> bytes:
@@ -50,87 +85,82 @@ def _block(numbers: np.ndarray) -> bytes:
     return digits[is_held].astype(np.uint8).tobytes()
 
 
-def or_zero(values: pd.Series) -> np.ndarray:
+def _or_zero(values: pd.Series) -> pd.Series:
     """One more than each value, 0 where it is absent."""
-    numbers: np.ndarray = (values.astype("Int64") + 1).fillna(0).to_numpy(dtype=np.int64)
-    return numbers
+    return (values.astype("Int64") + 1).fillna(0)
 
 
-def steps_of(values: np.ndarray) -> np.ndarray:
-    """Each value less the one before it; the first is 0."""
-    made: np.ndarray = np.diff(values, prepend=values[:1])
-    return made
+def _listed(values: Any, told: Callable[[Any], Any] = str) -> tuple[np.ndarray, list[Any]]:
+    """Each value's place in a list, and the list: what is told of each, nothing of an absent one."""
+    places, distinct = pd.factorize(values, use_na_sentinel=False)
+    return places, [told(value) if is_known(value) else "" for value in distinct]
 
 
-def signed(values: np.ndarray) -> np.ndarray:
-    """Values of either sign as such from 0: 0, -1, 1, -2, 2, … become 0, 1, 2, 3, 4, …."""
-    made: np.ndarray = np.where(values < 0, -2 * values - 1, 2 * values)
-    return made
+def _pairs(first: pd.Series, second: pd.Series, told: Callable[[str, Any], Any]) -> tuple[np.ndarray, list[Any]]:
+    """The same of two columns of categories; nothing is told where the first is absent."""
+    pairs, places = pairs_of(first.array, second.array)
+    return places, ["" if one is None else told(one, other) for one, other in pairs]
 
 
-def _frame(results: Results, name: str, ranks: Collection[int] | None = None) -> pd.DataFrame:
-    """A Result's table, of these ranks; an empty one where it is not there."""
-    frame: pd.DataFrame = results[name].to_frame() if name in results else pd.DataFrame(columns=["rank"])
-    return frame if ranks is None else frame[frame["rank"].isin(ranks)]
+def _frame(results: Results, name: str) -> pd.DataFrame:
+    """A Result's table; one without rows where it is not there."""
+    result = results[name] if name in results else ANALYSES[name].result.without_rows()
+    return result.to_frame()
+
+
+def _drawn_ranks(frame: pd.DataFrame, order: Sequence[int]) -> list[int]:
+    """The first ranks of `order` that have rows, as many as are drawn."""
+    return [rank for rank in order if rank in set(frame["rank"])][:MOST_RANKS]
 
 
 # Counters below a rank's lanes: the launch queue, memory, the GPU's own counters.
-#
-# For each counter of each rank come, as columns: start after the previous start, length of the bin, and the value in
-# thousandths of the largest; of memory by category, instead of the value, a column for each category that there is, in
-# the allocator's units of 512 bytes.
 
 
 QUEUE = "launch queue"
 
 ALLOCATED = LEVELS["memory_allocated_bytes"]
 
-UNIT_BYTES = 512
-"""What PyTorch's allocator gives is a multiple of this; the page's script has the same."""
 
+def _counters(results: Results, order: Sequence[int], clock: Clock, tables: Tables) -> list[dict[str, Any]]:
+    """What each counter is, of the first ranks of `order`.
 
-def counter_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[list[dict[str, Any]], bytes]:
-    """What each counter is, and the columns, of the first ranks of `order`."""
-    entries, columns = [], []
+    A value is in thousandths of the largest; of memory by category there is a column for each category in use.
+    """
+    entries = []
     for rank in order[:MOST_RANKS]:
-        stacked, levels = _by_category(results, rank, clock)
-        for name, unit, own in _of_rank(results, rank):
-            if stacked and name == ALLOCATED:
-                continue
-            starts = own["start_ns"].to_numpy(dtype=np.int64)
-            values = own["value"].to_numpy(dtype=np.float64)
-            most = float(values.max())
-            if most <= 0:
-                continue
-            entries.append({"rank": rank, "name": name, "unit": unit, "most": most, "count": len(own),
-                            "first": clock.place(rank, int(starts[0]))})  # fmt: skip
-            columns += [steps_of(starts), own["length_ns"].to_numpy(dtype=np.int64), np.rint(1000 * values / most)]
-        entries += stacked
-        columns += levels
-    return entries, b"".join(map(varints, columns))
+        for about, own in _of_rank(results, rank):
+            times = {"start": [clock.place(rank, time) for time in own["start_ns"]], "length": own["length_ns"]}
+            values = own.drop(columns=["start_ns", "length_ns"])
+            entries.append({"rank": rank, **about, "table": tables.add(pd.DataFrame(times).join(values))})
+    return entries
 
 
-def _of_rank(results: Results, rank: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    stretches = _frame(results, "gpu_utilization", [rank])
-    if len(stretches) and stretches["mean_depth"].notna().any():
-        yield QUEUE, "", stretches.assign(value=stretches["mean_depth"].astype("Float64").fillna(0))
-    counters = _frame(results, "counter_series", [rank])
-    if len(counters):
-        for name, rows in counters.groupby("counter", sort=False):
-            yield str(name), _unit(str(name), str(rows["source"].iloc[0])), rows
+def _of_rank(results: Results, rank: int) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Each counter's name, unit and what else the page says of it; `start_ns`, `length_ns` and values."""
+    found = [
+        (QUEUE, "", stretches.assign(value=stretches["mean_depth"].astype("Float64").fillna(0)))
+        for stretches in [_rows_of(results, "gpu_utilization", rank)]
+        if stretches["mean_depth"].notna().any()
+    ]
+    for name, own in _rows_of(results, "counter_series", rank).groupby("counter", sort=False):
+        found.append((str(name), _unit(str(name), str(own["source"].iloc[0])), own))
+    memory = _rows_of(results, "memory_levels", rank)
+    is_stacked = len(memory) > 0 and memory["allocated_bytes"].max() > 0
+    for name, unit, own in found:
+        most = float(own["value"].max())
+        if most > 0 and not (is_stacked and name == ALLOCATED):
+            shares = np.rint(1000 * own["value"].to_numpy(dtype=np.float64) / most)
+            yield {"name": name, "unit": unit, "most": most}, own[["start_ns", "length_ns"]].assign(value=shares)
+    if is_stacked:
+        held = {name: memory[column].clip(lower=0) for name, column in COLUMN.items() if memory[column].max() > 0}
+        lengths = memory["time_ns"].shift(-1, fill_value=memory["time_ns"].iloc[-1] + 1) - memory["time_ns"]
+        about = {"name": ALLOCATED, "unit": "B", "parts": [*held], "peak": int(memory["is_peak"].argmax())}
+        yield about, pd.DataFrame({"start_ns": memory["time_ns"], "length_ns": lengths, **held})
 
 
-def _by_category(results: Results, rank: int, clock: Clock) -> tuple[list[dict[str, Any]], list[np.ndarray]]:
-    """The rank's memory over time, stacked; nothing where the trace does not tell."""
-    own = _frame(results, "memory_levels", [rank])
-    if own.empty or own["allocated_bytes"].max() <= 0:
-        return [], []
-    starts = own["time_ns"].to_numpy(dtype=np.int64)
-    known = {name: own[column].to_numpy(dtype=np.int64) for name, column in COLUMN.items()}
-    levels = {name: np.maximum(bytes_, 0) // UNIT_BYTES for name, bytes_ in known.items() if bytes_.max() > 0}
-    entry = {"rank": rank, "name": ALLOCATED, "unit": "B", "count": len(own), "parts": list(levels),
-             "peak": int(own["is_peak"].to_numpy().argmax()), "first": clock.place(rank, int(starts[0]))}  # fmt: skip
-    return [entry], [steps_of(starts), np.append(np.diff(starts), 1), *levels.values()]
+def _rows_of(results: Results, name: str, rank: int) -> pd.DataFrame:
+    frame = _frame(results, name)
+    return frame[frame["rank"] == rank].reset_index(drop=True)
 
 
 def _unit(name: str, source: str) -> str:
@@ -224,64 +254,51 @@ def opening(results: Results) -> int | None:
 
 
 # The threads of the host, as far as they fit: the longest events of the ranks that matter most.
-#
-# For each lane (a thread's ranges, operators and calls; or its Python frames) come, as columns, in units of
-# 100 ns: start
-# after the previous start, length; then the name and the depth.
 
 
 UNIT_NS = 100
+"""Of these events' times: a page with finer ones would be a quarter larger."""
 
 HOST_LANES_KINDS = {RANGE: "range", OPERATOR: "operator", API_CALL: "call", FRAME: "frame"}
 """What events are called in the page; calls that synchronise are `sync`."""
 
 
-def host_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[dict[str, Any], bytes]:
-    """Names and lanes, and their columns, of the first `MOST_RANKS` ranks of `order`."""
+def _host_lanes(results: Results, order: Sequence[int], clock: Clock, tables: Tables) -> dict[str, Any]:
+    """Names and lanes of the first `MOST_RANKS` ranks of `order`; a lane is a thread's frames, or its other events."""
     frame = _frame(results, "host_events")
-    if frame.empty:
-        return {"names": [], "lanes": [], "unit": UNIT_NS, "note": ""}, b""
-    known = set(frame["rank"].unique())
-    ranks = [rank for rank in order if rank in known][:MOST_RANKS]
+    ranks = _drawn_ranks(frame, order)
     frame = frame[frame["rank"].isin(ranks)]
+    if frame.empty:
+        return {"names": [], "lanes": [], "unit": UNIT_NS, "note": ""}
     recorded = int(frame.groupby("rank")["recorded"].first().sum())
     frame = frame.assign(ns=frame["end_ns"] - frame["start_ns"], is_frame=frame["what"] == FRAME)
     drawn = frame.loc[np.sort(frame["ns"].nlargest(LAYOUT.cpu_events, keep="first").index)]
-    name, names = _named(drawn)
-    drawn = drawn.assign(said=name)
-    lanes, columns = [], []
-    for (rank, thread, is_frame), own in drawn.groupby(["rank", "thread", "is_frame"], sort=False):
-        entry, made = _lane(own.sort_values(["start_ns", "depth"], kind="stable"), clock, rank)
-        lanes.append(
-            {"rank": int(rank), "thread": int(thread), "role": own["role"].iloc[0], "frames": bool(is_frame), **entry}
-        )
-        columns += made
-    meta = {"names": names, "lanes": lanes, "unit": UNIT_NS,
-            "note": note(len(drawn), recorded, drawn["ns"].min(), ranks, len(order))}  # fmt: skip
-    return meta, b"".join(map(varints, columns))
+    places, names = _pairs(drawn["name"].astype("category"), drawn["what"].astype("category"), _host_name)
+    start, end = (clock.places(drawn, name) // UNIT_NS for name in ("start_ns", "end_ns"))
+    drawn = drawn.assign(start=start, length=end - start, said=places)
+    lanes = [
+        {
+            "rank": int(rank),
+            "thread": int(thread),
+            "role": own["role"].iloc[0],
+            "frames": bool(is_frame),
+            "table": tables.add(_lane(own.sort_values(["start_ns", "depth"], kind="stable"))),
+        }
+        for (rank, thread, is_frame), own in drawn.groupby(["rank", "thread", "is_frame"], sort=False)
+    ]
+    said = note(len(drawn), recorded, drawn["ns"].min(), ranks, len(order))
+    return {"names": names, "lanes": lanes, "unit": UNIT_NS, "note": said}
 
 
-def _named(drawn: pd.DataFrame) -> tuple[np.ndarray, list[list[str]]]:
-    """Each row's number among the distinct [what, short name], most frequent first: those have the shortest codes."""
-    what = drawn["what"].astype("str").map(HOST_LANES_KINDS)
-    is_sync = (what == "call") & host_names.matches(drawn["name"].astype("category"), host_names.is_sync)
-    pair = what.mask(is_sync, "sync") + "\n" + drawn["name"].astype("str")
-    counts = pair.value_counts()
-    codes = pd.Series(range(len(counts)), index=counts.index)
-    names = [text.split("\n", 1) for text in counts.index]
-    return pair.map(codes).to_numpy(), [[what, short_name(name)] for what, name in names]
+def _host_name(name: str, what: str) -> list[str]:
+    is_sync = what == API_CALL and host_names.is_sync(name)
+    return ["sync" if is_sync else HOST_LANES_KINDS[what], short_name(name)]
 
 
-def _lane(own: pd.DataFrame, clock: Clock, rank: int) -> tuple[dict[str, Any], list[np.ndarray]]:
-    shift = clock.shift_ns(rank) + clock.zero_ns
-    starts = (own["start_ns"].to_numpy(dtype=np.int64) - shift) // UNIT_NS
-    ends = (own["end_ns"].to_numpy(dtype=np.int64) - shift) // UNIT_NS
-    depth = own["depth"].to_numpy(dtype=np.int64)
-    # Levels that no event of the lane is drawn in are closed up.
-    levels = np.unique(depth)
-    place = np.searchsorted(levels, depth)
-    entry = {"count": len(own), "first": int(starts[0]), "levels": len(levels)}
-    return entry, [steps_of(starts), ends - starts, own["said"].to_numpy(), place]
+def _lane(own: pd.DataFrame) -> pd.DataFrame:
+    """A lane's columns; levels that no event of it is drawn in are closed up."""
+    depth = own["depth"].rank(method="dense") - 1
+    return own[["start", "length"]].assign(name=own["said"], depth=depth)
 
 
 def note(drawn: int, recorded: int, least_ns: int, ranks: Sequence[int], of_ranks: int) -> str:
@@ -295,94 +312,23 @@ def note(drawn: int, recorded: int, least_ns: int, ranks: Sequence[int], of_rank
     return " ".join(sentences)
 
 
-# What ties a timeline's operations to others: their instance, who was awaited, the launching thread.
-#
-# For each rank come, as columns: of its communication operations the instance (0: none, else one more) and the rank
-# that was awaited (0: none, else one more); of all its operations the thread of the launch, as its place in `threads`
-# (0: none, else one more).
-
-
-def links(operations: Mapping[int, pd.DataFrame], kept: list[int], results: Results) -> tuple[dict[str, Any], bytes]:
-    """Of the operations of the ranks `kept`: what the columns mean, and the columns."""
-    waits = _by_call(_frame(results, "call_waits"))
-    threads: list[list[int]] = []
-    columns: list[np.ndarray] = []
-    for rank in kept:
-        own = operations[rank]
-        awaited = _of_calls(own, waits.get(rank), ("instance", "waits_for"))
-        thread, known = pd.factorize(own["launch_thread"])
-        threads.append([int(number) for number in known])
-        columns += [*awaited, thread + 1]
-    return {"threads": threads}, b"".join(map(varints, columns))
-
-
-def _by_call(calls: pd.DataFrame) -> dict[int, pd.DataFrame]:
-    """The calls of each rank, by number."""
-    return {int(rank): own.set_index("call") for rank, own in calls.groupby("rank")}
-
-
-def _of_calls(operations: pd.DataFrame, calls: pd.DataFrame | None, names: Sequence[str]) -> list[np.ndarray]:
-    """Of a rank's communication operations these columns of its calls; 0 where they are not known."""
-    own = operations.loc[operations["kind"] == "comm", "call"].astype("int64")
-    if calls is None:
-        return [np.zeros(len(own), dtype=np.int64)] * len(names)
-    rows = calls.reindex(own)
-    return [or_zero(rows[name]) for name in names]
-
-
-# The columns of a rank's operations.
-
-
-def operation_columns(
-    own: pd.DataFrame, calls: pd.DataFrame | None, clock: Clock, rank: int
-) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """What the page has to know of a rank's columns, and the columns: of operations, of calls, of copies."""
-    starts = own["start_ns"].to_numpy(dtype=np.int64) - clock.shift_ns(rank)
-    streams, stream_ids = np.unique(own["stream"].to_numpy(dtype=np.int64), return_inverse=True)
-    delay = (own["start_ns"] - own["launch_start_ns"]).astype("Int64")
-    columns = [
-        *(steps_of(starts), (own["end_ns"] - own["start_ns"]).to_numpy(), own["name_id"].to_numpy(), stream_ids),
-        *(or_zero(own["step"]), or_zero(delay.where(delay >= 0)), own["launch"].cat.codes.to_numpy() + 1),
-        *(own["origin"].to_numpy(), own["around"].to_numpy()),
-        *_of_calls(own, calls, ("label", "size_bytes", "wait_ns", "why")),
-        or_zero(own.loc[own["kind"] == "copy", "size_bytes"]),
-    ]
-    entry = {"rank": rank, "count": len(own), "first": int(starts[0] - clock.zero_ns), "streams": streams.tolist()}
-    return entry, columns
-
-
-# The critical path as a line through the timeline's lanes.
-#
-# Columns: start less the previous start (signed), length, place of the rank among those of the page (0: it is left out,
-# else one more), and lane, each a number. Stretches that follow each other in one lane of one rank are one.
+# The critical path as a line through the timeline's lanes: stretches that follow each other in one lane of one rank are
+# one.
 
 
 LANES = ("host", *(kind.key for kind in KINDS), IDLE.kind)
 """Where the line runs: on the host, in a lane of operations, or on a GPU on which nothing runs."""
 
 
-def path_line(results: Results, kept: list[int], clock: Clock) -> tuple[dict[str, Any], bytes]:
-    """What the line says, and its columns; without a path only why there is none."""
+def _path_line(results: Results, kept: list[int], clock: Clock, tables: Tables) -> dict[str, Any]:
+    """What the line says; without a path only why there is none."""
     stretches = _frame(results, "path_stretches")
     if stretches.empty:
-        return {"count": 0, "why_not": _why_not(results)}, b""
-    table = _drawn(_merged(stretches))
-    starts = table["start_ns"].to_numpy(dtype=np.int64) - _base(table, results, clock)
-    place = table["rank"].map({rank: at + 1 for at, rank in enumerate(kept)}).fillna(0)
-    columns = [
-        signed(steps_of(starts)),
-        (table["end_ns"] - table["start_ns"]).to_numpy(),
-        place.to_numpy(dtype=np.int64),
-        table["lane"].to_numpy(dtype=np.int64),
-    ]
-    meta = {
-        "count": len(table),
-        "first": int(starts[0]),
-        "lanes": LANES,
-        "shares": _shares(results),
-        "why_not": "",
-    }
-    return meta, b"".join(map(varints, columns))
+        return {"lanes": LANES, "why_not": _why_not(results), "table": tables.add(pd.DataFrame())}
+    drawn = _drawn(_merged(on_own_clocks(stretches, _frame(results, "clocks"))))
+    place = drawn["rank"].map({rank: at + 1 for at, rank in enumerate(kept)}).fillna(0)
+    line = {"start": clock.places(drawn, "start_ns"), "length": drawn["ns"], "rank": place, "lane": drawn["lane"]}
+    return {"lanes": LANES, "shares": _shares(results), "why_not": "", "table": tables.add(pd.DataFrame(line))}
 
 
 def _why_not(results: Results) -> str:
@@ -390,20 +336,6 @@ def _why_not(results: Results) -> str:
     if replay is None:
         return "the job was not replayed"
     return replay.why_not or "the capture has no complete step to follow"
-
-
-def _base(table: pd.DataFrame, results: Results, clock: Clock) -> np.ndarray:
-    """What is taken from each row's times, to lie on its rank's operations as the page draws them.
-
-    The path's clock takes every known offset from a rank's times, the page's only what is larger than its uncertainty.
-    """
-    known = results["clocks"].table.set_index("rank")["offset_ns"] if "clocks" in results else pd.Series(dtype="Int64")
-    shifts = {
-        rank: clock.shift_ns(rank) - (0 if pd.isna(offset := known.get(rank, pd.NA)) else int(offset))
-        for rank in table["rank"].unique().tolist()
-    }
-    made: np.ndarray = (table["rank"].map(shifts) + clock.zero_ns).to_numpy(dtype=np.int64)
-    return made
 
 
 def _merged(stretches: pd.DataFrame) -> pd.DataFrame:
@@ -452,14 +384,7 @@ def _path_ns(results: Results) -> pd.Series:
     return path.sort_values(ascending=False, kind="stable")
 
 
-# The timeline's operations as bytes for a page: columns of differences, deflated, in base64.
-#
-# A column is a run of unsigned LEB128 numbers. For each rank come, in this order: start after the previous start,
-# duration, name, stream, step, launch delay, launch call, operator and what is around it (0: not known, else one
-# more); then for its communication operations call label and bytes (0: not known), wait (0: not known, else one more)
-# and why there is no wait (0: there is, or it is not known); then bytes of its copies; then of its gaps start after the
-# previous start, length, cause and what the host did (0: not known).
-# The ranks lie one after the other.
+# All of it: what the page's script reads.
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,10 +392,9 @@ class TimelineData:
     """What the page's script reads.
 
     Attributes:
-        meta: names, ranks, steps, bands and gaps; JSON, deflated, base64.
-        operations: columns as above; deflated, base64.
-        more: what is read after the first picture: by name a pair of meta and columns (`links`, `path_line`,
-            `host_lanes`, `counter_lanes` say which), deflated, base64.
+        meta: lists of texts, ranks, steps, bands, and by what each table is read; JSON, deflated, base64.
+        numbers: the tables' columns: of each rank its operations and gaps, then the path, CPU threads, counters;
+            deflated, base64.
         count: operations in them.
         ranks: ranks in them.
         left_out: ranks that are not.
@@ -478,8 +402,7 @@ class TimelineData:
     """
 
     meta: str
-    operations: str
-    more: dict[str, tuple[str, str]]
+    numbers: str
     count: int
     ranks: list[int]
     left_out: list[int]
@@ -501,32 +424,27 @@ def timeline_data(
     counts = table.groupby("rank").size()
     kept = _kept(counts, results, named)
     if len(kept) < len(counts):
-        table = table[table["rank"].isin(kept)]
+        table = table[table["rank"].isin(kept)].reset_index(drop=True)
     pinned = pins(findings, split, kept, results)
-    names, name_ids = _names(table)
-    table, operators, paths = _with_origins(table.assign(name_id=name_ids))
-    calls, labels, whys = _calls(results)
-    gaps, causes, doings = _gaps(results.get("gaps"))
+    operations, lists = _operations(table, results, clock)
+    gaps, of_gaps = _gaps(results, clock)
     give_back_grown()
-    operations = {int(rank): own for rank, own in table.groupby("rank")}
-    entries, columns = [], []
-    for rank in kept:
-        entry, made = operation_columns(operations[rank], calls.get(rank), clock, rank)
-        first_gap, idle = _gap_columns(gaps.get(rank), clock, rank)
-        entries.append(entry | first_gap)
-        columns += [*made, *idle]
+    tables = Tables()
+    drawn = {"operations": operations, "gaps": gaps}
+    of_ranks = {name: dict(list(own.groupby("rank"))) for name, own in drawn.items()}
+    ranks = [
+        {"rank": rank}
+        | {name: tables.add(of_ranks[name].get(rank, own[:0]).drop(columns="rank")) for name, own in drawn.items()}
+        for rank in kept
+    ]
+    give_back_grown()
+    first = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
     meta = {
         "zero": str(clock.zero_ns),
-        "names": names,
-        "calls": labels,
-        "whys": whys,
-        "launches": [str(name) for name in table["launch"].cat.categories],
-        "operators": operators,
-        "paths": paths,
-        "causes": causes,
+        **lists,
+        **of_gaps,
         "knows_causes": "gaps" in results,
-        "doings": doings,
-        "ranks": entries,
+        "ranks": ranks,
         "steps": _bands(results, clock, kept),
         "bands": _ranges(results, clock, kept),
         "pins": pinned,
@@ -534,24 +452,14 @@ def timeline_data(
         "few": LAYOUT.expanded_ranks,
         "shifts": [clock.place(rank, table_zero) for rank in kept],
         "opening": opening(results),
+        "path": _path_line(results, kept, clock, tables),
+        "host": _host_lanes(results, first, clock, tables),
+        "counters": _counters(results, first, clock, tables),
     }
-    first = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
-    give_back_grown()
-    more = {
-        "links": links(operations, kept, results),
-        "path": path_line(results, kept, clock),
-        "host": host_lanes(results, first, clock),
-        "counters": counter_lanes(results, first, clock),
-    }
-    later = {name: (_packed(about), packed(content)) for name, (about, content) in more.items()}
     ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
     left_out = sorted(set(map(int, ran)) - set(kept))
-    content = packed(b"".join(map(varints, columns)))
-    return TimelineData(_packed(meta), content, later, len(table), kept, left_out, clock)
-
-
-def _packed(meta: Any) -> str:
-    return packed(json.dumps(meta, separators=(",", ":")).encode())
+    said = packed(json.dumps(meta, separators=(",", ":")).encode())
+    return TimelineData(said, packed(tables.content()), len(table), kept, left_out, clock)
 
 
 def _kept(counts: pd.Series, results: Results, named: Sequence[int]) -> list[int]:
@@ -565,104 +473,82 @@ def _kept(counts: pd.Series, results: Results, named: Sequence[int]) -> list[int
     return sorted(fitting(order, operations, MOST_OPERATIONS))
 
 
-def _names(table: pd.DataFrame) -> tuple[list[list[Any]], np.ndarray]:
-    """Distinct (short name, full name, kind) and each row's place among them."""
-    kinds = table["kind"].cat.codes.to_numpy().astype(np.int64)
-    pair = table["name"].cat.codes.to_numpy().astype(np.int64) * 4 + kinds
-    distinct, ids = np.unique(pair, return_inverse=True)
-    full = table["name"].cat.categories
-    kind_names = table["kind"].cat.categories
-    entries = [(str(full[code // 4]), str(kind_names[code % 4])) for code in distinct.tolist()]
-    return [[short_name(name), name, kind] for name, kind in entries], ids
+def _operations(table: pd.DataFrame, results: Results, clock: Clock) -> tuple[pd.DataFrame, dict[str, list[Any]]]:
+    """Each operation's rank and columns, and the lists that their texts are in."""
+    calls = table[["rank", "call"]].merge(_calls(results), on=["rank", "call"], how="left")
+    lengths = table["end_ns"] - table["start_ns"]
+    delay = (table["start_ns"] - table["launch_start_ns"]).astype("Int64")
+    texts = {
+        "name": ("names", _pairs(table["name"], table["kind"], lambda name, kind: [short_name(name), name, kind])),
+        "stream": ("streams", _listed(table["stream"], int)),
+        "launch": ("launches", _listed(table["launch"])),
+        "thread": ("threads", _listed(table["launch_thread"], int)),
+        "operator": ("operators", _pairs(table["operator"], table["shapes"], _called)),
+        "path": ("paths", _listed(table["path"], lambda path: " › ".join(map(short_name, path.split("/"))))),
+        "call": ("calls", _listed(calls["label"])),
+        "why": ("whys", _listed(calls["why_not_split"])),
+    }
+    numbers = {
+        "step": table["step"],
+        "delay": delay.where(delay >= 0),
+        "bytes": table["size_bytes"].astype("Int64").fillna(calls["size_bytes"]),
+        "wait": calls["wait_ns"].astype("Int64").clip(upper=lengths),
+        "instance": calls["instance"],
+        "awaited": calls["waits_for"],
+    }
+    columns = {name: places for name, (_, (places, _)) in texts.items()}
+    columns |= {name: _or_zero(own).to_numpy(dtype=np.int64) for name, own in numbers.items()}
+    times = {"rank": table["rank"], "start": clock.places(table, "start_ns"), "length": lengths}
+    return pd.DataFrame(times | columns), {name: listed for name, (_, listed) in texts.values()}
 
 
-def _with_origins(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[str]]:
-    """The table with each row's operator (`origin`) and path (`around`), 0 for none, else one more than its text's."""
-    operators, shapes = table["operator"].cat, table["shapes"].cat
-    pair = operators.codes.astype(np.int64) * (len(shapes.categories) + 1) + shapes.codes + 1
-    codes, pairs = pd.factorize(pair.where(operators.codes >= 0))  # -1 where there is no operator
-    texts = [divmod(int(pair), len(shapes.categories) + 1) for pair in pairs]
-    labels = [
-        _called(operators.categories[name], shapes.categories[shape - 1] if shape else "") for name, shape in texts
-    ]
-    path = table["path"].cat
-    around, used = pd.factorize(path.codes.where(path.codes >= 0))
-    paths = [str(path.categories[int(code)]) for code in used]
-    inside = [" › ".join(short_name(part) for part in whole.split("/")) for whole in paths]
-    return table.assign(origin=codes + 1, around=around + 1), labels, inside
-
-
-def _called(operator: str, shapes: str) -> str:
-    text = f"{operator} {shapes}".strip()
+def _called(operator: str, shapes: str | None) -> str:
+    text = f"{operator} {shapes or ''}".strip()
     return text if len(text) <= LAYOUT.operator_text else f"{text[: LAYOUT.operator_text - 1]}…"
 
 
-def _calls(results: Results) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
-    """By rank its calls: label, bytes, wait and why there is none; and what each label and reason says."""
-    frame = _frame(results, "calls")
-    if frame.empty:
-        return {}, [], []
-    text = frame["collective"].map(collective_words, na_action="ignore").astype("str")
-    frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
-    if "groups" in results:
-        frame = frame.assign(group=group_labels(results["groups"], frame))
-    for column in ("dtype", "group", "peers"):
-        text += (", " + frame[column].astype("str")).where(frame[column].notna(), "")
-    label, labels = pd.factorize(text)
-    length_ns = frame["end_ns"] - frame["start_ns"]
-    frame = frame[["rank", "call", "size_bytes"]].assign(label=label, length_ns=length_ns)
-    if "call_waits" in results:
-        waits = results["call_waits"].to_frame()[["rank", "call", "wait_ns", "why_not_split"]]
-        frame = frame.merge(waits, on=["rank", "call"], how="left")
-    else:
-        frame = frame.assign(wait_ns=pd.NA, why_not_split=pd.NA)
-    reasons, whys = pd.factorize(frame["why_not_split"])
-    why = pd.Series(reasons, frame.index, dtype="Int64").mask(reasons < 0)
-    frame = frame.assign(wait_ns=frame["wait_ns"].astype("Int64").clip(upper=frame["length_ns"]), why=why)
-    return _by_call(frame), [str(label) for label in labels], [str(why) for why in whys]
+def _calls(results: Results) -> pd.DataFrame:
+    """All ranks' calls with what is known of their waits, and `label`: what the page says of each."""
+    calls = described_calls(_frame(results, "calls"), _frame(results, "call_waits"))
+    label = calls["collective"].map(collective_words, na_action="ignore").astype("str")
+    group = group_labels(results["groups"], calls) if "groups" in results else calls["group"]
+    dtype = calls["dtype"].astype("str").map(element_types, na_action="ignore")
+    for further in (dtype, group, calls["peers"]):
+        label += (", " + further.astype("str")).where(further.notna(), "")
+    return calls.assign(label=label)
 
 
 def _bands(results: Results, clock: Clock, ranks: list[int]) -> list[list[Any]]:
     """[rank, step, start, end, complete] of each step's GPU window."""
-    frame = _frame(results, "steps", ranks)
     return [
         [rank, step, clock.place(rank, start), clock.place(rank, start) + length, bool(complete)]
-        for rank, step, start, length, complete in _rows(frame, "step", "start_ns", "window_ns", "is_complete")
+        for rank, step, start, length, complete in _rows(
+            _frame(results, "steps"), ranks, "step", "start_ns", "window_ns", "is_complete"
+        )
         if is_known(start)
     ]
 
 
 def _ranges(results: Results, clock: Clock, ranks: list[int]) -> list[list[Any]]:
     """[rank, name, start, end, depth] of each of the user's ranges on the GPU."""
-    rows = _rows(_frame(results, "gpu_ranges", ranks), "name", "start_ns", "end_ns", "depth")
     return [
         [rank, name.strip("# "), clock.place(rank, start), clock.place(rank, end), depth]
-        for rank, name, start, end, depth in rows
+        for rank, name, start, end, depth in _rows(
+            _frame(results, "gpu_ranges"), ranks, "name", "start_ns", "end_ns", "depth"
+        )
     ]
 
 
-def _rows(frame: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
-    """The rank and these columns of each row, as plain values."""
-    return zip(*(frame[name].tolist() for name in ("rank", *names)), strict=True) if len(frame) else iter(())
+def _rows(frame: pd.DataFrame, ranks: list[int], *names: str) -> Iterator[tuple[Any, ...]]:
+    """The rank and these columns of each row of these ranks, as plain values."""
+    own = frame[frame["rank"].isin(ranks)]
+    return zip(*(own[name].tolist() for name in ("rank", *names)), strict=True)
 
 
-def _gaps(gaps: GapTable | None) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
-    """By rank its gaps with the numbers of their cause and of what the host did, and what those say."""
-    if gaps is None or not len(gaps):
-        return {}, [], []
-    frame = gaps.to_frame()
-    cause, causes = pd.factorize(frame["cause"].astype("str"))
-    doing, names = pd.factorize(frame["doing"])  # -1 where it is absent
-    short, doings = pd.factorize(np.array([short_name(name) for name in names], dtype=object))
-    numbered = frame[["rank", "start_ns", "length_ns"]].assign(cause=cause, doing=np.append(short, -1)[doing] + 1)
-    return {int(rank): own for rank, own in numbered.groupby("rank")}, list(map(str, causes)), list(map(str, doings))
-
-
-def _gap_columns(gaps: pd.DataFrame | None, clock: Clock, rank: int) -> tuple[dict[str, int], list[np.ndarray]]:
-    if gaps is None:
-        return {"gaps": 0, "first_gap": 0}, []
-    gaps = gaps.sort_values("start_ns")
-    starts = gaps["start_ns"].to_numpy(dtype=np.int64)
-    columns = [steps_of(starts), *(gaps[name].to_numpy(dtype=np.int64) for name in ("length_ns", "cause", "doing"))]
-    entry = {"gaps": len(gaps), "first_gap": clock.place(rank, int(starts[0]))}
-    return entry, columns
+def _gaps(results: Results, clock: Clock) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """Each gap's rank and columns, and the lists of their causes and of what the host did."""
+    gaps = _frame(results, "gaps").sort_values("start_ns", kind="stable")
+    cause, causes = _listed(gaps["cause"])
+    doing, doings = _listed(gaps["doing"], short_name)
+    times = {"rank": gaps["rank"], "start": clock.places(gaps, "start_ns"), "length": gaps["length_ns"]}
+    return pd.DataFrame({**times, "cause": cause, "doing": doing}), {"causes": causes, "doings": doings}

@@ -17,12 +17,12 @@ const inflated = async (bytes) => {
 /** The value of deflated JSON. @param {string} base64 */
 export const inflatedJson = async (base64) => JSON.parse(new TextDecoder().decode(await inflate(base64)));
 
-/** Reads runs of unsigned LEB128 numbers. @param {Uint8Array} bytes @returns {NumberReader} */
-export const numberReader = (bytes) => {
+/** Reads tables of unsigned LEB128 numbers, one after the other. @param {Uint8Array} bytes @returns {TableReader} */
+export const tableReader = (bytes) => {
   let at = 0;
-  /** @param {number} count @param {any} make */
-  const read = (count, make = Float64Array) => {
-    const out = new make(count);
+  /** @param {number} count @param {boolean} isWide */
+  const column = (count, isWide) => {
+    const out = isWide ? new Float64Array(count) : new Uint32Array(count);
     for (let i = 0; i < count; i++) {
       let value = 0;
       let factor = 1;
@@ -36,12 +36,27 @@ export const numberReader = (bytes) => {
     }
     return out;
   };
-  return read;
+  return ({ count, columns }) => {
+    /** @type {any} */
+    const table = { count };
+    for (const [name, isWide] of Object.entries(columns)) table[name] = column(count, isWide);
+    if (table.start) addUp(table.start);
+    return table;
+  };
 };
 
-/** A part that is read after the first picture: what it says of itself, and its numbers.
- * @param {Packed} pair @returns {Promise<[any, NumberReader]>} */
-export const unpacked = async ([meta, numbers]) => {
+/** Differences, which may be negative (0, -1, 1, -2 as 0, 1, 2, 3), become moments. @param {Float64Array} starts */
+const addUp = (starts) => {
+  let t = 0;
+  for (let i = 0; i < starts.length; i++) {
+    t += starts[i] % 2 ? -(starts[i] + 1) / 2 : starts[i] / 2;
+    starts[i] = t;
+  }
+};
+
+/** What is said, and what reads the tables that it speaks of.
+ * @param {string} meta @param {string} numbers @returns {Promise<[any, TableReader]>} */
+export const unpacked = async (meta, numbers) => {
   const [told, bytes] = await Promise.all([inflatedJson(meta), inflate(numbers)]);
-  return [told, numberReader(bytes)];
+  return [told, tableReader(bytes)];
 };

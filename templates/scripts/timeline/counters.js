@@ -1,33 +1,24 @@
 // Counters below the GPU's lanes, and the bandwidth of communication.
-import { unpacked } from "../page/unpack.js";
 import { rowAt } from "./intervals.js";
-import { drawMemory, isMemory, readMemory } from "./memory.js";
+import { drawMemory, isMemory, memoryOf } from "./memory.js";
 import { clipped } from "./scale.js";
 
 /** @param {Timeline} data */
-export const loadCounters = async (data) => {
-  const [entries, read] = await unpacked(data.packed.counters);
+export const loadCounters = (data) => {
   data.ranks.forEach((rank) => {
     rank.counters = [];
   });
-  for (const entry of /** @type {CounterEntry[]} */ (entries)) {
-    const start = read(entry.count);
-    const length = read(entry.count);
-    let t = entry.first;
-    for (let i = 0; i < entry.count; i++) {
-      t += i ? start[i] : 0;
-      start[i] = t;
-    }
-    const { parts, peak } = entry;
-    const own = data.rankOf.get(entry.rank);
-    if (parts && peak !== undefined) {
-      own?.counters.push(readMemory({ ...entry, parts, peak, start, length }, read));
-      continue;
-    }
-    const value = read(entry.count).map((share) => (share * entry.most) / 1000);
-    own?.counters.push({ ...entry, start, length, value });
+  for (const entry of data.counters) {
+    const table = data.read(entry.table);
+    data.rankOf.get(entry.rank)?.counters.push(entry.parts ? memoryOf(entry, table) : counterOf(entry, table));
   }
   for (const rank of data.ranks) if (rank.counters.length) rank.counters.push(...bandwidth(data, rank));
+};
+
+/** Values are in thousandths of the largest. @param {CounterEntry} entry @param {any} table @returns {Counter} */
+const counterOf = (entry, { value, ...table }) => {
+  const most = entry.most ?? 0;
+  return { ...entry, ...table, most, value: Float64Array.from(value, (share) => (share * most) / 1000) };
 };
 
 /** What each call moves a second while it transfers: its size over its transfer time; none where no size is known.
@@ -37,9 +28,8 @@ const bandwidth = (data, rank) => {
   const rows = [];
   for (let op = 0; op < rank.count; op++) {
     if (data.names[rank.name[op]][2] !== "comm") continue;
-    const place = rank.place[op];
-    const bytes = rank.callBytes[place] - 1;
-    const wait = rank.wait[place] - 1;
+    const bytes = rank.bytes[op] - 1;
+    const wait = rank.wait[op] - 1;
     const length = rank.end[op] - rank.start[op] - wait;
     if (bytes > 0 && wait >= 0 && length > 0) rows.push([rank.start[op] + wait, length, bytes / length]);
   }

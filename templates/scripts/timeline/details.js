@@ -20,29 +20,29 @@ const facts = ({ data }, rank, op) => {
     ["Kind", WORDS.kinds[kind].one],
     ["Duration", timeText(rank.end[op] - rank.start[op])],
     ["Start", timeText(rank.start[op])],
-    ["Stream", rank.streams[rank.stream[op]]],
+    ["Stream", data.streams[rank.stream[op]]],
     ["Step", rank.step[op] ? rank.step[op] - 1 : "none"],
   ];
-  const place = rank.place[op];
   if (kind === "comm") lines.push(...factsOfCall(data, rank, op));
-  if (kind === "copy" && rank.copyBytes[place]) lines.push(["Size", bytesText(rank.copyBytes[place] - 1)]);
+  if (kind === "copy" && rank.bytes[op]) lines.push(["Size", bytesText(rank.bytes[op] - 1)]);
   const delay = rank.delay[op] ? `, ${timeText(rank.delay[op] - 1)} before it ran` : "";
-  lines.push(["Launch", rank.launch[op] ? `${data.launches[rank.launch[op] - 1]}${delay}` : "not in the capture"]);
-  if (rank.operator[op]) lines.push(["Operator", data.operators[rank.operator[op] - 1]]);
-  if (rank.path[op]) lines.push(["In the code", data.paths[rank.path[op] - 1]]);
-  return lines;
+  const launch = data.launches[rank.launch[op]];
+  lines.push(["Launch", launch ? `${launch}${delay}` : "not in the capture"]);
+  lines.push(["Operator", data.operators[rank.operator[op]]], ["In the code", data.paths[rank.path[op]]]);
+  return lines.filter(([, value]) => value !== "");
 };
 
 /** @param {Timeline} data @param {Rank} rank @param {number} op @returns {Fact[]} */
 const factsOfCall = (data, rank, op) => {
-  const place = rank.place[op];
   /** @type {Fact[]} */
-  const lines = [];
-  if (rank.call[place]) lines.push(["Call", data.calls[rank.call[place] - 1]]);
-  lines.push(["Size", rank.callBytes[place] ? bytesText(rank.callBytes[place] - 1) : "n/a"]);
-  const wait = rank.wait[place] - 1;
+  const lines = [
+    ["Call", data.calls[rank.call[op]]],
+    ["Size", rank.bytes[op] ? bytesText(rank.bytes[op] - 1) : "n/a"],
+  ];
+  const wait = rank.wait[op] - 1;
   if (wait >= 0) lines.push(["Wait", timeText(wait)], ["Transfer", timeText(rank.end[op] - rank.start[op] - wait)]);
-  if (rank.why[place]) lines.push(["Transfer and wait", `not separated: ${data.whys[rank.why[place] - 1]}`]);
+  const why = data.whys[rank.why[op]];
+  if (why) lines.push(["Transfer and wait", `not separated: ${why}`]);
   const last = lastOf(data, rank, op);
   if (last) lines.push(["Came last", `rank ${last.number}`]);
   return lines;
@@ -69,7 +69,7 @@ export const showDetails = (view, rank, op) => {
   list.dataset.ns = String(rank.end[op] - rank.start[op]);
   const box = byId("tl-details");
   box.replaceChildren(list, html("p", { className: "full-name" }, full));
-  const last = kind === "comm" && rank.wait[rank.place[op]] > 1 ? lastOf(view.data, rank, op) : null;
+  const last = rank.wait[op] > 1 ? lastOf(view.data, rank, op) : null;
   if (last?.rank) {
     const button = html("button", { type: "button" }, `What rank ${last.number} did meanwhile`);
     button.addEventListener("click", () => followWait(view, rank, op));
@@ -120,7 +120,7 @@ export const showMemory = (view, rank, counter, t) => {
  * @param {View} view @param {Rank} rank @param {number} op @returns {boolean} whether anybody was awaited */
 export const followWait = (view, rank, op) => {
   const last = lastOf(view.data, rank, op);
-  const wait = rank.wait[rank.place[op]] - 1;
+  const wait = rank.wait[op] - 1;
   if (!last?.rank || last.op === undefined || wait <= 0) return false;
   const awaited = last.rank;
   showDetails(view, rank, op);
@@ -184,7 +184,8 @@ const doingsIn = (data, { gap }, from, to) => {
   const found = [];
   gap.start.forEach((start, i) => {
     const ns = Math.min(start + gap.length[i], to) - Math.max(start, from);
-    if (gap.doing[i]) found.push([data.doings[gap.doing[i] - 1], ns]);
+    const doing = data.doings[gap.doing[i]];
+    if (doing) found.push([doing, ns]);
   });
   return found;
 };

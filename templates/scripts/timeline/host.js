@@ -1,5 +1,4 @@
 // Lanes of the host below the GPU's: its threads as icicles.
-import { unpacked } from "../page/unpack.js";
 import { rowAt } from "./intervals.js";
 import { label } from "./pen.js";
 import { clipped } from "./scale.js";
@@ -15,44 +14,34 @@ const ROLES = {
 };
 
 /** @param {Timeline} data */
-export const loadHost = async (data) => {
-  const [meta, read] = await unpacked(data.packed.host);
-  data.host = meta;
+export const loadHost = (data) => {
   data.ranks.forEach((rank) => {
     rank.host = [];
     rank.counters ??= [];
   });
   for (const entry of data.host.lanes) {
-    const lane = laneRead(entry, read, data.host.unit);
-    if (isWithin(lane, data.end)) data.rankOf.get(entry.rank)?.host.push(lane);
+    const lane = laneRead(entry, data);
+    if (isWithin(lane, data)) data.rankOf.get(entry.rank)?.host.push(lane);
   }
 };
 
-/** Whether a lane has anything while GPU operations ran. @param {HostLane} lane @param {number} end */
-const isWithin = ({ start, length }, end) => start.some((t, i) => t < end && t + length[i] > 0);
+/** Whether a lane has anything in what is drawn. @param {HostLane} lane @param {Pick<Timeline, "begin" | "end">} drawn */
+const isWithin = ({ start, length }, { begin, end }) => start.some((t, i) => t < end && t + length[i] > begin);
 
-/** @param {HostEntry} entry @param {NumberReader} read @param {number} unit ns of one @returns {HostLane} */
-const laneRead = (entry, read, unit) => {
-  const n = entry.count;
-  const columns = { start: read(n), length: read(n), name: read(n, Uint32Array) };
-  const depth = read(n, Uint8Array);
-  const { start, length } = columns;
-  let t = entry.first;
-  for (let i = 0; i < n; i++) {
-    t += i ? start[i] : 0;
-    start[i] = t * unit;
-    length[i] *= unit;
-  }
+/** @param {HostEntry} entry @param {Timeline} data @returns {HostLane} */
+const laneRead = (entry, { read, host }) => {
+  const { start, length, ...columns } = read(entry.table);
+  const [from, ns] = [start, length].map((times) => Float64Array.from(times, (time) => time * host.unit));
   const label = entry.frames ? "Python frames" : ROLES[entry.role];
-  return { ...entry, ...columns, label, levels: levelsOf(depth, start, length, entry.levels) };
+  return { ...entry, ...columns, start: from, length: ns, label, levels: levelsOf(columns.depth, from, ns) };
 };
 
 /** Each level's events by themselves, in order of start, so that drawing looks only at those in view.
- * @param {Uint8Array} depth @param {Float64Array} start @param {Float64Array} length @param {number} count @returns {Level[]} */
-const levelsOf = (depth, start, length, count) => {
+ * @param {Numbers} depth @param {Float64Array} start @param {Float64Array} length @returns {Level[]} */
+const levelsOf = (depth, start, length) => {
   /** @type {number[][]} */
-  const rows = Array.from({ length: count }, () => []);
-  depth.forEach((level, i) => rows[level].push(i));
+  const rows = [];
+  depth.forEach((level, i) => (rows[level] ??= []).push(i));
   return rows.map((own) => ({
     rows: own,
     starts: Float64Array.from(own, (i) => start[i]),

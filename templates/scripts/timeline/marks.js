@@ -52,8 +52,8 @@ const drawAwaited = (ctx, view) => {
 /** @param {CanvasRenderingContext2D} ctx @param {View} view */
 const drawLaunch = (ctx, view) => {
   const s = view.selected;
-  if (!s || s.op === undefined || !s.rank.delay[s.op] || !s.rank.thread?.[s.op]) return;
-  const thread = s.rank.threads[s.rank.thread[s.op] - 1];
+  if (!s || s.op === undefined || !s.rank.delay[s.op]) return;
+  const thread = view.data.threads[s.rank.thread[s.op]];
   const host = view.layout.rows.find(
     (row) => row.rank === s.rank && row.part === "host" && row.lane.thread === thread && !row.lane.frames,
   );

@@ -3,16 +3,17 @@ import { bytesText, percentText, timeText } from "../page/numbers.js";
 import { rowAt } from "./intervals.js";
 import { clipped } from "./scale.js";
 
-/** The allocator's: what it gives is a multiple. */
-const UNIT = 512;
 const SHADES = [1, 0.72, 0.5, 0.32, 0.2];
 
-/** After starts and lengths each category's bytes; the value is their sum.
- * @param {Omit<MemoryCounter, "levels" | "value">} counter @param {NumberReader} read @returns {MemoryCounter} */
-export const readMemory = (counter, read) => {
-  const levels = counter.parts.map(() => read(counter.count).map((blocks) => blocks * UNIT));
-  const value = counter.start.map((_, i) => levels.reduce((sum, level) => sum + level[i], 0));
-  return { ...counter, levels, value, most: value[counter.peak] };
+/** A column for each category's bytes; the value is their sum.
+ * @param {CounterEntry} entry @param {any} table @returns {MemoryCounter} */
+export const memoryOf = ({ parts = [], peak = 0, ...entry }, { count, start, length, ...columns }) => {
+  const levels = parts.map((name) => columns[name]);
+  /** @type {Float64Array} */
+  const value = start.map((/** @type {number} */ _, /** @type {number} */ i) =>
+    levels.reduce((sum, level) => sum + level[i], 0),
+  );
+  return { ...entry, parts, peak, count, start, length, levels, value, most: value[peak] };
 };
 
 /** @param {Counter | MemoryCounter} counter @returns {counter is MemoryCounter} */

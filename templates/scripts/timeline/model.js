@@ -21,49 +21,13 @@ const laneMade = (rank, kind, names) => {
 /** The lane of a kind, of which every rank has one. @param {Rank} rank @param {Kind} kind */
 export const laneOf = (rank, kind) => rank.lanes[KINDS.indexOf(kind)];
 
-/** Differences become moments. @param {Float64Array} starts @param {number} first */
-const addUp = (starts, first) => {
-  let t = first;
-  for (let i = 0; i < starts.length; i++) {
-    t += starts[i];
-    starts[i] = t;
-  }
-};
-
-/** @param {RankEntry} entry @param {NumberReader} read @param {Timeline} data @returns {Rank} */
-const decodeRank = (entry, read, { names, causes }) => {
-  const n = entry.count;
-  const columns = {
-    start: read(n),
-    end: read(n),
-    name: read(n, Uint32Array),
-    stream: read(n, Uint32Array),
-    step: read(n, Int32Array),
-    delay: read(n),
-    launch: read(n, Uint32Array),
-    operator: read(n, Uint32Array),
-    path: read(n, Uint32Array),
-    place: new Int32Array(n),
-  };
-  addUp(columns.start, entry.first);
-  const seen = { compute: 0, comm: 0, copy: 0, unknown: 0 };
-  for (let i = 0; i < n; i++) {
-    columns.end[i] += columns.start[i];
-    columns.place[i] = seen[names[columns.name[i]][2]]++;
-  }
-  const calls = {
-    call: read(seen.comm, Uint32Array),
-    callBytes: read(seen.comm),
-    wait: read(seen.comm),
-    why: read(seen.comm, Uint8Array),
-    copyBytes: read(seen.copy),
-  };
-  const g = entry.gaps;
-  const gap = { start: read(g), length: read(g), cause: read(g, Uint8Array), doing: read(g, Uint32Array) };
-  addUp(gap.start, entry.first_gap);
-  const rank = { ...entry, ...columns, ...calls, gap };
+/** @param {RankEntry} entry @param {TableReader} read @param {Timeline} data @returns {Rank} */
+const decodeRank = ({ rank: number, operations, gaps }, read, { names, causes }) => {
+  const columns = read(operations);
+  const end = columns.start.map((/** @type {number} */ start, /** @type {number} */ i) => start + columns.length[i]);
+  const rank = { rank: number, ...columns, end, gap: read(gaps) };
   // The rest is of the rank as a whole, or is read after the first picture.
-  return withUnions(/** @type {Rank} */ (/** @type {unknown} */ (rank)), names, causes);
+  return withUnions(/** @type {Rank} */ (rank), names, causes);
 };
 
 /** @param {Rank} rank @param {Name[]} names @param {string[]} causes */
@@ -106,7 +70,7 @@ const unionsOf = (rank, names) => {
     const start = rank.start[op];
     const end = rank.end[op];
     pairs[kind].push([start, end]);
-    const wait = kind === "comm" ? rank.wait[rank.place[op]] : 0;
+    const wait = rank.wait[op];
     if (!wait) continue;
     pairs.wait.push([start, start + wait - 1]);
     pairs.transfer.push([start + wait - 1, end]);
@@ -155,13 +119,13 @@ export const loadTimeline = async () => {
   if (!source) return null;
   const packed = JSON.parse(source.textContent ?? "");
   source.remove();
-  const [data, read] = await unpacked([packed.meta, packed.operations]);
+  const [data, read] = await unpacked(packed.meta, packed.numbers);
   data.ranks = data.ranks.map((/** @type {RankEntry} */ entry) => decodeRank(entry, read, data));
-  return completed(data, packed.more);
+  return completed(data, read);
 };
 
-/** @param {Timeline} data @param {Timeline["packed"]} packed */
-const completed = (data, packed) => {
+/** @param {Timeline} data @param {TableReader} read */
+const completed = (data, read) => {
   for (const rank of data.ranks) {
     rank.steps = ofRank(data.steps, rank);
     rank.bands = ofRank(data.bands, rank);
@@ -174,7 +138,7 @@ const completed = (data, packed) => {
   data.begin = data.ranks.reduce((least, rank) => Math.min(least, rank.first), 0);
   data.end = data.ranks.reduce((most, rank) => Math.max(most, rank.last), 0);
   data.rankOf = new Map(data.ranks.map((rank) => [rank.rank, rank]));
-  data.packed = packed;
+  data.read = read;
   return data;
 };
 

@@ -34,8 +34,8 @@ export const drawLane = (ctx, view, row, y) => {
 /** A call by its collective: an all-to-all is a kernel of sends and receives.
  * @param {Timeline} data @param {Rank} rank @param {number} op @param {Kind} kind */
 const operationName = (data, rank, op, kind) => {
-  const call = kind === "comm" ? rank.call[rank.place[op]] : 0;
-  return call ? data.calls[call - 1].split(",")[0] : data.names[rank.name[op]][0].replace(/^NCCL /, "");
+  const call = kind === "comm" ? data.calls[rank.call[op]] : "";
+  return call ? call.split(",")[0] : data.names[rank.name[op]][0].replace(/^NCCL /, "");
 };
 
 /** @param {CanvasRenderingContext2D} ctx @param {View} view @param {OfOperations} row @param {Lane} lane @param {number} from @param {number} to @param {number} y */
@@ -83,7 +83,7 @@ const drawOperations = (ctx, view, row, lane, from, to, y) => {
 /** One operation in its colours, a wait in its own; returns the wait, 0 where it is not known, else one more.
  * @param {CanvasRenderingContext2D} ctx @param {View} view @param {Rank} rank @param {number} op @param {Kind} kind @param {number} from @param {number} width @param {number} top @param {number} height */
 const fillOperation = (ctx, view, rank, op, kind, from, width, top, height) => {
-  const wait = kind === "comm" ? rank.wait[rank.place[op]] : 0;
+  const wait = rank.wait[op];
   ctx.fillStyle = kind === "comm" && view.data.hasWaits && !wait ? view.fills.unsplit : view.colours[kind];
   ctx.fillRect(from, top, width, height);
   if (wait > 1) {

@@ -1,27 +1,10 @@
 // The critical path: where it runs, and the line that shows it.
-import { unpacked } from "../page/unpack.js";
 import { rowAt } from "./intervals.js";
 import { AXIS, clipped } from "./scale.js";
 
-/** @param {number} value zigzag: 0, -1, 1, -2, … */
-const signed = (value) => (value % 2 ? -(value + 1) / 2 : value / 2);
-
 /** @param {Timeline} data */
-export const loadPath = async (data) => {
-  const [meta, read] = await unpacked(data.packed.path);
-  const n = meta.count;
-  const start = read(n);
-  let t = n ? meta.first : 0;
-  for (let i = 0; i < n; i++) {
-    t += i ? signed(start[i]) : 0;
-    start[i] = t;
-  }
-  const columns = {
-    length: read(n),
-    rank: read(n, Uint32Array),
-    lane: read(n, Uint8Array),
-  };
-  data.path = { ...meta, start, ...columns };
+export const loadPath = (data) => {
+  Object.assign(data.path, data.read(data.path.table));
 };
 
 /** Where the critical path runs on a rank: y of a lane's lower edge, of what is collapsed its middle.

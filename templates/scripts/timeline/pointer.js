@@ -47,7 +47,7 @@ const click = (view, px, py) => {
   if (row.part === "counter" && isMemory(row.counter)) return showMemory(view, row.rank, row.counter, t);
   if (op === undefined) return clearDetails(view);
   const { rank } = row;
-  const wait = row.part === "comm" ? rank.wait[rank.place[op]] - 1 : 0;
+  const wait = row.part === "comm" ? rank.wait[op] - 1 : 0;
   if (wait > 0 && t < rank.start[op] + wait && followWait(view, rank, op)) return undefined;
   return showDetails(view, rank, op);
 };

@@ -13,7 +13,7 @@ export const matches = (data, wanted) => {
   );
   // By its own name, or by the operator that launched it: of that the name alone, not the shapes behind it.
   const operators = data.operators.flatMap((text, at) =>
-    nameOfOperator(text).toLowerCase().includes(wanted) ? [at + 1] : [],
+    nameOfOperator(text).toLowerCase().includes(wanted) ? [at] : [],
   );
   const host = (data.host?.names ?? []).flatMap(([, name], at) => (name.toLowerCase().includes(wanted) ? [at] : []));
   return { names: new Set(names), operators: new Set(operators), host: new Set(host) };
@@ -28,7 +28,7 @@ export const whyFound = (data, wanted, found) => {
   const full = [...found.names].map((at) => data.names[at]).filter(([short]) => !short.toLowerCase().includes(wanted));
   const hidden = full.length ? `; in the full name “${around(full[0][1], wanted)}”${andMore(full.length)}` : "";
   if (found.names.size) return hidden;
-  const launchers = [...new Set([...found.operators].map((at) => nameOfOperator(data.operators[at - 1])))];
+  const launchers = [...new Set([...found.operators].map((at) => nameOfOperator(data.operators[at])))];
   return launchers.length ? `; launched by ${launchers[0]}${andMore(launchers.length)}` : "";
 };
 

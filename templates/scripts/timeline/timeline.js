@@ -7,7 +7,7 @@ import { loadHost } from "./host.js";
 import { writeInView } from "./in_view.js";
 import { listenToKeys } from "./keys.js";
 import { drawLegend } from "./legend.js";
-import { isLast, loadLinks } from "./links.js";
+import { findInstances, isLast } from "./links.js";
 import { loadTimeline } from "./model.js";
 import { loadPath } from "./path.js";
 import { listenToPointer } from "./pointer.js";
@@ -96,7 +96,7 @@ export const startTimeline = async () => {
   drawLegend(view, box);
   drawTimeline(view.ctx, view);
   writeInView(view);
-  await loadMore(view, box);
+  loadMore(view, box);
   addEventListener("hashchange", () => followAddress(view));
   followAddress(view);
   document.documentElement.dataset.timeline = "ready";
@@ -109,12 +109,12 @@ const recolour = (view) => {
 };
 
 /** What the first picture does without. @param {View} view @param {HTMLElement} box */
-const loadMore = async (view, box) => {
+const loadMore = (view, box) => {
   const { data } = view;
-  await loadLinks(data);
-  await loadPath(data);
-  await loadHost(data);
-  await loadCounters(data);
+  findInstances(data);
+  loadPath(data); // in the order in which their tables follow each other
+  loadHost(data);
+  loadCounters(data);
   const shares = (data.path.shares ?? []).map(([rank, share]) => `${share}% on rank ${rank}`).join(", ");
   byId("tl-path").textContent = data.path.count
     ? `Critical path: ${shares}. What lies on it makes the job longer.`

@@ -37,8 +37,8 @@ const textOf = (view, { row, op, event, t }) => {
 
 /** @param {Timeline} data @param {Rank} rank @param {number} op @param {number} t */
 const ofOperation = (data, rank, op, t) => {
-  const [short, , kind] = data.names[rank.name[op]];
-  const wait = kind === "comm" ? rank.wait[rank.place[op]] - 1 : 0;
+  const [short] = data.names[rank.name[op]];
+  const wait = rank.wait[op] - 1;
   const told = wait > 0 ? ` (wait ${timeText(wait)}${forWhom(data, rank, op, t < rank.start[op] + wait)})` : "";
   return `${short} · ${timeText(rank.end[op] - rank.start[op])}${told}`;
 };
@@ -82,6 +82,6 @@ const ofIdle = (data, { busy, gap, first }, t) => {
   const i = rowAt(gap.start, t);
   const idle = `idle · ${timeText(to - from)}`;
   if (i < 0 || t >= gap.start[i] + gap.length[i]) return idle;
-  const doing = gap.doing[i] ? `: ${data.doings[gap.doing[i] - 1]}` : "";
+  const doing = data.doings[gap.doing[i]] && `: ${data.doings[gap.doing[i]]}`;
   return `${idle} · ${WORDS.causes[data.causes[gap.cause[i]]]?.short ?? ""}${doing}`;
 };

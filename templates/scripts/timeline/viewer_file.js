@@ -12,33 +12,36 @@ const us = (ns) => Math.round(ns) / 1000;
 /** @param {Timeline} data @param {Rank} rank @param {number} op */
 const argsOf = (data, rank, op) => {
   const [, name, kind] = data.names[rank.name[op]];
-  const place = rank.place[op];
   /** @type {Record<string, unknown>} */
   const args = { name };
   if (rank.step[op]) args.step = rank.step[op] - 1;
-  if (rank.launch[op]) args.launch = data.launches[rank.launch[op] - 1];
-  if (kind === "comm" && rank.call[place]) args.call = data.calls[rank.call[place] - 1];
-  if (kind === "comm" && rank.why[place]) args.why_not_split = data.whys[rank.why[place] - 1];
-  const bytes = kind === "comm" ? rank.callBytes[place] : kind === "copy" ? rank.copyBytes[place] : 0;
-  if (bytes) args.size_bytes = bytes - 1;
+  const texts = {
+    launch: data.launches[rank.launch[op]],
+    call: data.calls[rank.call[op]],
+    why_not_split: data.whys[rank.why[op]],
+  };
+  for (const [key, text] of Object.entries(texts)) if (text) args[key] = text;
+  if ((kind === "comm" || kind === "copy") && rank.bytes[op]) args.size_bytes = rank.bytes[op] - 1;
   return args;
 };
 
 /** @param {Timeline} data @param {Rank} rank @returns {Track[]} */
 const streamsOf = (data, rank) => {
-  const streams = rank.streams.map((stream) => /** @type {Track} */ ([`stream ${stream}`, []]));
+  /** @type {Map<number, Slice[]>} */
+  const streams = new Map([...rank.stream].map((stream) => [stream, []]));
   for (let op = 0; op < rank.count; op++) {
     const [short, , kind] = data.names[rank.name[op]];
     const start = rank.start[op];
     const end = rank.end[op];
-    const wait = kind === "comm" ? Math.min(Math.max(0, rank.wait[rank.place[op]] - 1), end - start) : 0;
+    const wait = Math.min(Math.max(0, rank.wait[op] - 1), end - start);
     const args = argsOf(data, rank, op);
-    const [, into] = streams[rank.stream[op]];
+    const into = streams.get(rank.stream[op]) ?? [];
     const colour = WORDS.viewer[kind === "comm" ? "transfer" : kind];
     if (wait) into.push({ name: `wait · ${short}`, start, end: start + wait, colour: WORDS.viewer.wait, args });
     if (!wait || start + wait < end) into.push({ name: short, start: start + wait, end, colour, args });
   }
-  return streams;
+  const order = [...streams].sort(([a], [b]) => Number(data.streams[a]) - Number(data.streams[b]));
+  return order.map(([stream, slices]) => [`stream ${data.streams[stream]}`, slices]);
 };
 
 /** @param {Rank} rank @returns {Track[]} */
@@ -64,7 +67,8 @@ const idleOf = (data, { gap }) => [
       end: start + gap.length[i],
       colour: WORDS.viewer[WORDS.causes[cause].kind],
     };
-    return gap.doing[i] ? { ...slice, args: { host: data.doings[gap.doing[i] - 1] } } : slice;
+    const host = data.doings[gap.doing[i]];
+    return host ? { ...slice, args: { host } } : slice;
   }),
 ];
 

@@ -32,26 +32,39 @@ def test_varints_are_read_back(values):
     assert decode(varints(np.array(values, dtype=np.int64))) == values
 
 
+def tables(data) -> tuple[dict, list[dict]]:
+    """What is said of the timeline, and each rank's operations by column."""
+    meta, numbers = json.loads(unpacked(data.meta)), iter(decode(unpacked(data.numbers)))
+    found = []
+    for entry in meta["ranks"]:
+        for table in (entry["operations"], entry["gaps"]):
+            columns = {name: [next(numbers) for _ in range(table["count"])] for name in table["columns"]}
+            steps = [-(step + 1) // 2 if step % 2 else step // 2 for step in columns["start"]]
+            found.append(columns | {"start": np.cumsum(steps).tolist()})
+    return meta, found[::2]
+
+
 def test_every_operation_is_carried_exactly():
     results = run([rank_trace(OPS, steps=[(0, 15)]), rank_trace(OPS, rank=1)], ["ranks", "steps", "timeline", "calls"])
     data = timeline_data(results)
     assert data is not None
     assert (data.count, data.ranks, data.left_out) == (6, [0, 1], [])
-    meta = json.loads(unpacked(data.meta))
-    numbers = decode(unpacked(data.operations))
+    meta, (own, other) = tables(data)
     assert meta["zero"] == "5"
-    assert [entry["first"] for entry in meta["ranks"]] == [0, 0]
-    columns = [numbers[place : place + 3] for place in range(0, 21, 3)]
-    assert columns[0] == [0, 15, 290]  # starts, from the one before
-    assert columns[1] == [35, 280, 10]  # durations
-    assert [meta["names"][name][2] for name in columns[2]] == ["compute", "comm", "copy"]
-    assert [meta["ranks"][0]["streams"][stream] for stream in columns[3]] == [7, 17, 7]
-    assert columns[4] == [1, 1, 0]  # step 0, step 0, none
-    assert columns[5] == [5, 11, 0]  # one more than the launch delay; 0: no launch
-    assert numbers[21:27] == [0] * 6  # neither operators nor ranges were recorded
-    assert numbers[27:32] == [1, 0, 0, 0, 0]  # the call's label; bytes, wait, why none, the copy's bytes are not known
+    assert own["start"] == other["start"] == [0, 15, 305]
+    assert own["length"] == [35, 280, 10]
+    assert [meta["names"][name][2] for name in own["name"]] == ["compute", "comm", "copy"]
+    assert [meta["streams"][stream] for stream in own["stream"]] == [7, 17, 7]
+    assert own["step"] == [1, 1, 0]  # step 0, step 0, none
+    assert own["delay"] == [5, 11, 0]  # one more than the launch delay; 0: no launch
+    assert [meta["launches"][launch] for launch in own["launch"]] == ["cudaLaunchKernel", "cudaLaunchKernel", ""]
+    assert [meta["calls"][call] for call in own["call"]] == ["", "all-reduce", ""]
+    unknown = {
+        name: [meta[where][at] for at in own[name]] for name, where in (("operator", "operators"), ("why", "whys"))
+    }
+    assert unknown == {"operator": [""] * 3, "why": [""] * 3}
+    assert own["bytes"] == own["wait"] == own["instance"] == own["awaited"] == [0, 0, 0]
     assert meta["steps"] == [[0, 0, -5, 295, True]]
-    assert len(numbers) == 64
 
 
 @pytest.mark.parametrize(
@@ -66,7 +79,7 @@ def test_ranks_lie_on_one_clock_only_where_their_windows_overlap(later_ns, is_co
     assert data is not None
     assert data.clock.is_common is is_common
     assert ("do not agree" in data.clock.note) is not is_common
-    assert [entry["first"] for entry in json.loads(unpacked(data.meta))["ranks"]] == first
+    assert [own["start"][0] for own in tables(data)[1]] == first
 
 
 def test_nothing_ran():

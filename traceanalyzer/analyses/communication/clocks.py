@@ -97,6 +97,16 @@ class Clock:
         """Where a moment of a rank lies on the timeline."""
         return int(time_ns) - self.shift_ns(rank) - self.zero_ns
 
+    def places(self, table: pd.DataFrame, column: str) -> np.ndarray:
+        """The same of a column of moments, each of its row's `rank`."""
+        return self.shifted(table, column) - self.zero_ns
+
+    def shifted(self, table: pd.DataFrame, column: str) -> np.ndarray:
+        """A column of moments, each less what is taken from the times of its row's `rank`."""
+        shifts = table["rank"].map(dict(self.shifts)).fillna(0)
+        moments: np.ndarray = table[column].to_numpy(dtype=np.int64) - shifts.to_numpy(dtype=np.int64)
+        return moments
+
 
 def common_clock(results: "Results") -> Clock:
     """The clock of the ranks of a timeline.

@@ -392,16 +392,20 @@ class GapTable(Result):
 
 
 def gaps_per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: int = LAUNCH_NS) -> pd.DataFrame:
-    """The rank's gaps inside the window, of `idle_short_ns` and more."""
-    gaps = find(trace)
-    window = trace.window
+    """The rank's gaps of `idle_short_ns` and more, of chosen steps inside their windows.
+
+    The first one may begin with a step, before the first operation, and the last one end with a step.
+    """
+    gaps, window = find(trace), trace.window
     stretch = window.touched(gaps.starts, gaps.ends)
-    is_held = (gaps.lengths >= idle_short_ns) & (stretch != NONE)
+    is_held = (gaps.lengths >= idle_short_ns) & ((stretch != NONE) | (window.steps is None))
     gaps = gaps.take(is_held)
     if not len(gaps):
         return pd.DataFrame()
     limits = {"short_ns": idle_short_ns, "launch_ns": idle_launch_ns}
-    begin, end = window.starts[stretch[is_held]], window.ends[stretch[is_held]]
+    begin, end = gaps.starts, gaps.ends
+    if window.steps is not None:
+        begin, end = window.starts[stretch[is_held]], window.ends[stretch[is_held]]
     causes = parts(trace, gaps, begin, end, **limits)
     starts = np.maximum(gaps.starts, begin)
     ops = trace.gpu_ops
