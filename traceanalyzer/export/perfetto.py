@@ -185,10 +185,8 @@ def threads(trace: RankTrace, ops: pd.DataFrame) -> Iterator[tuple[str, pd.DataF
 def _thread_slices(trace: RankTrace, table: pd.DataFrame, category: str) -> pd.DataFrame:
     events = table[_while_looked_at(trace, table)]
     details = events.reindex(columns=[*_THREAD_DETAILS.get(category, ())])
-    events = events.reindex(columns=["start_ns", "end_ns", "thread", "flows_out"]).assign(
-        name=events["name"].astype("str")
-    )
-    return events.assign(category=category, colour=COLOURS["mark"], args=_contents(details))
+    slices = events.reindex(columns=["name", "start_ns", "end_ns", "thread", "flows_out"]).astype({"name": "str"})
+    return slices.assign(category=category, colour=COLOURS["mark"], args=_contents(details))
 
 
 def _launched(trace: RankTrace, ops: pd.DataFrame) -> pd.Series:

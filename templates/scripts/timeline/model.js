@@ -135,7 +135,8 @@ const completed = (data, read) => {
     rank.last = Math.max(rank.last, ...complete.map(([, , , end]) => end));
   }
   data.hasWaits = data.ranks.some((rank) => rank.u.wait.s.length || rank.u.transfer.s.length);
-  data.begin = data.ranks.reduce((least, rank) => Math.min(least, rank.first), 0);
+  const begins = data.ranks.flatMap((rank) => [rank.first, rank.steps[0]?.[2] ?? rank.first]);
+  data.begin = begins.reduce((least, begin) => Math.min(least, begin), 0);
   data.end = data.ranks.reduce((most, rank) => Math.max(most, rank.last), 0);
   data.rankOf = new Map(data.ranks.map((rank) => [rank.rank, rank]));
   data.read = read;
