@@ -623,7 +623,7 @@ def _in_order(calls: pd.DataFrame, waits: pd.DataFrame, clock: Clock) -> pd.Data
     """
     table = described_calls(calls, waits)
     begun = pd.Series(clock.shifted(calls, "start_ns"), table.index).groupby(table["instance"])
-    place = begun.rank("first")
+    place = begun.rank(method="first")
     return table.assign(comes_after=place > 1, comes_before=place < begun.transform("size"))
 
 
