@@ -47,10 +47,14 @@ class Run:
         headline = results["headline"].table
         engine = results["replay"].engine if "replay" in results else None
         windows = headline.set_index("rank")["window_ns"].astype("float64")
-        if headline.empty or headline["steps"].isna().iloc[0]:
-            return cls(results, engine, None, windows)
-        numbers = shared_steps(complete_steps(results["steps"].table), set(windows.index))
-        return cls(results, engine, tuple(numbers), windows / int(headline["steps"].iloc[0]))
+        numbers = None
+        if not headline.empty and headline["steps"].notna().iloc[0]:
+            numbers = tuple(shared_steps(complete_steps(results["steps"].table), set(windows.index)))
+            windows /= int(headline["steps"].iloc[0])
+        # A graph of less than half of a step (a CUDA graph being captured launches almost nothing) says nothing of it.
+        if engine is not None and engine.before_ns < SHARE * windows.max():
+            engine = None
+        return cls(results, engine, numbers, windows)
 
     @property
     def ranks(self) -> tuple[int, ...]:
