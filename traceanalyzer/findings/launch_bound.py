@@ -78,7 +78,7 @@ def launch_bound(
         fix = run.terms.choose(_BETWEEN)
     else:
         headline = _headline(run, waits, rank, bottleneck)
-        why = f"{_takes(needs, rank)}{_most(run, times, operator_launches, rank)}."
+        why = f"{_takes(run, needs, rank)}{_most(run, times, operator_launches, rank)}."
         fix = _fix(run, launches, kernels, ranks)
     yield Finding(
         headline=headline,
@@ -125,14 +125,18 @@ def _share(run: Run, waits: pd.Series, rank: int) -> str:
     return f"{100 * waits[rank] / run.window_ns[rank]:.0f}%"
 
 
-def _takes(needs: pd.Series, rank: int) -> str:
-    """What launching a step takes the CPUs."""
+def _takes(run: Run, needs: pd.Series, rank: int) -> str:
+    """What launching a step takes the CPUs, and how long the GPU computes what they launch."""
     if needs.isna().any():
         return f"The GPU finishes before rank {rank}'s CPU launches more"
     others = needs.drop(rank)
     who = numbered("rank", [*map(int, others.index)]) if len(others) == 1 else "other ranks"
     beside = f" ({who}: {time_span(others.min(), others.max())})" if len(others) else ""
-    return f"Launching a step takes rank {rank}'s CPU {time_text(needs[rank])}{beside}"
+    compute_ns = run.results["headline"].table.set_index("rank")["compute_ns"][rank] / run.count
+    return (
+        f"Launching a step takes rank {rank}'s CPU {time_text(needs[rank])}{beside} for {time_text(compute_ns)} of "
+        "GPU compute"
+    )
 
 
 def _most(run: Run, times: pd.Series, operator_launches: OperatorLaunches, rank: int) -> str:
