@@ -1,13 +1,14 @@
-"""One-off stalls: garbage collection, checkpoints, evaluation, compilation, first calls.
+"""CPU work that launches nothing: preprocessing, garbage collection, checkpoints, compilation, first calls.
 
-One or a few steps are much longer than the others, and the GPUs wait for a CPU: garbage collection, a checkpoint, an
-evaluation, a compilation, a library that is loaded at its first call.
+In every step, or in a few that are much longer than the others, GPUs wait while the CPU does something else.
 
-**Why.** The event is real, but it may not recur: seen in one step of several, its saving has the lower end 0.
+**Why.** A range, a Python frame (`with_stack=True`) or a call names the work; what nothing records is called so. An
+event in one step of several is real, but may not recur: its saving has the lower end 0.
 
-**Fix.** Garbage collection: `gc.disable()` and `gc.collect()` every N steps on all ranks together. Checkpoints:
-`torch.distributed.checkpoint.async_save`. Recompilation: `torch._dynamo.mark_dynamic` or padded shapes;
-`TORCH_LOGS=recompiles` names the reason. First calls: record later steps.
+**Fix.** Preprocessing: in DataLoader workers, or on the GPU. Garbage collection: `gc.disable()` and `gc.collect()`
+every N steps on all ranks together. Checkpoints: `torch.distributed.checkpoint.async_save`. Recompilation:
+`torch._dynamo.mark_dynamic` or padded shapes; `TORCH_LOGS=recompiles` names the reason. First calls: record later
+steps.
 
 **Measured.** Garbage collection in every step of one rank, removed: 232 → 35.7 ms/step.
 """
