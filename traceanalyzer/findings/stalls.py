@@ -141,8 +141,9 @@ def _cpu_work(host_work: HostWork, host_silences: HostSilences, compilations: Co
     rows = pd.concat(
         [each[["rank", "name", "host_ns", "idle_ns", "seen_ns", "steps"]] for each in (work, silent, compiling)]
     )
-    # Before a capture's first GPU operation and after its last one GPUs count as idle, as they do in `step_needs`.
-    rows = rows.assign(idle_ns=rows["idle_ns"] + rows["host_ns"] - rows["seen_ns"])
+    # In a step GPUs count as idle before the capture's first operation and after its last one, as in `step_needs`.
+    unseen_ns = (rows["host_ns"] - rows["seen_ns"]).where(rows["steps"].notna(), 0)
+    rows = rows.assign(idle_ns=rows["idle_ns"] + unseen_ns)
     times = rows[["host_ns", "idle_ns", "steps"]].astype("Float64").astype("float64")
     return rows.assign(**{name: times[name].fillna(0) / times["steps"].fillna(1) for name in ("host_ns", "idle_ns")})
 
