@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses.blame.step_budget import DOING, WhatRan
+from traceanalyzer.analyses.blame.step_budget import DOING, StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.host_names import holds_whole_pass, is_launch, is_sync
 from traceanalyzer.analyses.statistics import SHARE
@@ -24,3 +24,9 @@ def other_work(times: pd.Series) -> str | None:
     name = str(times.index[0])
     is_launching = "::" in name or name.startswith(NOTHING) or is_launch(name) or is_sync(name)
     return None if is_launching or holds_whole_pass(name) else name
+
+
+def launching_ns(run: Run, step_needs: StepNeeds) -> pd.Series:
+    """What launching a step takes the CPUs, by rank in ns: loading the next batch is apart."""
+    steps = run.within(step_needs.table)
+    return host_needs_ns(steps.assign(needed_host_ns=steps["needed_host_ns"] - steps["loading_ns"].fillna(0)))

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from traceanalyzer.analyses.blame.step_budget import RANGE, StepNeeds, WhatRan, host_needs_ns
+from traceanalyzer.analyses.blame.step_budget import RANGE, StepNeeds, WhatRan
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.kernels.kernels import Kernels
@@ -28,7 +28,7 @@ from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.critical_path import Bottleneck
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.findings.cpu_activity import doing, other_work
+from traceanalyzer.findings.cpu_activity import doing, launching_ns, other_work
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_span, time_text
@@ -63,9 +63,7 @@ def launch_bound(
     rank = int(waits.idxmax())
     times = doing(run, what_ran, rank)
     own = launches.to_frame().set_index("rank").loc[rank]
-    steps = run.within(step_needs.table)
-    launching = steps["needed_host_ns"] - steps["loading_ns"].fillna(0)
-    needs = host_needs_ns(steps.assign(needed_host_ns=launching)).reindex(waits.index)
+    needs = launching_ns(run, step_needs).reindex(waits.index)
     if own["awaited_kernels"] > SHARE * own["awaitable_kernels"]:
         headline = f"Launches on rank {rank} wait for their kernels: CUDA_LAUNCH_BLOCKING=1."
         why = (

@@ -118,12 +118,12 @@ class Run:
     def shorter_operators(self, spared_ns: pd.Series) -> tuple[Change, ...]:
         """Operators with so much less GPU time (ns by name, over all that was recorded), if together worth it."""
         own_ns = self.results["operators"].table.groupby("operator", observed=True)["gpu_own_ns"].sum()
-        spared_ns = spared_ns[spared_ns.index.isin(own_ns.index)].sort_values(ascending=False)
+        spared_ns = spared_ns[spared_ns.index.isin(own_ns.index[own_ns > 0])].sort_values(ascending=False)
         if not self.is_worth(spared_ns.sum() / self.recorded):
             return ()
         worth = spared_ns[[self.is_worth(ns / self.recorded) for ns in spared_ns]]
         spared_ns = worth if len(worth) else spared_ns[100 * spared_ns >= PERCENT * spared_ns.sum()]
-        left = {str(name): 1 - float(ns) / float(own_ns[name]) for name, ns in spared_ns.items()}
+        left = {str(name): max(0.0, 1 - float(ns) / float(own_ns[name])) for name, ns in spared_ns.items()}
         return tuple(
             Change("operator", part if 100 * part >= PERCENT else 0.0, name=name) for name, part in left.items()
         )

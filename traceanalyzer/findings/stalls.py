@@ -18,14 +18,14 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from traceanalyzer.analyses.blame.step_budget import DOING, MEMORY_CALLS, RANGE, StepNeeds, WhatRan, host_needs_ns
+from traceanalyzer.analyses.blame.step_budget import DOING, MEMORY_CALLS, RANGE, StepNeeds, WhatRan
 from traceanalyzer.analyses.host.activity import MAIN, NOTHING
 from traceanalyzer.analyses.host.api_calls import FirstCalls
 from traceanalyzer.analyses.host.cpu_time import LEAST_NS, OPERATOR, Compilations, HostSilences, HostWork
 from traceanalyzer.analyses.host.host_names import is_data
 from traceanalyzer.analyses.replay.changes import Change, Changeable
 from traceanalyzer.analyses.statistics import SHARE, few_longer
-from traceanalyzer.findings.cpu_activity import doing, other_work
+from traceanalyzer.findings.cpu_activity import doing, launching_ns, other_work
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
@@ -163,7 +163,7 @@ def _in_each_step(
     run: Run, step_needs: StepNeeds, host_silences: HostSilences, work: pd.DataFrame, known: set[str]
 ) -> Iterator[Finding]:
     """What all ranks' CPUs do for as long, while their GPUs are idle."""
-    needs = host_needs_ns(run.within(step_needs.table)).reindex(run.ranks).fillna(run.window_ns)
+    needs = launching_ns(run, step_needs).reindex(run.ranks).fillna(run.window_ns)
     for name, own in work.groupby("name"):
         by_rank = own.groupby("rank")[["host_ns", "idle_ns"]].max().reindex(run.ranks).fillna(0)
         spent, idle = by_rank["host_ns"], by_rank["idle_ns"]

@@ -164,7 +164,8 @@ class Edits:
         if change.part in _OF_CPU_WORK:
             spent = nodes.column("host", _OF_CPU_WORK[change.part])
             return np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
-        return _scaled(before, change)
+        loading = np.minimum(nodes.column("host", DATA.column), before)  # `data` is the change to that
+        return loading + _scaled(before - loading, change)
 
     def _without_unknown_waits(self, timing: Timing, rank: int, change: Change) -> np.ndarray:
         """The rank's durations with calls of which no partner is known as short as the shortest of the same work."""
