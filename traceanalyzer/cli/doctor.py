@@ -74,10 +74,9 @@ def doctor(
         raise UsageError("standard input (-) can be read only once")
     given = Inputs(topo, nccl_logs, flight_recorder, monitors)
     given = given if place is None else given.or_those_of(place, follows_links=follow_links)
-    topology = _nvidia_smi() if is_run else None if given.topo is None else _texts(given.topo, follow_links)[0]
     found = examine(
-        topo=topology,
-        nccl_logs=[text for one in given.nccl_logs for text in _texts(one, follow_links)],
+        topo=_nvidia_smi() if is_run else None if given.topo is None else _given(given.topo),
+        nccl_logs=[_given(one) for one in given.nccl_logs],
         flight_recorder=given.flight_recorder,
         monitors=given.monitors,
         follows_links=follow_links,
@@ -95,15 +94,10 @@ def doctor(
         say(console, f"Page: {page}")
 
 
-def _texts(place: Path, follows_links: bool) -> list[tuple[str, str]]:
-    """Names and contents."""
-    from traceanalyzer.doctor.inputs import left_out, log_files, read_text
-
-    for note in () if follows_links else left_out(place):
-        click.echo(note, err=True)
-    if place == _STDIN:
-        return [("standard input", sys.stdin.buffer.read().decode("utf-8", errors="replace"))]
-    return [(path.name, read_text(path)) for path in log_files(place, follows_links=follows_links)]
+def _given(place: Path) -> Path | tuple[str, str]:
+    if place != _STDIN:
+        return place
+    return "standard input", sys.stdin.buffer.read().decode("utf-8", errors="replace")
 
 
 def _nvidia_smi() -> tuple[str, str]:

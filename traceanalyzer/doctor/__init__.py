@@ -7,16 +7,12 @@ for diagnosis in examine(topo=Path("topo.txt"), nccl_logs=[Path("logs")]).diagno
     print(diagnosis.severity, diagnosis.diagnosis)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from traceanalyzer.doctor.case import Case, Diagnosis
-    from traceanalyzer.doctor.examination import RULES, Examination, diagnose, examine
-    from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
-    from traceanalyzer.doctor.monitors import Monitors, read_monitors
-    from traceanalyzer.doctor.nccl_log import NcclLog, read_logs
-    from traceanalyzer.doctor.topology import Topology, parse_topology
+from traceanalyzer.doctor.case import Case, Diagnosis
+from traceanalyzer.doctor.examination import RULES, Examination, diagnose, examine
+from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
+from traceanalyzer.doctor.monitors import Monitors, read_monitors
+from traceanalyzer.doctor.nccl_log import NcclLog, read_logs
+from traceanalyzer.doctor.topology import Topology, parse_topology
 
 __all__ = [
     "RULES",
@@ -34,13 +30,3 @@ __all__ = [
     "read_logs",
     "read_monitors",
 ]
-
-_HOMES = ("examination", "flight_recorder", "monitors", "topology")
-
-
-def __getattr__(name: str) -> Any:
-    """What is named above, when it is asked for: a report looks for logs first, and most runs have none."""
-    if name in __all__:
-        homes = (import_module(f"{__name__}.{home}") for home in _HOMES)
-        return next(getattr(home, name) for home in homes if hasattr(home, name))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -87,8 +87,8 @@ def examine(
             "nothing to examine: give a folder of logs and dumps, --run, or one of --topo, --nccl-log, "
             "--flight-recorder and --monitor"
         )
-    given = [text for place in nccl_logs for text in _texts(place)]
-    matrix = None if topo is None else _texts(topo)[0]
+    given = [text for place in nccl_logs for text in _texts(place, follows_links)]
+    matrix = None if topo is None else _texts(topo, follows_links)[0]
     texts = [text for _, text in (*given, *filter(None, [matrix]))]
     recorder = None if flight_recorder is None else read_flight_recorder(flight_recorder, follows_links=follows_links)
     records = read_monitors(monitors, follows_links=follows_links) if monitors else None
@@ -103,14 +103,16 @@ def examine(
         gpus=tuple(gpu for text in texts for gpu in topology.parse_inventory(text)),
         nvlinks={gpu: active for text in texts for gpu, active in topology.parse_nvlinks(text).items()},
     )
-    folders = (*filter(None, [flight_recorder]), *monitors)
-    notes = [] if follows_links else [note for place in folders for note in left_out(place)]
+    places = [place for place in (topo, *nccl_logs, flight_recorder, *monitors) if isinstance(place, Path)]
+    notes = [] if follows_links else [note for place in places for note in left_out(place)]
     notes += [note for part in (case.topology, recorder, records) if part is not None for note in part.notes]
     return Examination(case, tuple(one.legible for one in diagnose(case)), tuple(map(printable, notes)))
 
 
-def _texts(given: Path | Text) -> list[Text]:
-    return [given] if isinstance(given, tuple) else [(path.name, read_text(path)) for path in log_files(given)]
+def _texts(given: Path | Text, follows_links: bool) -> list[Text]:
+    if isinstance(given, tuple):
+        return [given]
+    return [(path.name, read_text(path)) for path in log_files(given, follows_links=follows_links)]
 
 
 RULES: tuple[Callable[..., Iterable[Facts]], ...] = (

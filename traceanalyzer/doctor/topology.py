@@ -10,7 +10,7 @@ from typing import NamedTuple
 from traceanalyzer.doctor.case import Facts
 from traceanalyzer.doctor.nccl_log import ANSI
 from traceanalyzer.errors import InputError
-from traceanalyzer.job.run_info import FARTHEST_LAST, distance
+from traceanalyzer.job.run_info import FARTHEST_LAST, distance, nvlinks
 
 _OLD_NAMES = {"SOC": "SYS"}
 
@@ -82,14 +82,14 @@ class Topology:
         """GPU → its NVLinks to one other GPU, the most of all its pairs; 0 for none."""
         links = dict.fromkeys((gpu for gpu in self.gpus if gpu not in self.unread), 0)
         for pair, path in self.gpu_pairs().items():
-            for gpu in links.keys() & pair if is_nvlink(path) else ():
-                links[gpu] = max(links[gpu], int(path[2:]))
+            for gpu in links.keys() & pair:
+                links[gpu] = max(links[gpu], nvlinks(path) or 0)
         return links
 
     @property
     def links_between_gpus(self) -> int:
         """The fewest NVLinks between any two GPUs; 0 when some pair has none."""
-        return min((int(path[2:]) if is_nvlink(path) else 0 for path in self.gpu_pairs().values()), default=0)
+        return min((nvlinks(path) or 0 for path in self.gpu_pairs().values()), default=0)
 
     def name_of(self, nic: str) -> str:
         """`NIC2 (mlx5_bond_0)` where the legend names it."""
@@ -101,11 +101,6 @@ class Topology:
             f"{gpu}: {', '.join(map(self.name_of, nics))} at {at}"
             for gpu, (at, nics) in self.nearest_nics().items() if path in {"", at}
         )  # fmt: skip
-
-
-def is_nvlink(path: str | None) -> bool:
-    """Whether a path is NVLinks."""
-    return path is not None and path.startswith("NV")
 
 
 def parse_topology(text: str, name: str = "topology") -> Topology:
@@ -135,7 +130,7 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
             notes.add(f"{name} holds more than one matrix; the first is read.")
         else:
             rows[device] = rest, is_separated
-            paths |= {pair: cell for pair, cell in own.items() if cell in FARTHEST_LAST or is_nvlink(cell)}
+            paths |= {pair: cell for pair, cell in own.items() if cell in FARTHEST_LAST or nvlinks(cell)}
     if not devices:
         raise InputError(f"{name}: no topology matrix found; give what `nvidia-smi topo -m` prints, header included")
     if not rows and not p2p:

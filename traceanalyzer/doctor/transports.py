@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.doctor.case import Case, Facts, gpus_of
 from traceanalyzer.doctor.nccl_log import NcclLog
-from traceanalyzer.doctor.topology import Topology, is_nvlink
-from traceanalyzer.job.run_info import Wiring
+from traceanalyzer.doctor.topology import Topology
+from traceanalyzer.job.run_info import Wiring, nvlinks
 from traceanalyzer.meaning.vocabulary import numbered
 
 
@@ -23,7 +23,7 @@ def suspected_p2p_failure(log: NcclLog, case: Case) -> Iterator[Facts]:
     far = {pair for pair, path in known.items() if path == "SYS"}
     is_explained = case.standing is not None and (case.standing.absences or case.standing.mismatches)
     paths = [*known.values(), *log.facts["ring_path"].values()]
-    has_nvlink = any(map(is_nvlink, paths)) or log.has_nvls or log.facts["nvl_domain"]
+    has_nvlink = any(path.startswith("NV") for path in paths) or log.has_nvls or log.facts["nvl_domain"]
     is_over_sys = bool(far) and len(far) == len(known)
     is_over_pcie = set(within) == {"P2P"} and not has_nvlink and (log.watchdog or not log.has_more)
     if is_over_sys or (is_over_pcie and not is_explained):
@@ -121,7 +121,7 @@ def nvlink_unused(log: NcclLog, topology: Topology) -> Iterator[Facts]:
     """NVLink between two GPUs, and another transport in the log, without a setting that asks for it."""
     joined = dict.fromkeys(
         (link, pair) for link in log.links
-        if (pair := gpus_of(link, log, topology)) is not None and is_nvlink(topology.path(*pair))
+        if (pair := gpus_of(link, log, topology)) is not None and nvlinks(topology.path(*pair))
         and link.kind not in {"P2P", "NVLS"}
     )  # fmt: skip
     if joined and _p2p_setting(log) is None:

@@ -16,7 +16,7 @@ from rich.table import Table
 from traceanalyzer import __version__
 from traceanalyzer.doctor import Diagnosis, Examination, FlightRecorder, Topology, hang
 from traceanalyzer.doctor.examination import TableName, tables
-from traceanalyzer.doctor.topology import is_nvlink
+from traceanalyzer.job.run_info import nvlinks
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import GRAVE, numbered
 from traceanalyzer.report import assets
@@ -173,7 +173,7 @@ def page(examination: Examination, command: str | None = None) -> str:
         "verdict": examination.verdict,
         "facts": _facts(examination),
         "topology": examination.case.topology,
-        "is_nvlink": is_nvlink,
+        "is_nvlink": nvlinks,
         "pictures": [] if recorder is None or standing is None else pictures(recorder, standing),
         "states": STATES,
         "tables": {name: _table(name, made[name]) for name in _TITLES if name in made},
@@ -278,4 +278,4 @@ def _cell(path: str | None, *, is_self: bool) -> str:
         return "[dim]·[/]"
     if path is None:
         return "?"
-    return f"[bold #0072B2]{path}[/]" if is_nvlink(path) else f"[#D55E00]{path}[/]" if path == "SYS" else path
+    return f"[bold #0072B2]{path}[/]" if nvlinks(path) else f"[#D55E00]{path}[/]" if path == "SYS" else path
