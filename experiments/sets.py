@@ -161,8 +161,8 @@ def set_d(hardware: Hardware) -> list[Experiment]:
     return [
         *runs,
         *(Experiment(name, name, sized, repeats=3) for name in trained),
-        *(Experiment(name, name, sized) for name in exchanged[1:]),
-        *(Experiment(f"{name}_p2p_off", name, sized, environment=P2P_OFF) for name in exchanged),
+        *(Experiment(name, name, sized, repeats=3) for name in exchanged[1:]),
+        *(Experiment(f"{name}_p2p_off", name, sized, repeats=3, environment=P2P_OFF) for name in exchanged),
     ]
 
 
