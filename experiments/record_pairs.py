@@ -30,7 +30,7 @@ from traceanalyzer.runners.profiling import profiled
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.strategies import strategy_named
 from traceanalyzer.runners.strategies.base import Job
-from traceanalyzer.runners.timing import StepTimer, slowest
+from traceanalyzer.runners.timing import StepTimer, from_all_ranks, slowest
 from traceanalyzer.runners.train import Steps
 from traceanalyzer.runners.world import choose_device, joined
 
@@ -169,8 +169,7 @@ def _record(name: str, given: argparse.Namespace, world: World) -> None:
             times[label].append(jobs[label].timed(given.steps))
     for job in jobs.values():
         job.profile()
-    gathered: list[dict[str, list[list[int]]]] = [times] * world.size
-    dist.all_gather_object(gathered, times)
+    gathered = from_all_ranks(times)
     if world.rank == 0:
         turns = {label: [slowest([own[label][turn] for own in gathered]) for turn in range(given.turns)]
                  for label in jobs}  # fmt: skip

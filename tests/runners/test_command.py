@@ -100,9 +100,9 @@ def test_no_gpu_offers_the_cpu(capsys):
 @pytest.mark.parametrize(
     ("arguments", "ranks", "message"),
     [
-        ("--strategy single", 2, "one rank"),
+        ("--strategy single", 2, "in one process"),
         ("--strategy pytorch_ddp", 1, "at least 2 ranks"),
-        ("--strategy broadcast2", 2, "from one process"),
+        ("--strategy broadcast2", 2, "in one process"),
         ("--strategy fsdp_hybrid --shard-size 3", 4, "does not divide"),
         ("--strategy tp", 3, "heads"),
         ("--strategy pp_gpipe --split 2,1", 2, "3 blocks"),

@@ -29,18 +29,15 @@ def in_memory(steps=4, batch=8):
     cpu, config = torch.device("cpu"), PRESETS["tiny"]
     model = build_model(config, cpu, seed=0).requires_grad_(requires_grad=False)
     tokens = Tokens(config, cpu, seed=0, samples=batch)
-    blocks = [list(block.parameters()) for block in model.blocks]
+    parts = [list(part.parameters()) for part in (*model.blocks, model.embedding, model.head)]
     losses = []
     for step in range(steps):
         (data,) = tokens.micro_batches(step, 0, 1, 1)
         directions = {}
-        for index, parameters in enumerate(blocks):
+        for index, parameters in enumerate(parts):
             flat = draw(sum(p.numel() for p in parameters), step, index)
             for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
                 directions[parameter] = part.view_as(parameter)
-        resident = [*model.embedding.parameters(), *model.head.parameters()]
-        for key, parameter in enumerate(resident, len(blocks)):
-            directions[parameter] = draw(parameter.shape, step, key)
         plus = loss_at(model, directions, PERTURBATION, data)
         minus = loss_at(model, directions, -PERTURBATION, data)
         gradient = (plus - minus) / (2 * PERTURBATION)

@@ -6,13 +6,13 @@ import argparse
 import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.strategies import STRATEGIES, strategy_named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def parse(arguments: Sequence[str]) -> RunConfig:
         "accumulate": accumulate,
         "learning_rate": options.lr or strategy.default_learning_rate,
         "dtype": options.dtype or ("fp32" if is_cpu else "bf16"),
-        "profile": _profile(options),
+        "profile": ProfileConfig(options.profiler, **{name: getattr(options, f"profile_{name}") for name in _PROFILER}),
         "microbatches": microbatches,
     })  # fmt: skip
 
@@ -165,12 +165,6 @@ def _model(preset: str, options: argparse.Namespace) -> ModelConfig:
     return model
 
 
-def _profile(options: argparse.Namespace) -> ProfileConfig:
-    names = {field.name: field.name for field in fields(ProfileConfig)}
-    names |= {name: f"profile_{name}" for name in ("wait", "warmup", "active")}
-    return ProfileConfig(**{ours: getattr(options, name) for ours, name in names.items()})
-
-
 def parser() -> argparse.ArgumentParser:
     """The options; building it needs no torch."""
     made = argparse.ArgumentParser(
@@ -184,61 +178,76 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--device", choices=("cuda", "cpu"), help="cpu trains over gloo (default cuda)")
     made.add_argument("--ranks", type=_positive, help="without torchrun: start that many ranks")
     made.add_argument("--timeout", dest="timeout_s", type=_positive, default=120, metavar="S",
-                        help="a collective that a rank never joins fails after this (default 120 s)")  # fmt: skip
+                      help="a collective that a rank never joins fails after this (default 120 s)")  # fmt: skip
     made.add_argument("--die", type=_rank_and_step, metavar="RANK:STEP",
-                        help="kill a rank at a step, to see what it leaves behind")  # fmt: skip
-    _add_model_options(made.add_argument_group("model and data"))
-    _add_training_options(made.add_argument_group("training"))
-    _add_strategy_options(made.add_argument_group("single strategies"))
-    _add_profiler_options(made.add_argument_group("profiler"))
+                      help="kill a rank at a step, to see what it leaves behind")  # fmt: skip
+    made.add_argument("--under-nsys", action="store_true", help=argparse.SUPPRESS)
+    group = made.add_argument_group("model and data")
+    group.add_argument("--model", choices=PRESETS, help="preset (default 360m, on CPU tiny)")
+    group.add_argument("--seq", dest="seq_len", metavar="SEQ", type=_positive, help="tokens a sample")
+    group.add_argument("--data", type=Path, help="a text whose bytes are the tokens (default synthetic)")
+    for name, what in _SIZES.items():
+        group.add_argument(f"--{name}", type=_positive, help=what)
+    group = made.add_argument_group("training")
+    group.add_argument("--dtype", choices=("bf16", "fp32"), help="matrix products (default bf16, on CPU fp32)")
+    group.add_argument("--lr", type=float)
+    group.add_argument("--split", type=_split, help="pp_*: blocks a stage, for example 6,2,2,2")
+    _add_fields(group, RunConfig, _TRAINING)
+    group = made.add_argument_group("profiler")
+    group.add_argument("--profiler", choices=("torch", "nsys", "none"), default="torch")
+    group.add_argument("--nsys", default="nsys", help="the nsys program, if it is not on the PATH")
+    group.add_argument("--memory-snapshot", action="store_true",
+                       help="write the allocator's history; a run out of memory leaves a snapshot always")  # fmt: skip
+    _add_fields(group, ProfileConfig, _PROFILER, dest="profile_")
     return made
 
 
-def _add_model_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--model", choices=PRESETS, help="preset (default 360m, on CPU tiny)")
-    group.add_argument("--seq", dest="seq_len", metavar="SEQ", type=_positive, help="tokens a sample")
-    numbers = {"layers": None, "d-model": None, "heads": None, "batch": "samples a data-parallel rank and micro-step"}
-    for name, what in {**numbers, "global-batch": "samples a step of the job, instead of --batch"}.items():
-        group.add_argument(f"--{name}", type=_positive, help=what)
-    group.add_argument("--data", type=Path, help="a text whose bytes are the tokens (default synthetic)")
+_SIZES = {
+    "layers": None,
+    "d-model": None,
+    "heads": None,
+    "batch": "samples a data-parallel rank and micro-step",
+    "global-batch": "samples a step of the job, instead of --batch",
+    "accumulate": "micro-steps an optimizer step",
+    "microbatches": "pp_*: parts of a batch (default 4)",
+}
+_TRAINING = {
+    "seed": "of weights and data",
+    "compile": "torch.compile every block",
+    "checkpoint_activations": "recompute blocks in backward",
+    "warmup": "steps before timing",
+    "steps": "timed steps without profiler",
+    "shard_size": "fsdp_hybrid: ranks a shard group",
+    "slice_params": "zo_offload: each rank uploads 1/n and gathers",
+    "payload_mib": "broadcast*: size",
+    "pageable": "broadcast*: from pageable CPU memory",
+}
+_PROFILER = {
+    "wait": "steps before the profiler's warm-up",
+    "warmup": "steps that it takes to warm up",
+    "active": "recorded steps",
+    "record_shapes": "input shapes of operators",
+    "with_stack": "Python frames",
+    "profile_memory": "an event an allocation",
+    "nvtx_ops": "nsys: a range an operator",
+    "stream_waits": "an event a wait of a stream",
+}
+_FROM_ZERO = {"seed", "wait", "warmup"}
 
 
-def _add_training_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--accumulate", type=_positive, help="micro-steps an optimizer step")
-    group.add_argument("--dtype", choices=("bf16", "fp32"), help="matrix products (default bf16, on CPU fp32)")
-    group.add_argument("--lr", type=float)
-    group.add_argument("--seed", type=int, default=0, help="of weights and data")
-    group.add_argument("--compile", action="store_true", help="torch.compile every block")
-    group.add_argument("--checkpoint-activations", action="store_true", help="recompute blocks in backward")
-    group.add_argument("--warmup", type=int, default=5, help="steps before timing (default 5)")
-    group.add_argument("--steps", type=_positive, default=10, help="timed steps without profiler (default 10)")
-
-
-def _add_strategy_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--microbatches", type=_positive, help="pp_*: parts of a batch (default 4)")
-    group.add_argument("--split", type=_split, help="pp_*: blocks a stage, for example 6,2,2,2")
-    group.add_argument("--shard-size", type=_positive, default=2, help="fsdp_hybrid: ranks a shard group")
-    group.add_argument("--slice-params", action="store_true", help="zo_offload: each rank uploads 1/n and gathers")
-    group.add_argument("--payload-mib", type=_positive, default=1024, help="broadcast*: size (default 1024)")
-    group.add_argument("--pageable", action="store_true", help="broadcast*: from pageable CPU memory")
-
-
-def _add_profiler_options(group: argparse._ArgumentGroup) -> None:
-    flag = argparse.BooleanOptionalAction
-    default = ProfileConfig()
-    group.add_argument("--profiler", choices=("torch", "nsys", "none"), default="torch")
-    group.add_argument("--profile-wait", type=int, default=default.wait)
-    group.add_argument("--profile-warmup", type=int, default=default.warmup)
-    group.add_argument("--profile-active", type=_positive, default=default.active, help="recorded steps (default 4)")
-    group.add_argument("--record-shapes", action=flag, default=default.record_shapes)
-    group.add_argument("--with-stack", action=flag, default=default.with_stack)
-    group.add_argument("--profile-memory", action=flag, default=default.profile_memory)
-    group.add_argument("--memory-snapshot", action="store_true",
-                       help="write the allocator's history; a run out of memory leaves a snapshot always")  # fmt: skip
-    group.add_argument("--nvtx-ops", action=flag, default=default.nvtx_ops, help="nsys: a range an operator")
-    group.add_argument("--stream-waits", action=flag, default=default.stream_waits)
-    group.add_argument("--under-nsys", action="store_true", help=argparse.SUPPRESS)
-    group.add_argument("--nsys", default="nsys", help="the nsys program, if it is not on the PATH")
+def _add_fields(group: argparse._ArgumentGroup, config: type, helps: Mapping[str, str], dest: str = "") -> None:
+    """An option for each of these fields of the dataclass, whose defaults are its own: a number, or a flag."""
+    for field in fields(config):
+        if (what := helps.get(field.name)) is None:
+            continue
+        is_flag = isinstance(field.default, bool)
+        prefix = dest if not is_flag else ""
+        how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        if not is_flag:
+            how = {"type": int if field.name in _FROM_ZERO else _positive}
+        name = f"--{prefix}{field.name}".replace("_", "-")
+        shown = what if is_flag else f"{what} (default {field.default})"
+        group.add_argument(name, dest=f"{dest}{field.name}", default=field.default, help=shown, **how)
 
 
 def _positive(text: str) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import torch
 import torch.distributed as dist
+from torch._C._profiler import _ExperimentalConfig
 from torch.autograd.profiler import emit_nvtx
 from torch.distributed import distributed_c10d
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -70,7 +70,7 @@ class _TorchCapture:
             record_shapes=config.record_shapes,
             with_stack=config.with_stack,
             profile_memory=config.profile_memory,
-            experimental_config=_with_stream_waits() if config.stream_waits else None,
+            experimental_config=_ExperimentalConfig(enable_cuda_sync_events=config.stream_waits),
         )
 
     def __enter__(self) -> Self:
@@ -172,14 +172,6 @@ def _groups() -> Iterator[tuple[str, str, list[int], dist.ProcessGroup]]:
         ranks = dist.get_process_group_ranks(group)
         if len(ranks) > 1 and dist.get_rank() in ranks:
             yield name, group.group_desc, ranks, group
-
-
-def _with_stream_waits() -> Any:
-    """Kineto's synchronisation events, where this version of torch can record them."""
-    from torch._C._profiler import _ExperimentalConfig  # noqa: PLC0415  # has no public name
-
-    known = inspect.getdoc(_ExperimentalConfig.__init__) or ""
-    return _ExperimentalConfig(enable_cuda_sync_events=True) if "enable_cuda_sync_events" in known else None
 
 
 def _agreed_stamp_ms() -> int:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
+import torch.distributed as dist
+
+T = TypeVar("T")
 
 
 class StepTimer:
@@ -31,6 +35,15 @@ class StepTimer:
             torch.cuda.synchronize()
             return [round(a.elapsed_time(b) * 1e6) for a, b in pairwise(self._events)]
         return [b - a for a, b in pairwise(self._clock_ns)]
+
+
+def from_all_ranks(mine: T) -> list[T]:
+    """What each rank gives, by rank."""
+    ranks = dist.get_world_size() if dist.is_initialized() else 1
+    gathered = [mine] * ranks
+    if ranks > 1:
+        dist.all_gather_object(gathered, mine)
+    return gathered
 
 
 def slowest(step_times_ns_by_rank: list[list[int]]) -> list[int]:

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-import torch.distributed as dist
 from msgspec.structs import replace
 
 from traceanalyzer.runners.options import ProfileConfig
 from traceanalyzer.runners.profiling import Profiler, profiled
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.run_json import RunRecord, recording_failure
-from traceanalyzer.runners.timing import StepTimer, peak_memory, slowest
+from traceanalyzer.runners.timing import StepTimer, from_all_ranks, peak_memory, slowest
 from traceanalyzer.runners.world import World
 
 if TYPE_CHECKING:
@@ -76,15 +75,12 @@ def traced(
         yield loop
     if world.rank == 0:
         _say_what_was_recorded(loop.steps_done, profile, out)
-    mine = (timer.step_times_ns(), peak_memory(world.rank, world.device))
     # A framework may have started the other ranks inside the block, from a process that knew of none.
-    gathered = [mine] * (dist.get_world_size() if dist.is_initialized() else world.size)
-    if dist.is_initialized():
-        dist.all_gather_object(gathered, mine)
+    gathered = from_all_ranks((timer.step_times_ns(), peak_memory(world.rank, world.device)))
     if world.rank == 0:
         record = replace(
             record,
-            world_size=len(gathered),
+            world_size=max(world.size, len(gathered)),
             memory=tuple(memory for _, memory in gathered),
             losses=_floats(loop.losses),
         )

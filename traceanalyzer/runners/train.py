@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from msgspec.structs import replace
 
 from traceanalyzer.job.run_info import Batch
@@ -20,7 +19,7 @@ from traceanalyzer.runners.run_json import RunRecord
 from traceanalyzer.runners.shutdown import expect_progress
 from traceanalyzer.runners.strategies import strategy_named
 from traceanalyzer.runners.strategies.base import Job, Strategy
-from traceanalyzer.runners.timing import StepTimer, peak_memory, slowest
+from traceanalyzer.runners.timing import StepTimer, from_all_ranks, peak_memory, slowest
 from traceanalyzer.runners.world import transports
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def train(config: RunConfig, world: World) -> RunRecord:
         "transfer": strategy.transfer(),
         "transports": transports(),
     }
-    return _summarised(planned(config, world.size), strategy, _from_all_ranks(mine, world), config)
+    return _summarised(planned(config, world.size), strategy, from_all_ranks(mine), config)
 
 
 class Steps:
@@ -129,13 +128,6 @@ def _model_flops(config: RunConfig, parameters: int, tokens: int) -> int:
     attention = 4 * model.layers * model.seq_len * model.d_model
     per_parameter = strategy_named(config.strategy).flops_per_parameter
     return tokens * per_parameter * (multiplied + attention // 2)
-
-
-def _from_all_ranks(mine: dict[str, Any], world: World) -> list[dict[str, Any]]:
-    gathered: list[dict[str, Any]] = [mine] * world.size
-    if world.size > 1:
-        dist.all_gather_object(gathered, mine)
-    return gathered
 
 
 def _summarised(record: RunRecord, strategy: Strategy, ranks: list[dict[str, Any]], config: RunConfig) -> RunRecord:

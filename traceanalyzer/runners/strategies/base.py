@@ -51,6 +51,7 @@ class Strategy:
     """Plain training on one rank's data; a strategy overrides what it does differently."""
 
     fewest_ranks: ClassVar[int] = 1
+    is_one_process: ClassVar[bool] = False
     default_accumulate: ClassVar[int] = 1
     # Parts that a batch is cut into; the default batch is so many times the preset's.
     default_microbatches: ClassVar[int] = 1
@@ -84,8 +85,10 @@ class Strategy:
         """Refuse a job that this strategy cannot run; called before anything is built.
 
         Raises:
-            UsageError: it has too few ranks, or settings that do not fit.
+            UsageError: it has too few ranks or too many, or settings that do not fit.
         """
+        if cls.is_one_process and world_size != 1:
+            raise UsageError(f"{config.strategy} runs in one process, not in {world_size}: start it without torchrun")
         if world_size < cls.fewest_ranks:
             raise UsageError(
                 f"{config.strategy} needs at least {cls.fewest_ranks} ranks, this job has {world_size}: start it with "

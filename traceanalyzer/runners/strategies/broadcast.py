@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.lanes import Lane, pinned_empty
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from traceanalyzer.runners.data import Batch
-    from traceanalyzer.runners.options import RunConfig
     from traceanalyzer.runners.world import World
 
 
@@ -28,6 +26,7 @@ class Broadcast(Strategy):
 
     has_model = False
     is_data_parallel = False
+    is_one_process = True
 
     def __init__(self, job: Job) -> None:
         self.config, self.world = job.config, job.world
@@ -39,14 +38,6 @@ class Broadcast(Strategy):
         self.upload_lanes = [Lane(device) for device in self.devices]
         # A peer copy is queued on the device that it reads from, GPU 0.
         self.peer_lanes = [Lane(self.devices[0]) for _ in self.devices[1:]]
-
-    @classmethod
-    def check(cls, config: RunConfig, world_size: int) -> None:
-        if world_size != 1:
-            raise UsageError(
-                f"{config.strategy} drives every GPU from one process, not {world_size}: start it with "
-                f"python -m traceanalyzer.runners --strategy {config.strategy}"
-            )
 
     def step(self, micro_batches: list[Batch]) -> Tensor | None:
         del micro_batches
@@ -68,7 +59,7 @@ class Broadcast(Strategy):
         return parallel_sizes()
 
     def expected(self) -> dict[str, Any]:
-        return {"parameter_bytes": None, "gradient_bytes": None, "optimizer_bytes": None}
+        return {}
 
     def transfer(self) -> dict[str, Any]:
         return {

@@ -8,23 +8,17 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.strategies.base import Job, Strategy
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from traceanalyzer.runners.options import RunConfig
-
 
 class Single(Strategy):
     """Forward, backward, AdamW."""
 
-    @classmethod
-    def check(cls, config: RunConfig, world_size: int) -> None:
-        if world_size != 1:
-            raise UsageError(f"{config.strategy} runs on one rank, not {world_size}: start it without torchrun")
+    is_one_process = True
 
 
 class SimpleDDP(Strategy):

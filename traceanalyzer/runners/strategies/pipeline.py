@@ -41,8 +41,11 @@ class Stage(nn.Module):
         return loss
 
 
-class Pipeline(Strategy):
-    """One stage a rank, one batch for all of them, cut into microbatches; a subclass is a schedule."""
+class GPipe(Strategy):
+    """One stage a rank, one batch for all of them, cut into M microbatches, whose activations are all in memory.
+
+    With S stages the bubble is (S−1)/(M+S−1).
+    """
 
     fewest_ranks = 2
     is_data_parallel = False
@@ -90,18 +93,43 @@ class Pipeline(Strategy):
             self.update()
         return torch.stack(self.losses).mean() if self.is_last else None
 
-    def run_schedule(self, microbatches: list[Batch]) -> None:
-        """All forward and backward passes of this stage and what it exchanges between them."""
-        raise NotImplementedError
+    def forwards_ahead(self, count: int) -> int:
+        """Forward passes before the first backward pass: of all `count` microbatches."""
+        return count
 
-    def forward_microbatch(self, index: int, batch: Batch, received: Tensor | None) -> Tensor:
-        """Compute a microbatch's output and keep it for its backward pass."""
+    def run_schedule(self, microbatches: list[Batch]) -> None:
+        """Forward passes ahead, then a forward and a backward pass in turn, then the other backward passes.
+
+        In turn each exchange pairs the send of one direction with the receive of the other.
+        """
+        count = len(microbatches)
+        ahead = self.forwards_ahead(count)
+        for index in range(ahead):
+            received = self.receive_activation(microbatches[index])
+            self.exchange(to_next=self.forward_microbatch(index, microbatches[index], received))
+        received = self.receive_activation(microbatches[ahead]) if ahead < count else None
+        for index in range(ahead, count):
+            batch = microbatches[index]
+            output = self.forward_microbatch(index, batch, received)
+            gradient = self.output_gradient(batch)
+            self.exchange(to_next=output, from_next=gradient)
+            sent = self.backward_microbatch(index - ahead, count, gradient)
+            received = self.activation(batch) if index + 1 < count else None
+            self.exchange(to_previous=sent, from_previous=received)
+        for index in range(count - ahead, count):
+            gradient = self.output_gradient(microbatches[index])
+            self.exchange(from_next=gradient)
+            self.exchange(to_previous=self.backward_microbatch(index, count, gradient))
+
+    def forward_microbatch(self, index: int, batch: Batch, received: Tensor | None) -> Tensor | None:
+        """Compute a microbatch's output and keep it for its backward pass; what the next stage gets of it."""
         with span(f"forward mb{index}"), self.autocast():
             output: Tensor = self.stage(received, batch)
         self.in_flight.append((received, output))
-        if self.is_last:
-            self.losses.append(output.detach())
-        return output.detach()
+        if not self.is_last:
+            return output.detach()
+        self.losses.append(output.detach())
+        return None
 
     def backward_microbatch(self, index: int, count: int, gradient: Tensor | None) -> Tensor | None:
         """Backward of the oldest microbatch in flight; the gradient for the stage before."""
@@ -143,17 +171,22 @@ class Pipeline(Strategy):
                 self.sends += zip(works, (operation.tensor for operation in operations), strict=False)
 
     def activation(self, batch: Batch) -> Tensor | None:
-        """Memory for what the stage before sends: the residual stream, which autocast leaves in fp32."""
-        if self.is_first:
-            return None
-        shape = (*batch.tokens.shape, self.config.model.d_model)
-        return torch.empty(shape, device=self.world.device, requires_grad=True)
+        """Memory for what the stage before sends."""
+        return None if self.is_first else self._residual_stream(batch).requires_grad_()
 
     def output_gradient(self, batch: Batch) -> Tensor | None:
         """Memory for the gradient that the stage after sends."""
-        if self.is_last:
-            return None
+        return None if self.is_last else self._residual_stream(batch)
+
+    def _residual_stream(self, batch: Batch) -> Tensor:
+        """In fp32, as autocast leaves it."""
         return torch.empty((*batch.tokens.shape, self.config.model.d_model), device=self.world.device)
+
+    def receive_activation(self, batch: Batch) -> Tensor | None:
+        """What the stage before sends."""
+        received = self.activation(batch)
+        self.exchange(from_previous=received)
+        return received
 
     def parallel(self) -> dict[str, Any]:
         return parallel_sizes(
@@ -180,22 +213,6 @@ def stage_split(config: RunConfig, world_size: int) -> tuple[int, ...]:
     return config.split
 
 
-class GPipe(Pipeline):
-    """Bubble (S−1)/(M+S−1), and the activations of all M microbatches in memory."""
-
-    def run_schedule(self, microbatches: list[Batch]) -> None:
-        for index, batch in enumerate(microbatches):
-            received = self.activation(batch)
-            self.exchange(from_previous=received)
-            output = self.forward_microbatch(index, batch, received)
-            self.exchange(to_next=None if self.is_last else output)
-        for index, batch in enumerate(microbatches):
-            gradient = self.output_gradient(batch)
-            self.exchange(from_next=gradient)
-            sent = self.backward_microbatch(index, len(microbatches), gradient)
-            self.exchange(to_previous=sent)
-
-
 class NaivePipeline(GPipe):
     """GPipe with one microbatch."""
 
@@ -205,36 +222,8 @@ class NaivePipeline(GPipe):
         return 1
 
 
-class OneForwardOneBackward(Pipeline):
+class OneForwardOneBackward(GPipe):
     """GPipe's bubble, but a stage holds the activations of at most S microbatches, not of all M."""
 
-    def run_schedule(self, microbatches: list[Batch]) -> None:
-        count = len(microbatches)
-        warmup = min(self.world.size - self.world.rank - 1, count)
-        for index in range(warmup):
-            received = self._receive(microbatches[index])
-            output = self.forward_microbatch(index, microbatches[index], received)
-            self.exchange(to_next=output)
-        self._steady(microbatches, warmup)
-        for index in range(count - warmup, count):
-            gradient = self.output_gradient(microbatches[index])
-            self.exchange(from_next=gradient)
-            self.exchange(to_previous=self.backward_microbatch(index, count, gradient))
-
-    def _steady(self, microbatches: list[Batch], warmup: int) -> None:
-        """Each exchange pairs the send of one direction with the receive of the other."""
-        count = len(microbatches)
-        received = self._receive(microbatches[warmup]) if warmup < count else None
-        for index in range(warmup, count):
-            batch = microbatches[index]
-            output = self.forward_microbatch(index, batch, received)
-            gradient = self.output_gradient(batch)
-            self.exchange(to_next=None if self.is_last else output, from_next=gradient)
-            sent = self.backward_microbatch(index - warmup, count, gradient)
-            received = self.activation(batch) if index + 1 < count else None
-            self.exchange(to_previous=sent, from_previous=received)
-
-    def _receive(self, batch: Batch) -> Tensor | None:
-        received = self.activation(batch)
-        self.exchange(from_previous=received)
-        return received
+    def forwards_ahead(self, count: int) -> int:
+        return min(self.world.size - self.world.rank - 1, count)

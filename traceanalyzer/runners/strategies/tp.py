@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.nn.functional import linear
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.model import Block
@@ -15,6 +16,7 @@ from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes
 
 if TYPE_CHECKING:
     from traceanalyzer.runners.options import RunConfig
+    from traceanalyzer.runners.world import World
 
 
 class TensorParallel(Strategy):
@@ -31,10 +33,10 @@ class TensorParallel(Strategy):
         for block in job.model.blocks:
             assert isinstance(block, Block)
             attention, mlp = block.attention, block.mlp
-            attention.qkv = ColumnParallel(attention.qkv, job.world.rank, job.world.size)
-            attention.proj = RowParallel(attention.proj, job.world.rank, job.world.size)
-            mlp.up = ColumnParallel(mlp.up, job.world.rank, job.world.size)
-            mlp.down = RowParallel(mlp.down, job.world.rank, job.world.size)
+            attention.qkv, mlp.up = (OwnPart(layer, job.world, is_by_output=True) for layer in (attention.qkv, mlp.up))
+            attention.proj, mlp.down = (
+                OwnPart(layer, job.world, is_by_output=False) for layer in (attention.proj, mlp.down)
+            )
         super().__init__(job)
 
     @classmethod
@@ -47,32 +49,22 @@ class TensorParallel(Strategy):
         return parallel_sizes(tp=self.world.size)
 
 
-class ColumnParallel(nn.Module):
-    """This rank's output features; the backward pass sums the input's gradient over the ranks."""
+class OwnPart(nn.Module):
+    """This rank's features of a linear layer.
 
-    def __init__(self, linear: nn.Module, rank: int, ranks: int) -> None:
+    By output the backward pass sums the input's gradient over the ranks, by input the forward pass the outputs.
+    """
+
+    def __init__(self, whole: nn.Module, world: World, *, is_by_output: bool) -> None:
         super().__init__()
-        self.linear = _with_weight(linear.get_parameter("weight").chunk(ranks, dim=0)[rank])
+        self.is_by_output = is_by_output
+        part = whole.get_parameter("weight").chunk(world.size, dim=0 if is_by_output else 1)[world.rank]
+        self.weight = nn.Parameter(part.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(_AllReduce.apply(x, False))
-
-
-class RowParallel(nn.Module):
-    """This rank's input features; the forward pass sums the outputs over the ranks."""
-
-    def __init__(self, linear: nn.Module, rank: int, ranks: int) -> None:
-        super().__init__()
-        self.linear = _with_weight(linear.get_parameter("weight").chunk(ranks, dim=1)[rank])
-
-    def forward(self, x: Tensor) -> Tensor:
-        return _AllReduce.apply(self.linear(x), True)
-
-
-def _with_weight(weight: Tensor) -> nn.Linear:
-    linear = nn.Linear(1, 1, bias=False)
-    linear.weight = nn.Parameter(weight.detach().clone())
-    return linear
+        if self.is_by_output:
+            return linear(_AllReduce.apply(x, False), self.weight)
+        return _AllReduce.apply(linear(x, self.weight), True)
 
 
 class _AllReduce(Function):

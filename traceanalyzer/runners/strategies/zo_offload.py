@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.lanes import Lane, pinned_empty
@@ -22,8 +23,6 @@ from traceanalyzer.runners.strategies.base import STATE_BYTES, Job, Strategy
 from traceanalyzer.runners.strategies.zero import all_gather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from traceanalyzer.runners.data import Batch
     from traceanalyzer.runners.options import RunConfig
 
@@ -47,31 +46,6 @@ class Slot:
     is_free: torch.cuda.Event | None = None
 
 
-def new_slot(elements: int, rank: int, ranks: int, device: torch.device) -> Slot:
-    """A slot for `elements` parameters, padded to a multiple of the ranks that share them out."""
-    flat = torch.zeros(elements + -elements % ranks, device=device)
-    return Slot(flat, flat.chunk(ranks)[rank])
-
-
-def move_to_host(block: nn.Module, slot: Slot, device: torch.device) -> HostBlock:
-    """Copy this rank's part of the block to the host and let go of its memory on the device."""
-    with torch.no_grad():
-        flat = torch.cat([parameter.flatten() for parameter in block.parameters()])
-        slot.flat[: len(flat)] = flat
-        host = pinned_empty(len(slot.own), device)
-        host.copy_(slot.own)
-    for parameter in block.parameters():
-        parameter.data = parameter.data.new_empty(0)
-    return HostBlock(host)
-
-
-def point_to(block: nn.Module, shapes: list[torch.Size], flat: Tensor) -> None:
-    """Make the block's parameters views of `flat`."""
-    views = flat.split([shape.numel() for shape in shapes])
-    for parameter, shape, view in zip(block.parameters(), shapes, views, strict=True):
-        parameter.data = view.view(shape)
-
-
 PERTURBATION = 1e-3
 SLOTS = 3  # one block is uploaded, one computed, one offloaded
 
@@ -92,10 +66,12 @@ class ZerothOrderOffload(Strategy):
         self.model = self.transformer = job.model.requires_grad_(requires_grad=False)
         device = job.world.device
         self.ranks = job.world.size if job.config.slice_params else 1
-        self.slots = self._new_slots(device)
-        self.block = job.model.blocks[0]
-        self.shapes = [parameter.shape for parameter in self.block.parameters()]
-        self.host_blocks = [move_to_host(block, self.slots[0], device) for block in job.model.blocks]
+        self.elements = parameter_count(job.model.blocks[0])
+        self.slots = [self._new_slot() for _ in range(SLOTS)]
+        self.host_blocks = [self._moved_to_host(block) for block in job.model.blocks]
+        # Each is computed in the place of the first; the memory of the others is freed.
+        job.model.blocks = job.model.blocks[:1]
+        self.resident = [parameters_to_vector(part.parameters()) for part in (job.model.embedding, job.model.head)]
         self.compute = Lane(device, is_current=True)
         self.upload, self.exchange, self.offload = Lane(device), Lane(device), Lane(device)
         self.generator = torch.Generator(device)
@@ -123,18 +99,35 @@ class ZerothOrderOffload(Strategy):
 
     def _both_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """loss(θ + εz) and loss(θ − εz), both carried through each block while it is on the GPU."""
-        embedding, head = self.transformer.embedding, self.transformer.head
-        # Directions are drawn by step and key: blocks have the first ones, then the parameters that stay on the GPU.
-        key = len(self.host_blocks)
+        blocks = len(self.host_blocks)
+        embedding, head = self.resident
         self._start_upload(0)
-        plus, minus = (embedding(batch.tokens) for _ in self._perturbed(embedding, key))
-        for index in range(len(self.host_blocks)):
+        states = self._computed(blocks, embedding, self.transformer.embedding, (batch.tokens, batch.tokens))
+        for index in range(blocks):
             self._start_upload(index + 1)
-            plus, minus = self._compute_block(index, plus, minus)
+            slot = self.slots[index % SLOTS]
+            self.compute.wait_for(slot.is_uploaded)
+            with span(f"block_{index}"):
+                states = self._computed(index, slot.flat[: self.elements], self.transformer.blocks[0], states)
+            slot.is_computed = self.compute.mark()
             self._start_offload(index)
-        states, key = iter((plus, minus)), key + len(list(embedding.parameters()))
-        plus, minus = (head(next(states), batch.targets) for _ in self._perturbed(head, key))
-        return plus, minus
+        return self._computed(blocks + 1, head, self.transformer.head, states, batch.targets)
+
+    def _computed(
+        self, key: int, weights: Tensor, module: nn.Module, inputs: tuple[Tensor, Tensor], *more: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The module's output of the first input at θ + εz, and of the second at θ − εz.
+
+        The weights first take the update of the step before, whose direction is drawn again from its seed.
+        """
+        if self.step_index > 0:
+            direction = self._direction(weights, key, self.step_index - 1)
+            weights.addcmul_(direction, self.projected_gradient, value=-self.config.learning_rate)
+        perturbation = self._direction(weights, key, self.step_index).mul_(PERTURBATION)
+        vector_to_parameters(weights + perturbation, module.parameters())
+        plus = module(inputs[0], *more)
+        vector_to_parameters(weights - perturbation, module.parameters())
+        return plus, module(inputs[1], *more)
 
     def _start_upload(self, index: int) -> None:
         if index == len(self.host_blocks):
@@ -151,20 +144,6 @@ class ZerothOrderOffload(Strategy):
                 all_gather(slot.flat, slot.own)
             slot.is_uploaded = self.exchange.mark()
 
-    def _compute_block(self, index: int, plus: Tensor, minus: Tensor) -> tuple[Tensor, Tensor]:
-        slot = self.slots[index % SLOTS]
-        self.compute.wait_for(slot.is_uploaded)
-        with span(f"block_{index}"):
-            weights = slot.flat[: self.elements]
-            self._apply_update(weights, index)
-            perturbation = self._direction(weights, index, self.step_index).mul_(PERTURBATION)
-            point_to(self.block, self.shapes, weights + perturbation)
-            plus = self.block(plus)
-            point_to(self.block, self.shapes, weights - perturbation)
-            minus = self.block(minus)
-        slot.is_computed = self.compute.mark()
-        return plus, minus
-
     def _start_offload(self, index: int) -> None:
         block, slot = self.host_blocks[index], self.slots[index % SLOTS]
         with span(f"offload block_{index}"), self.offload.queue():
@@ -172,45 +151,28 @@ class ZerothOrderOffload(Strategy):
             block.host.copy_(slot.own, non_blocking=True)
         slot.is_free = block.is_offloaded = self.offload.mark()
 
-    def _perturbed(self, module: nn.Module, key: int) -> Iterator[None]:
-        """Twice, for a module that stays on the GPU: with its weights at θ + εz, then at θ − εz."""
-        for index, parameter in enumerate(module.parameters()):
-            self._apply_update(parameter.data, key + index)
-        originals = [parameter.data for parameter in module.parameters()]
-        for sign in (1, -1):
-            for index, (parameter, original) in enumerate(zip(module.parameters(), originals, strict=True)):
-                direction = self._direction(original, key + index, self.step_index)
-                parameter.data = original + sign * PERTURBATION * direction
-            yield
-        for parameter, original in zip(module.parameters(), originals, strict=True):
-            parameter.data = original
-
-    def _apply_update(self, weights: Tensor, key: int) -> None:
-        """The update of the step before, whose direction is drawn again from its seed."""
-        if self.step_index > 0:
-            direction = self._direction(weights, key, self.step_index - 1)
-            weights.addcmul_(direction, self.projected_gradient, value=-self.config.learning_rate)
-
     def _direction(self, like: Tensor, key: int, step: int) -> Tensor:
-        """The direction z of one block or resident parameter: the same on every rank, whatever the slicing."""
+        """The direction z of one block, the embedding or the head: the same on every rank, whatever the slicing."""
         seed = (self.config.seed * 1_000_003 + step) * 10_007 + key
         self.generator.manual_seed(seed % 2**63)
         return torch.randn(like.shape, generator=self.generator, device=like.device)
 
-    def _new_slots(self, device: torch.device) -> list[Slot]:
-        self.elements = parameter_count(self.transformer.blocks[0])
-        rank = self.world.rank if self.ranks > 1 else 0
-        return [new_slot(self.elements, rank, self.ranks, device) for _ in range(SLOTS)]
+    def _new_slot(self) -> Slot:
+        """For one block, padded to a multiple of the ranks that share it out."""
+        flat = torch.zeros(self.elements + -self.elements % self.ranks, device=self.world.device)
+        return Slot(flat, flat.chunk(self.ranks)[self.world.rank if self.ranks > 1 else 0])
+
+    def _moved_to_host(self, block: nn.Module) -> HostBlock:
+        """This rank's part of the block."""
+        slot = self.slots[0]
+        slot.flat[: self.elements] = parameters_to_vector(block.parameters())
+        host = pinned_empty(len(slot.own), self.world.device)
+        return HostBlock(host.copy_(slot.own))
 
     def expected(self) -> dict[str, Any]:
         """The embedding, the head and the slots; a forward pass needs no gradients and no optimizer state."""
-        resident = parameter_count(self.transformer.embedding) + parameter_count(self.transformer.head)
-        slots = SLOTS * self.slots[0].flat.numel()
-        return {
-            "parameter_bytes": STATE_BYTES["parameter"] * (resident + slots),
-            "gradient_bytes": None,
-            "optimizer_bytes": None,
-        }
+        elements = sum(map(len, self.resident)) + SLOTS * len(self.slots[0].flat)
+        return {"parameter_bytes": STATE_BYTES["parameter"] * elements}
 
     def transfer(self) -> dict[str, Any]:
         moved = sum(block.host.nbytes for block in self.host_blocks)
