@@ -399,7 +399,7 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
     figures = (
         what,
         f"{time_text(mean_ns)}{'/step' if split.steps else ' recorded'}{unprofiled}",
-        f"GPU compute {compute_pct:.0f}%" if compute_pct is not None else "",
+        f"GPU compute {compute_pct:.0f}%" if compute_pct is not None and "GPUs compute" not in what else "",
     )
     return Verdict(bound, " · ".join(filter(None, figures)))
 
@@ -432,6 +432,9 @@ def _without_path(report: Report, over: OverRanks) -> tuple[str, str]:
     launching_pct = over.of(f"{HOST.key}_pct")["mean_pct"]
     if launching_pct is not None and launching_pct > 100 * SHARE:
         return "CPU-bound", f"GPUs wait for kernel launches {launching_pct:.0f}% of the time"
+    compute_pct = over.of("compute_pct")["mean_pct"]
+    if compute_pct is not None and compute_pct > 100 * SHARE:
+        return "GPU-bound", f"GPUs compute {compute_pct:.0f}% of the time"
     is_cold = any(
         item.kind == "stalls" and item.is_about_capture and item.severity in GRAVE for item in report.findings
     )

@@ -28,7 +28,7 @@ def results():
 def path(**shares):
     return Bottleneck(
         pd.DataFrame({"category": [*shares], "path_pct": [*shares.values()]}).assign(
-            path_ns=1, step_ns=1, unmatched_ns=0, is_unprofiled=True
+            path_ns=1, step_ns=1, unmatched_ns=0, is_unprofiled=True, is_hidden=False
         )
     )
 
@@ -45,8 +45,14 @@ def path(**shares):
         ({"compute": 30.0}, (), "Bottleneck unknown: GPUs are idle 35% of the time · 100 µs recorded · GPU compute 20%"),
         (
             {"comm": 70.0},
-            (Finding("Rank 0 computes longer.", ranks=(0,), severity="high", saves=SAVES),),
+            (Finding("Straggler: rank 0 computes longer.", ranks=(0,), severity="high", saves=SAVES),),
             "Straggler: ranks wait for rank 0 · 100 µs recorded · GPU compute 20%",
+        ),
+        (
+            {"comm": 70.0},
+            (Finding("A rank is missing.", kind="missing_data", severity="medium", is_about_capture=True),),
+            "Bottleneck unknown: communication, or waiting for ranks, is 70% of the critical path · 100 µs recorded · "
+            "GPU compute 20%",
         ),
         (
             {"comm": 70.0},
@@ -65,11 +71,19 @@ def path(**shares):
              "(about 80 µs without the profiler) · GPU compute 20%"),
         ),
     ],
-    ids=["CPU", "GPU", "unknown", "straggler", "inconclusive", "without the profiler"],
+    ids=["CPU", "GPU", "unknown", "straggler", "missing", "inconclusive", "without the profiler"],
 )  # fmt: skip
 def test_the_verdict_has_the_class_the_step_and_what_the_gpus_compute(results, shares, findings, words):
     report = Report("x", {**results, "bottleneck": path(**shares)}, findings)
     assert verdict(report, split(results)).words == words
+
+
+def test_cpus_that_only_keep_up_with_busy_gpus_bound_nothing():
+    ops = [("compute", 100_000 * number, 100_000 * number + 90_000) for number in range(10)]
+    busy = run([rank_trace(ops)], ASKED)
+    bound = path(**{HOST.key: 95.0, "compute": 5.0}).table.assign(is_hidden=True)
+    report = Report("x", {**busy, "bottleneck": Bottleneck(bound)})
+    assert verdict(report, split(busy)).words == "GPU-bound: GPUs compute 91% of the time · 990 µs recorded"
 
 
 def test_the_first_screen_as_text(results):

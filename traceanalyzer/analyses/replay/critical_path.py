@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.replay.changes import UNRECORDED
+from traceanalyzer.analyses.replay.changes import UNRECORDED, Change
 from traceanalyzer.analyses.replay.graph import (
     ANCHOR,
     BLOCKS,
@@ -22,6 +22,7 @@ from traceanalyzer.analyses.replay.graph import (
 from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.meaning.vocabulary import (
     BEFORE,
@@ -256,6 +257,9 @@ class Bottleneck(Result):
         ),
         "is_unprofiled": Column.flag("The profiler's overhead is estimated, and left out."),
         "path_pct": Column.share("Its share of the path."),
+        "is_hidden": Column.flag(
+            "Without the CPUs' work a step would be less than 3% shorter: they only keep up with the GPUs."
+        ),
     }
 
     @property
@@ -266,10 +270,11 @@ class Bottleneck(Result):
 
     @property
     def bound(self) -> str | None:
-        """What bounds the step; `None` where more of the path is unknown."""
+        """What bounds the step; `None` where more of the path is unknown, or the CPUs only keep up."""
         shares = self.shares
         most = max(shares, key=lambda bound: shares[bound])
-        return most if shares[most] > 100 - sum(shares.values()) else None
+        is_hidden = most == "CPU-bound" and bool(self.table["is_hidden"].any())
+        return most if shares[most] > 100 - sum(shares.values()) and not is_hidden else None
 
 
 _OF_BOUND: Mapping[str, list[str]] = {
@@ -296,6 +301,8 @@ def bottleneck(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Bottleneck
         is_unprofiled=engine.has_cost_of_recording,
         path_pct=100.0 * table["path_ns"] / table["path_ns"].sum(),
     )
+    before, after = engine.steps([(UNRECORDED,), (Change("host"), UNRECORDED)]).mean(axis=0)
+    table["is_hidden"] = bool(100 * (before - after) < PERCENT * before)
     return Bottleneck(sorted_by(table, "path_ns"))
 
 
