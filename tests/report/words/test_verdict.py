@@ -51,8 +51,8 @@ def path(**shares):
         (
             {"comm": 70.0},
             (Finding("A rank is missing.", kind="missing_data", severity="medium", is_about_capture=True),),
-            "Bottleneck unknown: communication, or waiting for ranks, is 70% of the critical path · 100 µs recorded · "
-            "GPU compute 20%",
+            ("Bottleneck unknown: communication, or waiting for ranks, is 70% of the critical path · 100 µs recorded · "
+            "GPU compute 20%"),
         ),
         (
             {"comm": 70.0},
