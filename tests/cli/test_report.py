@@ -286,9 +286,9 @@ def test_a_demo_needs_nothing_and_says_what_next(capsys):
 def test_the_longest_kernels_and_operators_are_printed_when_asked_for(capsys):
     assert run([MOE, *["--top", "3", "-o", "x", "--format", "md", "--format", "xlsx", "--format", "csv"]]) == 0
     printed = capsys.readouterr().out
-    assert "Kernels and copies of a mean rank, whole capture" in printed
+    assert "Kernels and copies, mean over ranks, whole capture" in printed
     assert ("aten::" in printed, " inf " in printed) == (True, False)
-    assert "| rank | step |" in Path("x", "summary.md").read_text()
+    assert "| rank | step ms |" in Path("x", "summary.md").read_text()
     assert "| kernels | " in Path("x", "tables", "index.md").read_text()
     sheets = zipfile.ZipFile("x/summary.xlsx").read("xl/workbook.xml").decode()
     assert all(f'name="{name}"' in sheets for name in ("summary", "tables", "kernels", "headline"))

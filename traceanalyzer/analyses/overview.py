@@ -91,7 +91,7 @@ def efficiency_over_ranks_across(efficiency: Efficiency) -> EfficiencyOverRanks:
 class HostWorkOverRanks(Result):
     """One row for each name, longest first: of a mean step, or of the capture where not all ranks have steps."""
 
-    title = "Work on the CPU over ranks"
+    title = "Work on the CPU, mean over ranks"
     keys = ("role", "what", "name")
     is_of_one_run = True
     columns = declared(
@@ -120,7 +120,7 @@ def host_work_over_ranks_across(host_work: HostWork) -> HostWorkOverRanks:
 class OperatorsOverRanks(Result):
     """One row for each operator and autograd pass that launches GPU work itself, longest first."""
 
-    title = "Operators over ranks"
+    title = "Operators, mean over ranks"
     keys = ("operator", "autograd")
     stored = STORED_OF_A_MEAN_RANK
     is_of_one_run = True

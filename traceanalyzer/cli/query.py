@@ -1,6 +1,7 @@
 """`analyze-traces query`: one question about a run, answered in words or as JSON; `memory`; and `mcp`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,6 @@ from traceanalyzer.cli.options import (
 from traceanalyzer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from traceanalyzer.agents.verbs import Answer
 
 
@@ -140,31 +139,34 @@ _SHOWN_FIRST: Mapping[str, str] = {
 _HEADLINES = ("headline", "title")
 """Columns whose text stands for the row."""
 
-_FOR_PROGRAMS = (
-    *("id", "start_ns", "end_ns", "evidence", "also", "caveat", "what_if"),
-    *("why", "fix", "recommendation", "saves"),
-)
-"""Shown by `--json` alone, or on lines of their own."""
+_FOR_PROGRAMS = ("id", "values", "definition")
+"""Shown by `--json` alone."""
 
-_WIDEST = 60
+_OF_A_FIGURE = ("value", "rank_min", "rank_max", "std", "change")
+"""Columns of a row about one figure, whose unit the figure says."""
 
 
 def _show(answer: "Answer", first: Sequence[str]) -> None:
     """Sentences, rows, notes; `first` are the columns to prefer."""
-    from rich.markup import escape
+    import pandas as pd
+
+    from traceanalyzer.analyses import column_named
+    from traceanalyzer.report.page.table_view import console_table, view_of
+    from traceanalyzer.report.printed import unwrapped
 
     console = console_of({})
+    show = partial(unwrapped(console), markup=False)
     why = [f"{answer.status.replace('_', ' ')}: {answer.why}"] if answer.why else []
-    lines = [*answer.said, *why]
     is_of_sentences = bool(answer.rows) and any(name in answer.rows[0] for name in _HEADLINES)
-    lines += [line for row in answer.rows for line in _lines(row)] if is_of_sentences else []
-    for line in lines:
-        console.print(escape(line), highlight=False)
+    for line in (*answer.said, *why, *(line for row in answer.rows if is_of_sentences for line in _lines(row))):
+        show(line)
     if answer.rows and not is_of_sentences:
-        console.print(_table(answer, console.width, first))
+        frame = pd.DataFrame([_with_units(row) for row in answer.rows])
+        frame = frame[[name for name in frame if name not in _FOR_PROGRAMS and not column_named(name).is_moment]]
+        console.print(console_table(view_of(frame.convert_dtypes(), "", {}), console.width, first))
     more = [] if answer.cursor is None else [f"{answer.total_rows} rows; for the next ones: --cursor {answer.cursor}"]
     for note in (*more, *(f"Note: {note}" for note in answer.notes)):
-        console.print(escape(note), highlight=False, style="dim")
+        show(note, style="dim")
 
 
 def _lines(row: Mapping[str, Any]) -> Iterator[str]:
@@ -173,75 +175,19 @@ def _lines(row: Mapping[str, Any]) -> Iterator[str]:
     if "rows" in row:
         yield f"{row['id']}: {headline} ({row['rows']:,} row{'' if row['rows'] == 1 else 's'})"
         return
-    cells = {name: _cell(name, value) for name, value in row.items() if name not in (*_FOR_PROGRAMS, *_HEADLINES)}
-    facts = [f"{name.partition('_')[0]} {cell}" if name != "severity" else cell for name, cell in cells.items() if cell]
-    yield f"• {headline} ({'; '.join(facts)})" if facts else f"• {headline}"
-    yield from (f"  – {line}" for line in (row.get("why"), *(row.get("also") or ())) if line)
-    yield from (f"  → {line}" for line in (row.get("fix"), row.get("recommendation")) if line)
+    yield f"• {headline} ({row['severity']})"
+    yield from (f"  {name:<8} {row[name]}" for name in ("why", "fix", "caveat", "what_if", "table") if row.get(name))
 
 
-def _table(answer: "Answer", width: int, first: Sequence[str]) -> "Table":
-    """As many columns as fit, in their order; below it the names of all."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
+def _with_units(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row; figures of its metric as texts."""
     from traceanalyzer.analyses import column_named
-    from traceanalyzer.meaning.columns import Unit
-    from traceanalyzer.report.words import label
+    from traceanalyzer.meaning.columns import text
 
-    every = dict.fromkeys(name for row in answer.rows for name in row)
-    names = [name for name in every if name not in _FOR_PROGRAMS and not column_named(name).is_moment]
-    # In a row about one figure the figure says the unit.
-    units = {name: [row.get("metric", name) if name in _OF_A_FIGURE else name for row in answer.rows] for name in names}
-    cells = {
-        name: [_cell(unit, row.get(name)) for unit, row in zip(units[name], answer.rows, strict=True)] for name in names
-    }
-    heads = {name: label(name, column_named(name)) for name in names if any(cells[name])}
-
-    def place(name: str) -> tuple[int, bool, bool]:
-        """Columns asked for first, then those that identify a row, then those that a page shows at once."""
-        column = column_named(name)
-        asked_for = first.index(name) if name in first else len(first)
-        return asked_for, column.unit is not Unit.ID, column.is_secondary or column.is_aside
-
-    shown, room = set[str](), width + 1  # nothing follows the last column but the table's edge
-    for name in sorted(heads, key=place):
-        needed = min(_WIDEST, max(map(len, (heads[name], *cells[name])))) + 3
-        if needed <= room or not shown:
-            shown.add(name)
-            room -= needed
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
-    kept = [name for name in heads if name in shown]
-    for name in kept:
-        is_text = all(isinstance(row.get(name), str | bool | None) for row in answer.rows)
-        table.add_column(
-            escape(heads[name]), overflow="ellipsis", max_width=_WIDEST, no_wrap=True,
-            justify="left" if is_text else "right",
-        )  # fmt: skip
-    for row in zip(*(cells[name] for name in kept), strict=True):
-        if sum(map(bool, row)) > 1 or len(kept) == 1:  # the rest of such a row is in columns without room
-            table.add_row(*map(escape, row))
-    if [*heads.values()] != [*every]:
-        table.caption = f"All columns, as --json names them: {', '.join(name for name in every if name != 'id')}"
-    return table
-
-
-_OF_A_FIGURE = ("value", "rank_min", "rank_max", "std", "change")
-
-
-def _cell(name: str, value: Any) -> str:
-    from traceanalyzer.analyses import column_named
-    from traceanalyzer.meaning import columns
-    from traceanalyzer.report.words import words
-
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float | int):
-        return columns.text(value, column_named(name).unit)
-    return words(str(value), column_named(name))
+    if "metric" not in row:
+        return dict(row)
+    unit = column_named(row["metric"]).unit
+    return {name: text(value, unit) if name in _OF_A_FIGURE else value for name, value in row.items()}
 
 
 @command()

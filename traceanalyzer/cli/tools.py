@@ -28,9 +28,6 @@ from traceanalyzer.cli.options import (
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-    from rich.table import Table
-
     from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.loading.store import Contents
 
@@ -76,6 +73,7 @@ def project(folder: Path | None, to: str, network: float | None, **options: Any)
     from traceanalyzer.analyses.replay.projection import project as projected
     from traceanalyzer.job import run_info
     from traceanalyzer.meaning.columns import Unit, chosen, in_a_line
+    from traceanalyzer.report.page.table_view import console_table, view_of
     from traceanalyzer.scale import summarise
 
     found, _, _ = find_traces(folder, options)
@@ -95,20 +93,8 @@ def project(folder: Path | None, to: str, network: float | None, **options: Any)
     say(console, f"Measured: {made.ranks} ranks, {in_a_line(made.step_ns, Unit.NS)} a step. Expected, not measured:")
     for name, table in tables.items():
         if len(table):
-            console.print(_shown(name, table))
+            console.print(console_table(view_of(table, name, {}), console.width))
     say(console, *(f"Assumes: {line}" for line in made.assumptions))
-
-
-def _shown(name: str, table: "DataFrame") -> "Table":
-    """The table with each column's unit, which its name ends in."""
-    from traceanalyzer.meaning.columns import stem, text, unit_of
-    from traceanalyzer.report.printed import table_of
-
-    rows = (
-        [text(value, unit) if (unit := unit_of(column)) else str(value) for column, value in row.items()]
-        for row in table.to_dict("records")
-    )
-    return table_of([stem(column).replace("_", " ") for column in table], rows, title=name)
 
 
 # `tools crosscheck`: our figures beside HolisticTraceAnalysis'.

@@ -50,8 +50,8 @@ class Layout:
     """A comment on a pull request holds 65,536."""
     memory_changes: int = 10
     """Lines of each rank whose peak of memory changed."""
-    terminal_ranks: int = 16
-    """Of more those that stand out have a row in the terminal."""
+    printed_text: int = 60
+    """Characters of a cell on the terminal."""
     notebook_height: int = 800
     difference_characters: int = 32
     """Of what tells names of one short name apart."""

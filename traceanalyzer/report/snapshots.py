@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
 from traceanalyzer import __version__
 from traceanalyzer.meaning import columns
-from traceanalyzer.meaning.columns import Unit, size_text
+from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page import table_view
-from traceanalyzer.report.printed import table_of
 from traceanalyzer.report.writers import write_text
 from traceanalyzer.snapshots import Examined, deciding, sentences
 from traceanalyzer.snapshots.comparison import Job
@@ -255,17 +255,19 @@ def _path(slot: np.ndarray, values: np.ndarray, top: int) -> str:
 
 def show(examined: Sequence[Examined], console: Console, sentences: Sequence[str]) -> None:
     """Print a row a snapshot, and the first sentences about them."""
-    heads = ("", "Peak in use", "In use at the end", "Reserved", "Largest free block", "Events")
     rows = [
-        (
-            one.snapshot.label,
-            size_text(one.peak_bytes) if one.has_history else "n/a",
-            *map(size_text, (one.end["allocated"], one.end["reserved"], one.largest_free_bytes)),
-            f"{len(one.snapshot.history):,}",
-        )
+        {
+            "snapshot": one.snapshot.label,
+            "peak_bytes": one.peak_bytes if one.has_history else None,
+            "end_bytes": one.end["allocated"],
+            "reserved_bytes": one.end["reserved"],
+            "largest_free_bytes": one.largest_free_bytes,
+            "events": len(one.snapshot.history),
+        }
         for one in examined[: LAYOUT.printed_snapshots]
     ]
-    caption = f"{len(rows)} of {len(examined)}; memory.json has all" if len(rows) < len(examined) else None
-    console.print(table_of(heads, rows, title="Memory snapshots", caption=caption))
+    caption = f"{len(rows)} of {len(examined)}; memory.json has all" if len(rows) < len(examined) else ""
+    view = table_view.view_of(pd.DataFrame(rows).convert_dtypes(), "Memory snapshots", {})
+    console.print(table_view.console_table(view, console.width, caption=caption))
     for sentence in sentences[: LAYOUT.printed_sentences]:
         console.print(f"[bold]•[/] {escape(sentence)}", highlight=False)

@@ -120,44 +120,6 @@ def _of_some_ranks(noted: pd.DataFrame, ranks: int) -> list[str]:
     return made
 
 
-# Of a job of many ranks those that a short summary shows: stragglers, the median rank, those that wait most.
-
-
-STRAGGLER, MIDDLE, WAITS = "straggler", "median", "waits"
-
-
-class Shown(Struct, frozen=True):
-    """A rank's row of the headline, and why it is shown; `None` where all are."""
-
-    row: Mapping[str, Any]
-    why: str | None = None
-
-
-def shown(rows: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> list[Shown]:
-    """All rows; of many the first ranks of each finding, the rank of median compute, and the worst victims."""
-    if len(rows) <= LAYOUT.terminal_ranks:
-        return [Shown(row) for row in rows]
-    by_rank = {int(row["rank"]): row for row in rows}
-    late = [rank for finding in findings for rank in finding.ranks[: LAYOUT.named] if rank in by_rank]
-    late = list(dict.fromkeys(late))[: LAYOUT.listed]
-    blamed = {rank for finding in findings for rank in finding.ranks}
-    others = [row for row in rows if row["rank"] not in blamed] or list(rows)
-    by_compute = sorted(others, key=lambda row: row["compute_pct"] or 0)
-    middle = by_compute[len(by_compute) // 2]
-    by_wait = sorted((row for row in others if row is not middle), key=lambda row: -(row["exposed_comm_ns"] or 0))
-    return [
-        *(Shown(by_rank[rank], STRAGGLER) for rank in late),
-        Shown(middle, MIDDLE),
-        *(Shown(row, WAITS) for row in by_wait[: LAYOUT.named]),
-    ]
-
-
-def caption(rows: Sequence[Shown], ranks: int) -> str:
-    """What a table of such rows says of those that it leaves out."""
-    first = "the ranks that findings name, " if any(item.why == STRAGGLER for item in rows) else ""
-    return f"{len(rows)} of {ranks:,} ranks: {first}the median, those that wait most; the report has all"
-
-
 # What is said of a capture without GPU work: what the CPUs did.
 
 
@@ -191,16 +153,6 @@ def host_sentences(results: Results) -> list[str]:
         if own:
             made.append(f"{what}: {_over_ranks(own[0], results)}.")
     return made
-
-
-def longest(results: Results) -> list[dict[str, Any]]:
-    """The rows that a terminal shows: the longest names over all ranks."""
-    return results["host_work_over_ranks"].rows()[: LAYOUT.listed]
-
-
-def has_steps(results: Results) -> bool:
-    """Whether times are of a step: all ranks have complete ones."""
-    return any(row["is_of_steps"] for row in results["host_work_over_ranks"].rows()[:1])
 
 
 def _spent_in(parts: list[dict[str, Any]]) -> str:

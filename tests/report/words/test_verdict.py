@@ -22,7 +22,7 @@ SAVES = Saves(before_ns=100_000, likely_ns=70_000, low_ns=60_000, high_ns=80_000
 
 @pytest.fixture(scope="module")
 def results():
-    return run([rank_trace(ops, rank=rank) for rank, ops in enumerate((LATE, WAITING))], ASKED)
+    return run([rank_trace(ops, rank=rank) for rank, ops in enumerate((LATE, WAITING))], (*ASKED, "unlike_ranks"))
 
 
 def path(**shares):

@@ -70,7 +70,7 @@ _KEYS = ["name", "kind", "activity"]
 class KernelsOverRanks(Result):
     """One row for each name, longest total first; a rank that runs none of a name counts as 0."""
 
-    title = "Kernels and copies over ranks"
+    title = "Kernels and copies, mean over ranks"
     keys = ("name", "activity")
     stored = STORED_OF_A_MEAN_RANK
     is_of_one_run = True

@@ -10,16 +10,30 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from traceanalyzer.analyses import Result, Results
+from traceanalyzer.analyses import Result, Results, column_named
 from traceanalyzer.analyses.overview import OverRanks
 from traceanalyzer.failures import Failure
 from traceanalyzer.job.run_info import RunInfo, peak_memory
 from traceanalyzer.meaning.columns import ABSENT, Unit, text
 from traceanalyzer.meaning.names import collective_words, collectives_words
-from traceanalyzer.meaning.vocabulary import COMM_PARTS, TRANSFER, WAIT, rate
+from traceanalyzer.meaning.vocabulary import (
+    COMM,
+    COMM_PARTS,
+    COMPUTE,
+    COPY,
+    FUSED,
+    IDLE,
+    OPAQUE,
+    TRANSFER,
+    UNMATCHED,
+    WAIT,
+    rate,
+)
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.page import rows
+from traceanalyzer.report.page.table_view import TableView, view_of
 from traceanalyzer.report.words import Split, headline_steps, known, unsplit_calls
 
 _ns, _size = partial(text, unit=Unit.NS), partial(text, unit=Unit.BYTES)
@@ -127,6 +141,32 @@ def rows_of(result: Result, section: Section) -> pd.DataFrame:
     """What a table shows: of gaps the longest, of other Results all."""
     frame: pd.DataFrame = result.to_frame()
     return frame.nlargest(LAYOUT.gaps, "length_ns") if section.name == "gaps" else frame
+
+
+# The bars as a table, for a terminal and Markdown: how long a rank's step takes, and the shares of its parts.
+
+
+_RARE = (FUSED, UNMATCHED, OPAQUE)
+"""Only where they are not 0: kernels that communicate too, CUDA graphs that were recorded whole."""
+
+
+def rank_view(report: Report, split: Split) -> TableView:
+    """A row for each rank of which a bar is drawn; exposed communication as transfer and wait where they are known."""
+    of_headline = report.results["headline"].to_frame()[["rank", FUSED.column, FUSED.share, "overlap_pct"]]
+    frame = rows.shown(split, report.results["unlike_ranks"]).merge(of_headline, on="rank")
+    comm = COMM_PARTS if split.has_wait else (COMM,)
+    every = (COMPUTE, FUSED, *comm, COPY, IDLE, OPAQUE)
+    parts = {part.share: part.short for part in every if part not in _RARE or frame[part.column].any()}
+    labels = {"rank": "rank", "window_ns": "step" if split.steps else "window", **parts, "overlap_pct": "overlap"}
+    meanings = {name: replace(column_named(name), label=label) for name, label in labels.items()}
+    return view_of(frame, f"Where each rank's GPU time goes ({split.basis})", meanings, tuple(labels))
+
+
+def rank_caption(split: Split, view: TableView) -> str:
+    """Which ranks such a table has, where not all."""
+    if view.total == len(split.table):
+        return ""
+    return f"{view.total} of {len(split.table):,} ranks: those unlike the others and the median, {rows.middle(split)}"
 
 
 # Parts of a page that fail: each becomes a note in its place, and the page is made without it.

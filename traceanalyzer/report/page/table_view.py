@@ -1,11 +1,15 @@
-"""Any Result as a table for a page: one unit a column, short names, figures to three digits."""
+"""Any table for people, on a page, a terminal or in Markdown: one unit a column, short names, three digits."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 import pandas as pd
+from rich import box
+from rich.markup import escape
+from rich.table import Table
 
 from traceanalyzer.analyses import Result, column_named
 from traceanalyzer.analyses.base import plain_values
@@ -27,6 +31,11 @@ class Heading:
     is_number: bool
     is_extra: bool = False
     is_later: bool = False
+
+    @property
+    def text(self) -> str:
+        """Label and unit."""
+        return f"{self.label} {self.unit}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,44 @@ def view_of(
     )
     cells = zip(*(values for _, values in made), strict=True)
     return TableView(title, columns_made, tuple(cells), len(frame))
+
+
+def console_table(
+    view: TableView,
+    width: int,
+    first: Sequence[str] = (),
+    styles: Mapping[str, str] = MappingProxyType({}),
+    caption: str = "",
+) -> Table:
+    """The view on a terminal: as many columns as fit, those named `first` before others; the caption names the rest."""
+    texts = [[cell.text for cell in column] for column in zip(*view.rows, strict=True)]
+    needed = [
+        min(LAYOUT.printed_text, max(map(len, (head.text, *column)))) + 2
+        for head, column in zip(view.columns, texts, strict=True)
+    ]
+
+    def place(at: int) -> tuple[int, bool]:
+        head = view.columns[at]
+        return first.index(head.name) if head.name in first else len(first), head.is_extra or head.is_later
+
+    shown, room = set[int](), width + 1  # nothing follows the last column but the table's edge
+    for at in sorted(range(len(needed)), key=place):
+        if needed[at] <= room or not shown:
+            shown.add(at)
+            room -= needed[at]
+    hidden = [head.name for at, head in enumerate(view.columns) if at not in shown]
+    caption = "; ".join(filter(None, [caption, f"not shown: {', '.join(hidden)}" if hidden else ""]))
+    table = Table(
+        title=view.title or None, caption=caption or None, title_justify="left", caption_justify="left",
+        box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
+    )  # fmt: skip
+    for at in sorted(shown):
+        head = view.columns[at]
+        table.add_column(escape(head.text), overflow="ellipsis", no_wrap=True, max_width=LAYOUT.printed_text,
+                         justify="right" if head.is_number else "left", style=styles.get(head.name))  # fmt: skip
+    for row in view.rows:
+        table.add_row(*(escape(row[at].text) for at in sorted(shown)))
+    return table
 
 
 def evidence(finding: Finding) -> TableView:

@@ -1,20 +1,17 @@
 """A report as Markdown: what a pull request or a build's summary has room for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from traceanalyzer.meaning import columns
-from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, IDLE
+from traceanalyzer.findings import Finding
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.page.sections import rank_caption, rank_view
+from traceanalyzer.report.page.table_view import TableView
 from traceanalyzer.report.words import split
 from traceanalyzer.report.writers import write_text
 from traceanalyzer.report.writers.gates import cell, line
-
-_PARTS = (COMPUTE, COMM, COPY, IDLE)
 
 
 def write(report: Report, folder: Path) -> list[Path]:
@@ -23,46 +20,41 @@ def write(report: Report, folder: Path) -> list[Path]:
 
 
 def as_markdown(report: Report) -> str:
-    """Verdict, a row a rank, findings with what to do, and what to know before trusting the figures."""
-    lines = [f"## {cell(report.label)}", ""]
-    lines += [f"- {cell(sentence)}" for sentence in words.sentences(report, split(report.results))]
-    return "\n".join([*lines, "", *_ranks(report), *_findings(report), *_notes(report)]).rstrip() + "\n"
-
-
-def _ranks(report: Report) -> list[str]:
-    rows = report.results["headline"].rows()
-    if not rows:
-        return []
-    head = ["rank", "step", *(f"{part.short} %" for part in _PARTS), "overlap %"]
-    lines = [line(head), "|" + "---:|" * len(head)]
-    shown = sorted(rows, key=lambda row: -(row["exposed_comm_ns"] or 0))[: LAYOUT.many_ranks]
-    for row in shown if len(rows) > LAYOUT.many_ranks else rows:
-        time = row["window_ns"] if row["step_mean_ns"] is None else row["step_mean_ns"]
-        shares = [*_shares(row), columns.digits(row["overlap_pct"])]
-        lines.append(line([str(row["rank"]), columns.text(time, Unit.NS), *shares]))
-    left_out = f"; {LAYOUT.many_ranks} of {len(rows)} ranks, most exposed communication first"
-    return [*lines, "", f"Of {cell(rows[0]['basis'])}{left_out if len(rows) > LAYOUT.many_ranks else ''}.", ""]
-
-
-def _shares(row: Mapping[str, Any]) -> list[str]:
-    return [columns.digits(row[part.share]) for part in _PARTS]
-
-
-def _findings(report: Report) -> list[str]:
-    every = [item for item in report.findings if not item.is_nothing]
-    lines = []
-    for finding in every[: LAYOUT.listed]:
-        lines += [f"<details><summary><b>{cell(finding.severity)}</b>: {cell(finding.headline)}</summary>", ""]
-        lines += [f"- **{name}**: {cell(text)}" for name, text in words.fields(finding).items()]
-        lines += [f"- {cell(sign.headline)}" for sign in finding.also]
-        lines += ["", "</details>", ""]
-    more = len(every) - LAYOUT.listed
-    return [*lines, *([f"{more} more findings in the report.", ""] if more > 0 else [])]
-
-
-def _notes(report: Report) -> list[str]:
-    notes = [f"> {cell(sentence)}" for sentence in (*report.remarks, *words.of_what_is_here(report))]
-    return [
-        *notes,
-        *(f"> Skipped {cell(sentence)}" for sentence in words.skipped(report.skipped, most=LAYOUT.listed)),
+    """The first screen: verdict, cards, a row a rank, and what to know before trusting the figures; under 80 lines."""
+    of_ranks = split(report.results)
+    verdict = words.verdict(report, of_ranks)
+    blocks = [
+        [f"## {cell(words.headline_of(report, of_ranks))}"],
+        [f"**{cell(verdict.bound)}**: {cell(verdict.figures)}"] if verdict else [],
+        [cell(sentence) for sentence in words.without_gpu_work(report)],
+        list(_cards(words.cards(report.findings))),
+        [cell(words.overlap(report.findings))],
+        [f"- Also seen: {cell(item.headline)}" for item in words.also_seen(report.findings)[: LAYOUT.listed]],
+        [cell(words.nothing_to_gain(report.findings))],
+        [],
     ]
+    if of_ranks:
+        view = rank_view(report, of_ranks)
+        blocks += [table_lines(view), [cell("; ".join(filter(None, (view.title, rank_caption(of_ranks, view)))))]]
+    notes = [words.capture_line(report), *report.remarks, *words.of_files(report)]
+    notes += [f"Skipped {sentence}" for sentence in words.skipped(report.skipped, most=LAYOUT.listed)]
+    notes = [one for one in notes if one]
+    more = [f"{len(notes) - LAYOUT.listed} more notes in the report."] if len(notes) > LAYOUT.listed else []
+    blocks.append([f"> {cell(note)}" for note in (*notes[: LAYOUT.listed], *more)])
+    return "\n\n".join("\n".join(block) for block in blocks if any(block)) + "\n"
+
+
+def _cards(cards: list[Finding]) -> Iterator[str]:
+    """The first findings with their fields, the others with what they save."""
+    for number, finding in enumerate(cards[: LAYOUT.named + LAYOUT.listed], 1):
+        yield f"{number}. **{cell(finding.headline)}**"
+        fields = words.fields(finding)
+        if number > LAYOUT.named:
+            fields = {name: text for name, text in fields.items() if name == "Saves"}
+        yield from (f"   - {name}: {cell(text)}" for name, text in fields.items())
+
+
+def table_lines(view: TableView) -> list[str]:
+    """A table in Markdown."""
+    rule = "|".join(["", *("---:" if head.is_number else "---" for head in view.columns), ""])
+    return [line(head.text for head in view.columns), rule, *(line(one.text for one in row) for row in view.rows)]

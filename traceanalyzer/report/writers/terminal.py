@@ -1,52 +1,30 @@
 """The short summary that the command line prints."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-import pandas as pd
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.failures import Failure
-from traceanalyzer.meaning.columns import is_known
-from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.vocabulary import (
-    COMM,
-    COMPUTE,
-    COPY,
-    FUSED,
-    IDLE,
-    LOOKS,
-    OPAQUE,
-    TRANSFER,
-    UNMATCHED,
-    WAIT,
-    Part,
-)
+from traceanalyzer.meaning.vocabulary import COMM_PARTS, FUSED, LOOKS, PARTS
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.printed import table_of, unwrapped
+from traceanalyzer.report.page.sections import PLACES, rank_caption, rank_view
+from traceanalyzer.report.page.table_view import console_table, view_of
+from traceanalyzer.report.printed import unwrapped
 
 # The short summary that the command line prints: where each rank's time went, in colour when it can.
 
 
-_PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
-
-_SPLIT = (COMPUTE, FUSED, TRANSFER, WAIT, UNMATCHED, COPY, IDLE, OPAQUE)
-"""The same where exposed communication is known to be transfer or wait."""
-
-_RARE = (FUSED, UNMATCHED, OPAQUE)
-"""Only where they are not 0: kernels that communicate too, CUDA graphs that were recorded whole."""
+_COLOURS = {  # terminals are dark, mostly
+    part.share: LOOKS[part.kind].dark or LOOKS[part.kind].colour for part in (*PARTS, *COMM_PARTS, FUSED)
+}
 
 SHOWN = (
     *("integrity", "ranks", "headline", "time_parts", "step_time_parts", "over_ranks", "steps_over_ranks", "steps"),
     *("nccl", "idle", "host_work", "host_work_over_ranks", "kernels", "categories", "mfu", "call_waits"),
-    *("exposed_comm", "step_needs", "cpu_steps", "cpu_step_parts", "bottleneck", "groups"),
+    *("exposed_comm", "unlike_ranks", "step_needs", "cpu_steps", "cpu_step_parts", "bottleneck", "groups"),
 )
 """Results that are looked at here, besides those that rules name."""
 
@@ -72,15 +50,21 @@ def show(report: Report, console: Console) -> None:
         say(escape(sentence))
     _show_findings(report, say)
     if words.is_host_only(report.results):
-        console.print(_host_table(report))
-    else:
-        _show_ranks(report, console)
+        work = report.results["host_work_over_ranks"]
+        view = view_of(work.to_frame().head(LAYOUT.listed), work.title, work.columns, _OF_HOSTS)
+        console.print(console_table(view, console.width))
+    elif split:
+        view = rank_view(report, split)
+        console.print(console_table(view, console.width, styles=_COLOURS, caption=rank_caption(split, view)))
     if line := words.capture_line(report):
         say(f"[yellow]![/] {escape(line)}")
     for sentence in (*report.remarks, *words.of_files(report)):
         say(f"[yellow]Note:[/] {escape(sentence)}")
     for sentence in words.skipped(report.skipped, most=LAYOUT.listed):
         say(f"[yellow]Skipped[/] {escape(sentence)}")
+
+
+_OF_HOSTS = ("role", "what", "name", "ranks", "mean_ns")
 
 
 def _show_findings(report: Report, say: Callable[..., None]) -> None:
@@ -106,92 +90,6 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
         say(escape(nothing))
 
 
-# Where each rank's GPU time goes: a table, or on a narrow terminal a sentence for each rank.
-
-
-def _show_ranks(report: Report, console: Console) -> None:
-    headline = report.results["headline"].to_frame()
-    times = words.known(report.results, "time_parts").to_frame()
-    rows = headline.merge(times[["rank", *times.columns.difference(headline.columns)]], on="rank", how="left")
-    every = plain_rows(rows)
-    shown = words.shown(every, report.findings)
-    parts = _shown_parts(every)
-    title = f"Where each rank's GPU time goes ({every[0]['basis'] if every else 'nothing'})"
-    caption = words.caption(shown, len(every)) if len(shown) < len(every) else None
-    table = _table(shown, parts, title, caption)
-    # In a console of any width it says what it needs.
-    if (
-        console.measure(table, options=console.options.update(max_width=len(parts) * console.width)).maximum
-        <= console.width
-    ):
-        console.print(table)
-        return
-    console.print(f"[italic]{title}[/]", highlight=False)
-    for item in shown:
-        shares = [f"{part.short} {_percent(item.row[part.share])}%" for part in parts]
-        overlap = "n/a" if item.row["overlap_pct"] is None else f"{_percent(item.row['overlap_pct'])}%"
-        why = f" ({item.why})" if item.why else ""
-        length = f"{'step' if _has_steps(item.row) else 'window'} {_ms(item.row)} ms"
-        line = f"rank {item.row['rank']}{why}: {', '.join([length, *shares])}, overlap {overlap}"
-        console.print(line, highlight=False)
-    if caption:
-        console.print(caption, highlight=False)
-
-
-def _table(shown: list[words.Shown], parts: list[Part], title: str, caption: str | None) -> Table:
-    length = "Step ms" if shown and _has_steps(shown[0].row) else "Window ms"
-    heads = [(f"{part.short.capitalize()} %", _colour(part)) for part in parts]
-    # Its eight columns and their headings stand in a line of the usual 80.
-    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    table.add_column("Rank", justify="right")
-    if caption:
-        table.add_column("Which")
-    for head, style in ((length, None), *heads, ("Overlap %", None)):
-        table.add_column(head, justify="right", style=style)
-    for item in shown:
-        figures = (*(_percent(item.row[part.share]) for part in parts), _percent(item.row["overlap_pct"]))
-        table.add_row(str(item.row["rank"]), *([item.why] if caption else []), _ms(item.row), *figures)
-    return table
-
-
-def _shown_parts(rows: list[dict[str, Any]]) -> list[Part]:
-    """The parts that have a column: the rare ones only where there are any."""
-
-    def has(*parts: Part) -> bool:
-        return any(row.get(part.column) for row in rows for part in parts)
-
-    return [part for part in (_SPLIT if has(TRANSFER, WAIT) else _PARTS) if part not in _RARE or has(part)]
-
-
-def _colour(part: Part) -> str:
-    """Terminals are dark, mostly."""
-    return LOOKS[part.kind].dark or LOOKS[part.kind].colour
-
-
-def _has_steps(row: Mapping[str, Any]) -> bool:
-    return row["step_mean_ns"] is not None
-
-
-def _ms(row: Mapping[str, Any]) -> str:
-    """A step's mean time, the window's where there are no steps."""
-    return f"{(row['step_mean_ns'] if _has_steps(row) else row['window_ns']) / 1e6:,.2f}"
-
-
-def _percent(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.1f}"
-
-
-def _host_table(report: Report) -> Table:
-    """What the CPUs are longest in, where there is no GPU work."""
-    rows = words.longest(report.results)
-    heads = ["Thread", "What", "Name", "Ranks", "ms/step" if words.has_steps(report.results) else "ms"]
-    cells = (
-        (row["role"], row["what"], short_name(str(row["name"])), str(row["ranks"]), f"{row['mean_ns'] / 1e6:,.2f}")
-        for row in rows
-    )
-    return table_of(heads, cells, texts=3, title="What the CPUs do")
-
-
 # The kernels and operators that take most GPU time, printed: `--top`.
 
 
@@ -199,30 +97,12 @@ def top_show(report: Report, count: int, console: Console) -> None:
     """Print the kernels and the operators that take most GPU time."""
     windows = report.results["ranks"].table["window"].unique()
     of = str(windows[0]) if len(windows) == 1 else "all that is looked at"  # incomplete steps included
-    kernels, operators = (_first(report.results[f"{name}_over_ranks"], count) for name in ("kernels", "operators"))
-    if not kernels.empty:
-        console.print(_top(f"Kernels and copies of a mean rank, {of}", kernels, "name", "kind", console.width))
-    if operators.empty:
+    for section in (one for one in PLACES["kernels"] if one.name in ("kernels_over_ranks", "operators_over_ranks")):
+        result = report.results[section.name]
+        frame = result.to_frame()
+        frame = frame[frame["total_ns"] > 0].head(count)  # rows stand longest first
+        if len(frame):
+            view = view_of(frame, f"{result.title}, {of}", result.columns, section.columns)
+            console.print(console_table(view, console.width, section.columns))
+    if report.results["operators_over_ranks"].table.empty:
         console.print("No operators were recorded (Nsight Systems needs --pytorch=autograd-nvtx).", highlight=False)
-    else:
-        title = f"Operators by the GPU time of what they launch themselves, of a mean rank, {of}"
-        console.print(_top(title, operators, "operator", "autograd", console.width))
-
-
-def _first(result: Result, count: int) -> pd.DataFrame:
-    """The first of those that take any time; rows stand longest first."""
-    frame: pd.DataFrame = result.to_frame()
-    return frame[frame["total_ns"] > 0].head(count)
-
-
-def _top(title: str, rows: pd.DataFrame, name: str, beside: str, width: int) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    table.add_column("Name", overflow="ellipsis", no_wrap=True, max_width=max(24, width - 56))
-    table.add_column(beside.capitalize(), no_wrap=True)
-    for heading in ("Calls", "Total ms", "Mean µs", "Share %"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows.to_dict("records"):
-        calls, mean = ("", "") if not row["calls"] else (f"{row['calls']:,.0f}", f"{row['mean_ns'] / 1e3:,.1f}")
-        texts = (short_name(str(row[name])), "" if not is_known(row[beside]) else str(row[beside]))
-        table.add_row(*map(escape, texts), calls, f"{row['total_ns'] / 1e6:,.2f}", mean, f"{row['share_pct']:.1f}")
-    return table
