@@ -32,7 +32,7 @@ def test_writes_page_csv_and_json(capsys):
     assert names("reports/two") == [".traceanalyzer.json", "summary.csv", "summary.html", "summary.json", "tables"]
     printed = capsys.readouterr().out
     assert "reports/two/summary.html" in printed
-    assert "Overlap %" in printed
+    assert "overlap %" in printed
 
 
 def test_thresholds_of_analyses_can_be_set():

@@ -1,4 +1,4 @@
-"""Modules put together: order, names, and what is refused."""
+"""Modules put together: their order and names."""
 
 import shutil
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from traceanalyzer.report import assets
-from traceanalyzer.report.bundle import BundleError, bundled
+from traceanalyzer.report.bundle import bundled
 
 NODE = shutil.which("node")
 ROOT = Path(__file__).parents[2]
@@ -47,25 +47,6 @@ def test_comments_of_whole_lines_are_left_out_and_texts_kept():
     assert "why" not in script
     assert "@param" not in script
     assert '`${x} // "kept" /* too */`' in script
-
-
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        ({"a": 'import { x } from "./b.js";\n', "b": 'import { y } from "./a.js";\nexport const x = 1;\n'},
-         "a.js imports b.js imports a.js: a circle"),
-        ({"a": 'import { x } from "./b.js";\n', "b": "const x = 1;\n"},
-         "a.js imports x, which b.js does not export"),
-        ({"a": "export default 1;\n"}, "a.js: not understood: export default 1;"),
-        ({"a": "const x = 1;\nexport { x };\n"}, "a.js: not understood: export { x };"),
-        ({"a": 'import * as b from "./b.js";\n', "b": ""}, 'a.js: not understood: import * as b from "./b.js";'),
-        ({"a": "export let x = 1;\n"}, "a.js: not understood: export let x = 1;"),
-    ],
-)  # fmt: skip
-def test_what_is_not_understood_is_an_error_that_names_the_file(files, said):
-    with pytest.raises(BundleError) as caught:
-        made("a.js", **files)
-    assert str(caught.value) == said
 
 
 @pytest.mark.parametrize("entry", ["run.js", "comparison.js", "plain.js"])

@@ -3,10 +3,13 @@
 import base64
 import hashlib
 import json
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from traceanalyzer import __version__
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import LOOKS, by_key
-from traceanalyzer.report import compiled, words
+from traceanalyzer.report import words
 from traceanalyzer.report.bundle import bundled
 from traceanalyzer.report.layout import LAYOUT
 
@@ -74,17 +77,15 @@ def script(entry: str) -> Script:
 
 @cache
 def environment() -> jinja2.Environment:
-    """What renders the templates: escaping, strict about names, with the filters that all pages use.
-
-    One for all pages of a process: where templates are not compiled beforehand, that takes a good part of a small
-    page's time.
-    """
-    made = jinja2.Environment(  # noqa: S701 - in SYNTAX
-        loader=compiled.loader(templates()),
-        bytecode_cache=compiled.kept(),
+    """What renders the templates: escaping, strict about names, with the filters that all pages use."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates()),
+        bytecode_cache=_kept(),
         optimized=False,  # what is kept must hold nothing that a filter gave
         undefined=jinja2.StrictUndefined,
-        **compiled.SYNTAX,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.globals["looks"] = LOOKS
     made.filters |= {
@@ -96,6 +97,14 @@ def environment() -> jinja2.Environment:
         "known": columns.is_known,
     }
     return made
+
+
+def _kept() -> jinja2.BytecodeCache | None:
+    """Where templates are kept once they are compiled: among this package's own bytecode, if Python writes any."""
+    folder = Path(cache_from_source(__file__)).parent
+    if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
+        return None
+    return jinja2.FileSystemBytecodeCache(str(folder), f"template-{jinja2.__version__}-{__version__}-%s")
 
 
 def render(
