@@ -32,7 +32,7 @@ def test_writes_page_csv_and_json(capsys):
     assert names("reports/two") == [".traceanalyzer.json", "summary.csv", "summary.html", "summary.json", "tables"]
     printed = capsys.readouterr().out
     assert "reports/two/summary.html" in printed
-    assert "overlap %" in printed
+    assert "compute %" in printed
 
 
 def test_thresholds_of_analyses_can_be_set():
@@ -193,7 +193,7 @@ def test_a_trace_without_gpu_operations_is_said(capsys):
     assert typed("in") == 0
     printed = capsys.readouterr().out
     assert "No GPU work was recorded: a CPU-only job" in printed
-    assert "What the CPUs do" in printed
+    assert "Work on the CPU, mean over ranks" in printed
     assert "Longest on the main thread: aten::mm, 5 µs/step." in printed.replace("\u202f", " ")
     page = Path("reports", "in", "summary.html").read_text().replace("\u202f", " ")
     assert 'class="bar' not in page, "there is no picture of it"

@@ -1,12 +1,13 @@
 """The questions as tools of an MCP server: read-only, below given roots, answers of bounded length."""
 
 from collections.abc import Callable
-from inspect import Signature
-from typing import Any
+from dataclasses import fields
+from inspect import Parameter, Signature
+from typing import Any, get_type_hints
 
 from traceanalyzer import __version__
 from traceanalyzer.agents.questions import QUESTIONS
-from traceanalyzer.agents.verbs import VERBS, Workspace, ask, could_not, parameters
+from traceanalyzer.agents.verbs import VERBS, Asked, Workspace, ask, could_not
 from traceanalyzer.errors import TraceAnalyzerError, needs_extra
 
 USAGE_ERROR = "usage_error"
@@ -34,7 +35,7 @@ def server(workspace: Workspace) -> Any:
     for name in VERBS:
         # As text alone: with the same content beside it, indented, an answer would be twice as long.
         tool = made.tool(
-            name=name.replace("-", "_"), description=QUESTIONS[name], annotations=hints, structured_output=False
+            name=name.replace("-", "_"), description=QUESTIONS[name].what, annotations=hints, structured_output=False
         )
         tool(_tool(workspace, name))
     return made
@@ -49,7 +50,15 @@ def _tool(workspace: Workspace, verb: str) -> Callable[..., str]:
         except TraceAnalyzerError as error:
             return could_not(str(error), USAGE_ERROR).text()
 
-    tool.__signature__ = Signature(parameters(verb), return_annotation=str)  # type: ignore[attr-defined]
-    tool.__annotations__ = {one.name: one.annotation for one in parameters(verb)} | {"return": str}
+    question, kinds = QUESTIONS[verb], get_type_hints(Asked)
+    defaults = {one.name: one.default for one in fields(Asked)} | dict.fromkeys(
+        question.arguments.split(), Parameter.empty
+    )
+    names = (*question.arguments.split(), *question.selectors.split(), "cursor")
+    parameters = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kinds[name]) for name in names
+    ]
+    tool.__signature__ = Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
+    tool.__annotations__ = {name: kinds[name] for name in names} | {"return": str}
     tool.__name__ = verb.replace("-", "_")
     return tool

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import filters
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
@@ -48,6 +46,42 @@ from traceanalyzer.snapshots.reading import rank_of
 
 Selector = int | str | None
 """Ranks or steps as `--ranks` and `--steps` are written: `3`, `0,2-3`, `2:4`, `last`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What may be given with a question (`questions.QUESTIONS` says what with which).
+
+    Attributes:
+        folder: of traces; `base` and `other` are those that are compared.
+        name: of a table.
+        operation: text in the name of a GPU operation or its operator.
+        changes: of a what-if, such as `rank 7=peers`.
+        ranks: these alone; `steps` likewise.
+        where: conditions such as `rank=0`.
+        sort: column, largest first.
+        top: most rows.
+        cursor: as the answer before says.
+    """
+
+    folder: str = ""
+    base: str = ""
+    other: str = ""
+    name: str = ""
+    operation: str = ""
+    changes: Sequence[str] = ()
+    ranks: Selector = None
+    steps: Selector = None
+    where: Sequence[str] = ()
+    sort: str | None = None
+    top: int | None = None
+    cursor: int = 0
+
+    @property
+    def piece(self) -> dict[str, Any]:
+        """Which rows of the answer."""
+        return {"cursor": self.cursor, "top": self.top}
+
 
 OK, NOTHING_FOUND, COULD_NOT_LOOK = "ok", "nothing_found", "could_not_look"
 
@@ -100,7 +134,6 @@ class Answer:
 def of_rows(
     rows: Sequence[Mapping[str, Any]],
     columns: Mapping[str, str],
-    *,
     cursor: int = 0,
     top: int | None = None,
     said: Sequence[str] = (),
@@ -108,37 +141,22 @@ def of_rows(
     none: str = "no row matches",
 ) -> Answer:
     """Rows from `cursor` on, as many as fit (and no more than `top`); `none` is why there may be none."""
+    said, notes = _sentences(said), _sentences(notes)
     if not rows:
-        return Answer(NOTHING_FOUND, _fitting(said), str(_short(none)), notes=_fitting(notes))
+        return Answer(NOTHING_FOUND, said, str(_short(none)), notes=notes)
     if cursor < 0 or (top is not None and top < 1):
         raise UsageError("cursor is that of the answer before, or 0; top is 1 or more")
     if cursor >= len(rows):
         raise UsageError(f"cursor {cursor:,} is beyond the last of {len(rows):,} rows")
-    said, notes = _fitting(said), _fitting(notes)
     shown = rows[cursor : None if top is None else cursor + top]
-    names = dict.fromkeys(name for row in shown[:1] for name in row)
-    definitions = {name: columns[name] for name in names if name in columns}
+    definitions = {name: columns[name] for name in shown[0] if name in columns}
     if _length(definitions) > _PART:
         definitions = dict.fromkeys(definitions, "see `tables`, or docs/reference/tables.md")
     room = MOST_CHARACTERS - _PART // 10 - _length([*said, *notes]) - _length(definitions)
-    kept: list[Mapping[str, Any]] = []
-    for row in shown:
-        cut = {key: _short(value) for key, value in row.items()}
-        if _length(cut) > room and not kept:
-            cut = _squeezed(cut, room)
-        room -= _length(cut) + 2
-        if room < 0:
-            break
-        kept.append(cut)
+    kept = _fitting(shown, room) or _fitting([_squeezed(shown[0])], room)
     end = cursor + len(kept)
-    return Answer(
-        said=said,
-        columns=definitions if kept else {},
-        rows=tuple(kept),
-        total_rows=len(rows),
-        cursor=end if kept and end < len(rows) else None,
-        notes=notes,
-    )
+    more = end if kept and end < len(rows) else None
+    return Answer(OK, said, None, definitions if kept else {}, kept, len(rows), more, notes)
 
 
 def could_not(why: str, status: str = COULD_NOT_LOOK) -> Answer:
@@ -146,15 +164,21 @@ def could_not(why: str, status: str = COULD_NOT_LOOK) -> Answer:
     return Answer(status, why=str(_short(why)))
 
 
-def _fitting(sentences: Sequence[str]) -> tuple[str, ...]:
+def _sentences(sentences: Sequence[str]) -> tuple[str, ...]:
     """The first sentences, as many as have room, and how many more there are."""
-    kept, room = list[str](), _PART
-    for sentence in sentences:
-        text = str(_short(sentence))
-        room -= _length(text) + 2
+    kept = _fitting(sentences, _PART)
+    left = len(sentences) - len(kept)
+    return (*kept, f"and {left} more, which the report has") if left else kept
+
+
+def _fitting(items: Sequence[Any], room: int) -> tuple[Any, ...]:
+    """The first items, as many as have room, their texts cut."""
+    kept = []
+    for item in map(_short, items):
+        room -= _length(item) + 2
         if room < 0:
-            return (*kept, f"and {len(sentences) - len(kept)} more, which the report has")
-        kept.append(text)
+            break
+        kept.append(item)
     return tuple(kept)
 
 
@@ -167,13 +191,11 @@ def _short(value: Any, longest: int = _LONGEST_TEXT) -> Any:
     return [_short(one, longest) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _squeezed(row: dict[str, Any], room: int) -> dict[str, Any]:
-    """A row that alone is too long: its texts are cut further, and lists are left out when that is not enough."""
-    for longest in (500, 100, 20):
-        made = {key: _short(value, longest) for key, value in row.items()}
-        if _length(made) <= room:
-            return made
-    return {key: value for key, value in made.items() if not isinstance(value, list | dict)}
+def _squeezed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row that alone is too long, without lists, its texts cut so that they fit together."""
+    plain = {key: value for key, value in row.items() if not isinstance(value, list | dict)}
+    cut: dict[str, Any] = _short(plain, _PART // len(row))
+    return cut
 
 
 def _length(value: Any) -> int:
@@ -195,23 +217,6 @@ COLUMNS = {
     "queued_ns": "Start minus the end of the call that launched it; absent without one.",
     "gap_before_ns": "Time before it in which nothing ran on the GPU.",
 }
-
-
-def operations(traces: TraceSet, text: str, *, steps: Selector = None, top: int = 20, cursor: int = 0) -> Answer:
-    """Operations whose name or operator contains the text (or whose id it is), longest first.
-
-    Raises:
-        UsageError: a rank has none of these steps.
-    """
-    found = pd.concat([_operations(trace, text, steps) for trace in traces.ranks])
-    found = found.sort_values("duration_ns", ascending=False, kind="stable")
-    sentences = (
-        [f"{len(found):,} operations, {time_text(found['duration_ns'].sum())} altogether."] if len(found) else []
-    )
-    where = numbered("rank", [trace.rank for trace in traces.ranks])
-    none = f"no GPU operation of {where} is called {text!r}, nor its operator"
-    notes = [*traces.notes, *(f"Skipped {sentence}" for sentence in words.skipped(traces.skipped))]
-    return of_rows(plain_rows(found), COLUMNS, cursor=cursor, top=top, said=sentences, none=none, notes=notes)
 
 
 def _operations(trace: RankTrace, text: str, steps: Selector) -> pd.DataFrame:
@@ -251,13 +256,13 @@ def _operations(trace: RankTrace, text: str, steps: Selector) -> pd.DataFrame:
 _FILE = "Name of the snapshot, whose rank is not known where it has none."
 
 
-def of_snapshots(paths: Sequence[Path], ranks: Selector = None, *, top: int | None = None, cursor: int = 0) -> Answer:
+def of_snapshots(paths: Sequence[Path], asked: Asked) -> Answer:
     """A row a snapshot with its columns of the `memory` table, and what the snapshots tell.
 
     Raises:
         InputError: none can be read.
     """
-    wanted = parse_ranks(None if ranks is None else str(ranks))
+    wanted = parse_ranks(None if asked.ranks is None else str(asked.ranks))
     examined, skipped = examine_readable([path for path in paths if wanted is None or rank_of(path) in wanted])
     info, notes = run_info.read_or_note(run_json(paths))
     job = job_of(examined, info, None)
@@ -268,7 +273,7 @@ def of_snapshots(paths: Sequence[Path], ranks: Selector = None, *, top: int | No
         rows.append({"id": f"memory/{one.snapshot.path.name}", **filled})
     columns = {name: column.definition for name, column in Memory.columns.items()} | {"file": _FILE}
     said = [*job.sentences, *sentences(examined)]
-    return of_rows(rows, columns, top=top, cursor=cursor, said=said, notes=[*skipped, *notes])
+    return of_rows(rows, columns, **asked.piece, said=said, notes=[*skipped, *notes])
 
 
 # Where traces may be read from, and reports that were made already.
@@ -397,40 +402,26 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def summary(workspace: Workspace, folder: str, ranks: Selector = None, cursor: int = 0) -> Answer:
+def summary(workspace: Workspace, asked: Asked) -> Answer:
     """The verdict in sentences, the `headline` table, and the notes of the report's integrity section."""
-    report = workspace.report(folder)
-    result = report.results["headline"]
+    report = workspace.report(asked.folder)
     said = [f"{report.label}:", *words.sentences(report, split(report.results))]
-    frame = _selected(report, result.to_frame(), ranks)
-    return _of_result(
-        "headline", result, frame, cursor=cursor, said=said, notes=[*report.remarks, *words.care_sentences(report)]
+    notes = [*report.remarks, *words.care_sentences(report)]
+    return _of_result(report, "headline", _selected(report, "headline", asked), asked, said=said, notes=notes)
+
+
+def findings(workspace: Workspace, asked: Asked) -> Answer:
+    """The report's findings in their order, five rows of evidence each."""
+    report = workspace.report(asked.folder)
+    notes = [*report.remarks, *words.care_sentences(report)]
+    none = "nothing to change was found"
+    return of_rows(
+        [_of_finding(one) for one in report.findings], FINDING_COLUMNS, **asked.piece, notes=notes, none=none
     )
 
 
-def findings(workspace: Workspace, folder: str, top: int = 10, cursor: int = 0) -> Answer:
-    """The report's findings in their order, five rows of evidence each."""
-    report = workspace.report(folder)
-    rows = [_of_finding(finding) for finding in report.findings]
-    return of_rows(
-        rows, FINDING_COLUMNS, cursor=cursor, top=top, notes=[*report.remarks, *words.care_sentences(report)],
-        none="nothing to change was found",
-    )  # fmt: skip
-
-
-def tables(workspace: Workspace, folder: str, cursor: int = 0) -> Answer:
+def tables(workspace: Workspace, asked: Asked) -> Answer:
     """A row for each Result that has a table."""
-    rows = [
-        {
-            "id": name,
-            "rows": len(result),
-            "title": result.title,
-            "row": result.meaning(),
-            "key": ", ".join(result.keys),
-        }
-        for name, result in workspace.report(folder).results.items()
-        if not result.is_event_copy
-    ]
     columns = {
         "id": "Name, as `table` takes it.",
         "rows": "How many there are.",
@@ -438,155 +429,132 @@ def tables(workspace: Workspace, folder: str, cursor: int = 0) -> Answer:
         "row": "What a row is.",
         "key": "Columns that together name a row.",
     }
-    return of_rows(rows, columns, cursor=cursor)
+    rows = [
+        dict(zip(columns, (name, len(result), result.title, result.meaning(), ", ".join(result.keys)), strict=True))
+        for name, result in workspace.report(asked.folder).results.items()
+        if not result.is_event_copy
+    ]
+    return of_rows(rows, columns, **asked.piece)
 
 
-def table(
-    workspace: Workspace,
-    folder: str,
-    name: str,
-    ranks: Selector = None,
-    steps: Selector = None,
-    where: Sequence[str] = (),
-    sort: str | None = None,
-    top: int | None = None,
-    cursor: int = 0,
-) -> Answer:
+def table(workspace: Workspace, asked: Asked) -> Answer:
     """Rows of a Result that pass the conditions (`filters.chosen`), sorted by a column, largest first."""
-    report = workspace.report(folder)
-    results = report.results
-    known = [one for one, result in results.items() if not result.is_event_copy]
+    report, name = workspace.report(asked.folder), asked.name
+    known = [one for one, result in report.results.items() if not result.is_event_copy]
     if name not in known:
         near = get_close_matches(name, known, 3) or [one for one in known if name in one][:3]
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
         raise UsageError(f"no table {name!r}; {hint}")
-    result = results[name]
-    frame = result.to_frame()
-    if frame.empty:
-        return could_not(f"the table has no rows for these traces. {result.meaning()}")
-    frame = filters.chosen(_selected(report, frame, ranks, steps), where)
-    if sort is not None:
-        if sort not in frame:
-            raise UsageError(f"no column {sort!r}; there are {', '.join(frame.columns)}")
-        frame = frame.sort_values(sort, ascending=False, kind="stable")
-    asked = [*where, *(f"{name} {text}" for name, text in (("ranks", ranks), ("steps", steps)) if text is not None)]
-    return _of_result(name, result, frame, top=top, cursor=cursor, none=f"no row of {name} has {' and '.join(asked)}")
+    if not len(report.results[name]):
+        return could_not(f"the table has no rows for these traces. {report.results[name].meaning()}")
+    frame = filters.chosen(_selected(report, name, asked), asked.where)
+    if asked.sort is not None:
+        if asked.sort not in frame:
+            raise UsageError(f"no column {asked.sort!r}; there are {', '.join(frame.columns)}")
+        frame = frame.sort_values(asked.sort, ascending=False, kind="stable")
+    given = [f"{one} {text}" for one, text in (("ranks", asked.ranks), ("steps", asked.steps)) if text is not None]
+    return _of_result(report, name, frame, asked, none=f"no row of {name} has {' and '.join([*asked.where, *given])}")
 
 
-def steps(
-    workspace: Workspace,
-    folder: str,
-    ranks: Selector = None,
-    steps: Selector = None,
-    top: int | None = None,
-    cursor: int = 0,
-) -> Answer:
+def steps(workspace: Workspace, asked: Asked) -> Answer:
     """The `steps` table."""
-    return table(workspace, folder, "steps", ranks, steps, top=top, cursor=cursor)
+    return table(workspace, replace(asked, name="steps"))
 
 
-def why_waiting(
-    workspace: Workspace,
-    folder: str,
-    ranks: Selector = None,
-    steps: Selector = None,
-    top: int | None = None,
-    cursor: int = 0,
-) -> Answer:
+def why_waiting(workspace: Workspace, asked: Asked) -> Answer:
     """Rows of `call_waits` in which these ranks waited, and the findings about stragglers."""
-    report = workspace.report(folder)
-    of_ranks = _selected(report, report.results["call_waits"].to_frame(), ranks)
+    report = workspace.report(asked.folder)
+    of_ranks = _selected(report, "call_waits", replace(asked, steps=None))
     if of_ranks.empty:
-        whose = "these traces have" if ranks is None else f"ranks {ranks} have"
+        whose = "these traces have" if asked.ranks is None else f"ranks {asked.ranks} have"
         return could_not(f"{whose} no communication calls")
-    of_rank = _selected(report, of_ranks, steps=steps)
-    if of_rank.empty:
+    of_steps = _selected(report, "call_waits", asked)
+    if of_steps.empty:
         known = of_ranks["step"].dropna().astype(int).unique().tolist()
-        raise UsageError(
-            f"no communication in steps {steps}; "
-            + (f"there is in {numbered('step', known)}" if known else "the steps are unknown")
-        )
-    waited = of_rank[of_rank["wait_ns"].fillna(0) > 0].sort_values("wait_ns", ascending=False)
-    if waited.empty and not of_rank["is_matched"].any():
-        reasons = of_rank["why_not_split"].dropna().unique().tolist() or ["no call is matched with another rank's"]
+        there = f"there is in {numbered('step', known)}" if known else "the steps are unknown"
+        raise UsageError(f"no communication in steps {asked.steps}; {there}")
+    waited = of_steps[of_steps["wait_ns"].fillna(0) > 0].sort_values("wait_ns", ascending=False)
+    if waited.empty and not of_steps["is_matched"].any():
+        reasons = of_steps["why_not_split"].dropna().unique().tolist() or ["no call is matched with another rank's"]
         return could_not(f"its calls cannot be split into wait and transfer: {'; '.join(map(str, reasons))}")
     about = [finding.text for finding in report.findings if "call_waits" in finding.sources]
-    return _of_result(
-        "call_waits", report.results["call_waits"], waited, top=top, cursor=cursor, said=about, none="no rank waited"
-    )
+    return _of_result(report, "call_waits", waited, asked, said=about, none="no rank waited")
 
 
-def _selected(report: Report, frame: pd.DataFrame, ranks: Selector = None, steps: Selector = None) -> pd.DataFrame:
-    """The rows of these ranks and steps.
+def _selected(report: Report, name: str, asked: Asked) -> pd.DataFrame:
+    """Rows of a Result, of the ranks and steps that are asked for.
 
     Raises:
         UsageError: the run has no such rank, or the table has no such column.
     """
-    for column, text in (("rank", ranks), ("step", steps)):
+    frame: pd.DataFrame = report.results[name].to_frame()
+    for column, text in (("rank", asked.ranks), ("step", asked.steps)):
         if text is not None and column not in frame:
             raise UsageError(f"this table has no column {column}: leave out --{column}s")
-    if ranks is not None:
+    if asked.ranks is not None:
         known = report.results["ranks"].to_frame()["rank"].astype(int).tolist()
-        wanted = parse_ranks(str(ranks)) or frozenset()
+        wanted = parse_ranks(str(asked.ranks)) or frozenset()
         if absent := sorted(wanted - {*known}):
             raise UsageError(f"no {numbered('rank', absent)}; the run has {numbered('rank', known)}")
         frame = frame[frame["rank"].isin(wanted)]
-    if steps is not None and str(Selection(steps=str(steps)).steps) != "all":
+    if asked.steps is not None and Selection(steps=str(asked.steps)).steps != "all":
         recorded = report.results["steps"].to_frame()
-        numbers = chosen_steps(recorded.assign(is_partial=~recorded["is_complete"]), str(steps))["step"].unique()
-        frame = frame[frame["step"].isin(numbers)]
+        wanted_steps = chosen_steps(recorded.assign(is_partial=~recorded["is_complete"]), str(asked.steps))
+        frame = frame[frame["step"].isin(wanted_steps["step"].unique())]
     return frame
 
 
-def inspect(
-    workspace: Workspace,
-    folder: str,
-    operation: str,
-    ranks: Selector = None,
-    steps: Selector = None,
-    top: int = 20,
-    cursor: int = 0,
-) -> Answer:
-    """See `operations`: it reads the events of these ranks (default: the first) again."""
-    traces = workspace.traces(folder, None if ranks is None else str(ranks))
-    return operations(traces, operation, steps=steps, top=top, cursor=cursor)
+def inspect(workspace: Workspace, asked: Asked) -> Answer:
+    """Operations whose name or operator contains the text (or whose id it is), longest first.
+
+    It reads the events of these ranks (default: the first) again.
+
+    Raises:
+        UsageError: a rank has none of these steps.
+    """
+    traces = workspace.traces(asked.folder, None if asked.ranks is None else str(asked.ranks))
+    found = pd.concat([_operations(trace, asked.operation, asked.steps) for trace in traces.ranks])
+    found = found.sort_values("duration_ns", ascending=False, kind="stable")
+    said = [f"{len(found):,} operations, {time_text(found['duration_ns'].sum())} altogether."] if len(found) else []
+    where = numbered("rank", [trace.rank for trace in traces.ranks])
+    none = f"no GPU operation of {where} is called {asked.operation!r}, nor its operator"
+    notes = [*traces.notes, *(f"Skipped {sentence}" for sentence in words.skipped(traces.skipped))]
+    return of_rows(plain_rows(found), COLUMNS, asked.cursor, asked.top or 20, said=said, none=none, notes=notes)
 
 
-def what_if(workspace: Workspace, folder: str, changes: Sequence[str]) -> Answer:
+def what_if(workspace: Workspace, asked: Asked) -> Answer:
     """The mean step before and after changes that are made together; see docs/what_if.md for how they are written."""
-    made = answered(workspace.report(folder).results, [read_change(text) for text in changes])
+    made = answered(workspace.report(asked.folder).results, [read_change(text) for text in asked.changes])
     row = {key: value for key, value in made.to_dict().items() if not isinstance(value, list) and key != "schedule"}
     return of_rows([{"id": ", ".join(map(str, made.changes)), **row}], WHAT_IF_COLUMNS, said=made.lines())
 
 
-def compare(workspace: Workspace, base: str, other: str, top: int | None = None, cursor: int = 0) -> Answer:
+def compare(workspace: Workspace, asked: Asked) -> Answer:
     """What differs, the comparison's sentences, and its `metrics`."""
     from traceanalyzer.diff import compare as compared  # noqa: PLC0415 - the comparison is needed here alone
     from traceanalyzer.diff.sources import SourceOptions, read_sides  # noqa: PLC0415
     from traceanalyzer.report.comparison import sentences  # noqa: PLC0415
 
-    paths = [str(workspace.place(folder)) for folder in (base, other)]
+    paths = [str(workspace.place(folder)) for folder in (asked.base, asked.other)]
     load = replace(SourceOptions().load, follows_links=workspace.follows_links)
     made = compared(read_sides(paths, SourceOptions(load, jobs=workspace.jobs)))
     rows = [{"id": f"{row['metric']}/{row['run']}", **row} for row in plain_rows(made.metrics)]
     columns = {str(name): str(name) for name in made.metrics}
     said = [made.different, *sentences.verdict_sentences(made)]
-    return of_rows(rows, columns, top=top, cursor=cursor, said=said, notes=made.fairness.notes)
+    return of_rows(rows, columns, **asked.piece, said=said, notes=made.fairness.notes)
 
 
-def memory(
-    workspace: Workspace, folder: str, ranks: Selector = None, top: int | None = None, cursor: int = 0
-) -> Answer:
+def memory(workspace: Workspace, asked: Asked) -> Answer:
     """The `memory` table, else what memory snapshots in the folder tell."""
-    snapshots = workspace.snapshots(folder)
+    snapshots = workspace.snapshots(asked.folder)
     try:
-        made = table(workspace, folder, "memory", ranks, top=top, cursor=cursor)
+        made = table(workspace, replace(asked, name="memory"))
     except InputError:
         if not snapshots:
             raise
         made = Answer()
     if not made.rows:
-        return of_snapshots(snapshots, ranks, top=top, cursor=cursor) if snapshots else could_not(_NO_MEMORY)
+        return of_snapshots(snapshots, asked) if snapshots else could_not(_NO_MEMORY)
     files = named([one.name for one in snapshots])
     note = f"Of memory snapshots beside the traces ({files}) nothing is shown here: run memory on such a file."
     return replace(made, notes=(*made.notes, note)) if snapshots else made
@@ -594,9 +562,7 @@ def memory(
 
 _NO_MEMORY = "these traces record no memory; record with profile_memory=True, or a snapshot beside them"
 
-Verb = Callable[..., Answer]
-
-VERBS: Mapping[str, Verb] = MappingProxyType(
+VERBS: Mapping[str, Callable[[Workspace, Asked], Answer]] = MappingProxyType(
     {
         verb.__name__.replace("_", "-"): verb
         for verb in (summary, findings, tables, table, steps, why_waiting, inspect, what_if, compare, memory)
@@ -612,14 +578,9 @@ def ask(workspace: Workspace, verb: str, **given: Any) -> Answer:
         UsageError: the question itself makes no sense.
     """
     try:
-        return VERBS[verb](workspace, **given)
+        return VERBS[verb](workspace, Asked(**given))
     except InputError as error:
         return could_not(str(error))
-
-
-def parameters(verb: str) -> list[Parameter]:
-    """What a question takes beside the workspace."""
-    return list(signature(VERBS[verb]).parameters.values())[1:]
 
 
 def _of_finding(finding: Finding) -> dict[str, Any]:
@@ -629,7 +590,9 @@ def _of_finding(finding: Finding) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value}
 
 
-def _of_result(name: str, result: Result, frame: pd.DataFrame, **more: Any) -> Answer:
+def _of_result(report: Report, name: str, frame: pd.DataFrame, asked: Asked, **more: Any) -> Answer:
+    """Rows of a Result."""
+    result = report.results[name]
     rows = [
         {
             "id": f"{name}/" + ",".join(f"{key}={row[key]}" for key in result.keys),
@@ -637,4 +600,5 @@ def _of_result(name: str, result: Result, frame: pd.DataFrame, **more: Any) -> A
         }
         for row in plain_rows(frame)
     ]
-    return of_rows(rows, {key: column.definition for key, column in result.columns.items()}, **more)
+    columns = {key: column.definition for key, column in result.columns.items()}
+    return of_rows(rows, columns, **asked.piece, **more)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.agents.questions import QUESTIONS
+from traceanalyzer.agents.questions import QUESTIONS, Question
 from traceanalyzer.cli.options import (
     FORCE,
     JOBS,
@@ -45,23 +45,13 @@ def query() -> None:
 
 _TOP = option("--top N", "At most this many rows.")
 
-_STEPS = steps_option("Only these steps")
-
-_WHERE = option("--where CONDITION*", "Only rows such as rank=0, 'wait_ns>1e6' or name~nccl; repeatable.")
-
-_SORT = option("--sort COLUMN", "Sort by this column, largest first.")
-
-_QUESTIONS: Mapping[str, tuple[str, Sequence[Any]]] = {
-    "summary": ("folder", (RANKS,)),
-    "findings": ("folder", (_TOP,)),
-    "tables": ("folder", ()),
-    "table": ("folder name", (RANKS, _STEPS, _WHERE, _SORT, _TOP)),
-    "steps": ("folder", (RANKS, _STEPS, _TOP)),
-    "why-waiting": ("folder", (RANKS, _STEPS, _TOP)),
-    "inspect": ("folder operation", (RANKS, _STEPS, option("--top N", "At most this many rows.", default=20))),
-    "compare": ("base other", (_TOP,)),
+_SELECTORS: Mapping[str, Any] = {
+    "ranks": RANKS,
+    "steps": steps_option("Only these steps"),
+    "where": option("--where CONDITION*", "Only rows such as rank=0, 'wait_ns>1e6' or name~nccl; repeatable."),
+    "sort": option("--sort COLUMN", "Sort by this column, largest first."),
+    "top": _TOP,
 }
-"""Arguments and selectors of each question; those that are not given have the question's own defaults."""
 
 _READING = options_of(
     option("--cursor N", "Continue from this row, as the previous answer says.", type=int),
@@ -69,17 +59,19 @@ _READING = options_of(
 )  # fmt: skip
 
 
-def _question(name: str, arguments: str, selectors: Sequence[Any]) -> Command:
+def _question(name: str, question: Question) -> Command:
     def asked(**given: Any) -> None:
         _answer(name, **given)
 
-    decorators = (*map(click.argument, arguments.split()), *selectors, _READING)
-    made: Command = command(name, help=QUESTIONS[name])(options_of(*decorators)(asked))
+    selectors = [_SELECTORS[one] for one in question.selectors.split()]
+    decorators = (*map(click.argument, question.arguments.split()), *selectors, _READING)
+    made: Command = command(name, help=question.what)(options_of(*decorators)(asked))
     return made
 
 
-for one in _QUESTIONS:
-    query.add_command(_question(one, *_QUESTIONS[one]))
+for one, asked_for in QUESTIONS.items():
+    if one not in ("what-if", "memory"):  # which are commands of their own
+        query.add_command(_question(one, asked_for))
 
 
 @command()
@@ -113,10 +105,10 @@ def memory(folder: Path, output: Path | None, model: dict[str, object], force: b
 
 def _answer(question: str, /, *, as_json: bool, jobs: int | None, follow_links: bool, **given: Any) -> None:
     """Print the answer; traces that cannot be read are an error with its code, unlike for an assistant."""
-    from traceanalyzer.agents.verbs import COULD_NOT_LOOK, VERBS, Workspace
+    from traceanalyzer.agents.verbs import COULD_NOT_LOOK, VERBS, Asked, Workspace
 
     workspace = Workspace((Path.cwd(),), jobs, follow_links, is_open=True)
-    answer = VERBS[question](workspace, **{key: value for key, value in given.items() if value is not None})
+    answer = VERBS[question](workspace, Asked(**{key: value for key, value in given.items() if value is not None}))
     if as_json:
         click.echo(answer.text())
     else:
