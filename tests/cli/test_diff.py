@@ -204,7 +204,7 @@ def test_the_report_shows_run_json():
     assert typed("in -o out -q", *JSON) == 0
     found = summary("out")
     assert found["run_info"]["strategy"] == "ddp"
-    assert {"fact": "batch.global_batch", "value": "16"} in found["results"]["run_info"]
+    assert found["run_info"]["batch"]["global_batch"] == 16
     assert typed("diff out/summary.json in -o both -q", *JSON) == 0
     assert summary("both")["facts"][0]["state"] == "not known"
     info.write_text("[")

@@ -194,7 +194,6 @@ def test_a_trace_without_gpu_operations_is_said(capsys):
     printed = capsys.readouterr().out
     assert "No GPU work was recorded: a CPU-only job" in printed
     assert "Work on the CPU, mean over ranks" in printed
-    assert "Longest on the main thread: aten::mm, 5 µs/step." in printed.replace("\u202f", " ")
     page = Path("reports", "in", "summary.html").read_text().replace("\u202f", " ")
     assert 'class="bar' not in page, "there is no picture of it"
     for said in ("1 rank, no GPU work", "Work on the CPU", "Without GPU work nothing about it can be concluded",

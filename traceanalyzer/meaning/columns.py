@@ -157,14 +157,6 @@ class Column:
         return self.adds is Adds.SUM
 
     @classmethod
-    def named(cls, name: str) -> Self:
-        """What a name alone says, for rows that no table declares (a finding's evidence): the unit it ends in."""
-        unit = unit_of(name)
-        if unit is None:
-            return cls("", Unit.ID if name.rpartition("_")[2] in _NUMBERED else Unit.TEXT)
-        return cls("", unit, Adds.DERIVED, is_moment=name.endswith(_MOMENTS))
-
-    @classmethod
     def of(cls, name: str, definition: str) -> Self:
         """What a column of this name is unless a table says more: its unit, how it adds up, whether it names a row."""
         unit, first = unit_of(name), name.partition("_")[0]

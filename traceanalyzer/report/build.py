@@ -10,7 +10,6 @@ from traceanalyzer.failures import Failure, sentences, warn
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import run_facts
 from traceanalyzer.scale import Summary
 
 
@@ -38,10 +37,9 @@ def build(
     if findings is None:
         findings = find(summary.results, failures)
     warn(failures[len(summary.failures) :])
-    results = summary.results
     return Report(
         label=label,
-        results=results if run_info is None else results | {"run_info": run_facts(run_info)},
+        results=summary.results,
         findings=findings,
         skipped=summary.skipped,
         notes=(*sentences(failures), *notes, *summary.notes),

@@ -116,27 +116,21 @@ def _picture(recorder: FlightRecorder, standing: hang.Standing, key: str, focus:
 
 def _rows(label: str, table: pd.DataFrame, operations: list[str]) -> Picture:
     """Ranks by pattern, the rarest pattern first: those are the suspects."""
+    # Gaps before a rank's first call left the buffer; those after its last call never came.
+    known = table.notna()
+    is_gone = ~known.cummax(axis=1) & known.any(axis=1).to_numpy()[:, None]
+    filled = table.mask(~known, "absent").mask(is_gone, "gone")
     patterns: dict[tuple[str, ...], list[int]] = {}
-    for rank, states in zip(table.index.tolist(), table.to_numpy().tolist(), strict=True):
-        patterns.setdefault(_filled(states), []).append(int(rank))
-    usual = max(patterns, key=lambda states: len(patterns[states])) if patterns else ()
+    for rank, *states in filled.itertuples(name=None):
+        patterns.setdefault(tuple(states), []).append(int(rank))
+    usual = max(patterns, key=lambda states: len(patterns[states]), default=())
     rows = [
-        Row(numbered("rank", ranks, 4), states != usual and {"absent", "other"} & set(states) != set(), states)
+        Row(numbered("rank", ranks, 4), states != usual and not {"absent", "other"}.isdisjoint(states), states)
         for states, ranks in sorted(patterns.items(), key=lambda item: (len(item[1]), item[1][0]))
     ]
     ordered = sorted(rows, key=lambda row: not row.is_suspect)
     return Picture(label, tuple(table.columns.tolist()), tuple(operations), tuple(ordered[:LAYOUT.hang_rows]),
                    max(0, len(ordered) - LAYOUT.hang_rows))  # fmt: skip
-
-
-def _filled(states: list[object]) -> tuple[str, ...]:
-    """Gaps before a rank's first call left the buffer; those after its last call never came."""
-    is_known = [isinstance(state, str) for state in states]
-    first = is_known.index(True) if any(is_known) else len(is_known)
-    return tuple(
-        str(state) if is_told else "gone" if number < first and any(is_known) else "absent"
-        for number, (state, is_told) in enumerate(zip(states, is_known, strict=True))
-    )
 
 
 # An examination as one HTML page that needs no network, in the report's style.

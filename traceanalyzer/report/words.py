@@ -4,18 +4,17 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import signature
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
-import msgspec
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses import ANALYSES, Result, Results, column_named, overview
+from traceanalyzer.analyses import ANALYSES, Results, column_named, overview
 from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.analyses.doubts import by_check
 from traceanalyzer.analyses.doubts import reasons as of_checks
-from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN
-from traceanalyzer.analyses.host.cpu_time import STEP, UNRECORDED, times_to_compare
+from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN
+from traceanalyzer.analyses.host.cpu_time import STEP, UNRECORDED
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.overview import OverRanks
 from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE
@@ -144,15 +143,9 @@ def how_long(results: Results) -> str:
 
 
 def host_sentences(results: Results) -> list[str]:
-    """Why there is no GPU work, how long a step takes, and what the main thread and collectives take longest."""
+    """Why there is no GPU work, and how long a step takes."""
     checks = results["integrity"].rows()
-    every = results["host_work_over_ranks"].rows()
-    made = [*dict.fromkeys(row["sentence"] for row in checks if row["check"] == "no_gpu_operations"), how_long(results)]
-    for role, what in ((MAIN, "Longest on the main thread"), (COLLECTIVES, "Longest collective on the CPU")):
-        own = [row for row in every if row["role"] == role]
-        if own:
-            made.append(f"{what}: {_over_ranks(own[0], results)}.")
-    return made
+    return [*dict.fromkeys(row["sentence"] for row in checks if row["check"] == "no_gpu_operations"), how_long(results)]
 
 
 def _spent_in(parts: list[dict[str, Any]]) -> str:
@@ -170,21 +163,6 @@ def _spent_in(parts: list[dict[str, Any]]) -> str:
 
 def _is_named(row: Mapping[str, Any]) -> bool:
     return row["step_pct"] is not None and row["step_pct"] >= PERCENT
-
-
-def _over_ranks(row: Mapping[str, Any], results: Results) -> str:
-    """`forward, 1.2 ms/step (rank 3) to 1.5 ms/step (rank 0)`; which ranks, where not all of them do it."""
-    table, _ = times_to_compare(results["host_work"])
-    rows = table[(table["role"] == row["role"]) & (table["what"] == row["what"]) & (table["name"] == row["name"])]
-    some = sorted(set(rows["rank"].tolist()))
-    where = f" (only {numbered('rank', some)})" if len(some) < table["rank"].nunique() else ""
-    per = "/step" if row["is_of_steps"] else ""
-    least, most = text(row["least_ns"], Unit.NS), text(row["most_ns"], Unit.NS)
-    shown = f"{short_name(str(row['name']))}{where}"
-    if least == most:
-        return f"{shown}, {most}{per}"
-    of_rank = rows.set_index("rank")["time_ns"]
-    return f"{shown}, {least}{per} (rank {of_rank.idxmin()}) to {most}{per} (rank {of_rank.idxmax()})"
 
 
 # The parts that each rank's time is split into, as the bars, tiles and verdict show them.
@@ -258,24 +236,7 @@ def headline_steps(results: Results) -> list[int]:
     return steps_of(results["headline"], results["steps"])
 
 
-# What ran, as a table of the report: strategy, model, batch, dtype and speed without a profiler.
-
-
-class RunFacts(Result):
-    """One row for each thing that the run.json beside the traces says."""
-
-    title: ClassVar[str] = "What ran (run.json)"
-    keys: ClassVar[tuple[str, ...]] = ("fact",)
-    columns: ClassVar[Mapping[str, Column]] = {
-        "fact": Column.text("What run.json calls it; `batch.global_batch` is inside `batch`."),
-        "value": Column.text("As it says; times in nanoseconds."),
-    }
-
-
-def run_facts(info: RunInfo) -> RunFacts:
-    """The known fields, nested ones by their path; memory by rank and single values of lists are left out."""
-    flat = _flat(msgspec.to_builtins(info))
-    return RunFacts(pd.DataFrame({"fact": list(flat), "value": [str(value) for value in flat.values()]}, dtype="str"))
+# What ran: strategy, model, batch and dtype.
 
 
 def headline_facts(info: RunInfo) -> list[str]:
@@ -294,16 +255,6 @@ def headline_facts(info: RunInfo) -> list[str]:
         "activation checkpointing" if info.activation_checkpointing else None,
     ]
     return [str(fact) for fact in facts if fact]
-
-
-def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            made |= _flat(value, f"{before}{name}.")
-        elif value is not None and not isinstance(value, list | tuple):
-            made[f"{before}{name}"] = value
-    return made
 
 
 # The first screen: what a step is bound by, the cards of the first findings, and what else there is, in one line each.

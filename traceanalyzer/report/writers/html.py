@@ -124,7 +124,7 @@ def _head(report: Report) -> list[str]:
         f"world size {sizes[0]:,}" if len(sizes) == 1 else "",
         mesh(report.results["groups"].table, sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
-        f"capture window {_between(ranks['window_ns'])}{' a rank' if len(ranks) > 1 else ''}",
+        "" if len(steps) else f"{_between(ranks['window_ns'])} captured",
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]

@@ -99,16 +99,12 @@ def write_json(report: Report, folder: Path) -> list[Path]:
     """
     path = folder / "summary.json"
     moved = beside_json(report)
-    content = as_json(report, moved)
-    # Indented afterwards: Python's own way to do both is several times slower.
-    # Names of files may hold bytes that are no text.
-    text = (_by_line(content) if moved else _text(content)).encode(errors="replace")
-    path.write_bytes(text if moved else msgspec.json.format(text, indent=1))
+    write_text(path, _by_line(as_json(report, moved)))
     return [path, *(_write_parquet(report, folder, name) for name in moved)]
 
 
 def _by_line(content: Mapping[str, Any]) -> str:
-    """The content of a job of many ranks with a line for each row: indented, a fifth of it would be blanks."""
+    """The content with a line for each row of a table."""
     results = [
         "\n".join((f"{_text(name)}: [", ",\n".join(map(_text, rows)), "]")) for name, rows in content["results"].items()
     ]
