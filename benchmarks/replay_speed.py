@@ -65,9 +65,9 @@ def main() -> None:
     clock.add("critical path")
     found.engine.steps([(), (Change("rank", PEERS, frozenset({0})),)])
     clock.add("a first gain")
-    found.engine.steps([(Change("host"),)])
+    found.engine.steps([(Change("cpu"),)])
     clock.add("one gain more")
-    found.engine.steps([(Change("host", PEERS, frozenset({rank})),) for rank in range(min(options.ranks, 7))])
+    found.engine.steps([(Change("cpu", PEERS, frozenset({rank})),) for rank in range(min(options.ranks, 7))])
     clock.add("seven gains together, as of episodes that hide each other")
     print(f"{options.ranks} ranks × {len(base[0].gpu_ops):,} operations; events {options.ranks * held / 1e6:.0f} MB")
     if options.memory:

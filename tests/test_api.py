@@ -88,7 +88,7 @@ def test_a_report_is_saved_in_a_folder_alone(report, tmp_path):
         (lambda traces: ta.analyse(traces, "ranks")["nccl"], "nccl is not among these Results: ranks"),
         (lambda traces: ta.analyse(traces, "ranks")["rnks"], "no analysis is called 'rnks'; did you mean ranks"),
         (lambda _: ta.breakdown("folder"), "not traces in memory: 'folder'; read them first"),
-        (lambda traces: ta.what_if(traces, ["host none"]), r"changes one by one, .*: not \['host none'\]"),
+        (lambda traces: ta.what_if(traces, ["cpu none"]), r"changes one by one, .*: not \['cpu none'\]"),
         (lambda traces: ta.compare(traces, 3), "compare takes folders of traces, .*: not 3"),
         (lambda traces: ta.compare(traces, [b"x"]), "compare takes folders of traces, .*: not b'x'"),
         (lambda traces: ta.export(traces, None), "export takes the path of a file: not None"),

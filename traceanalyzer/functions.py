@@ -70,7 +70,7 @@ def what_if(traces: TraceSet, *changes: Change | str) -> Answer:
     """How long a step takes in the job replayed with the changes, made together.
 
         ta.what_if(traces, "rank 7=peers")
-        ta.what_if(traces, "host none", "operator aten::mm=2x")
+        ta.what_if(traces, "cpu none", "operator aten::mm=2x")
 
     A text is a part of the job, what it is of (ranks, or a name) where that is needed, and what becomes of it, as on
     the command line.

@@ -47,7 +47,7 @@ def test_a_change_that_saves_is_a_finding_and_a_fact_is_none(run):
 
 def test_two_changes_of_the_same_work_are_one_finding(run):
     late = Finding("rank 1 is late", changes=(Change("rank", "peers", frozenset({1})),))
-    slow = Finding("rank 1's CPU is slow", changes=(Change("host", "peers", frozenset({1})),))
+    slow = Finding("rank 1's CPU is slow", changes=(Change("cpu", "peers", frozenset({1})),))
     other = Finding("transfers", changes=(Change("comm"),), half_of="this")
     first, *rest = merged(weighed([late, slow, other], run), run)
     assert {first.headline, *(sign.headline for sign in first.also)} == {late.headline, slow.headline}

@@ -18,7 +18,7 @@ def test_small_kernels_wait_for_launches():
         'torch.compile(model, mode="reduce-overhead"), or CUDA graphs around the repeated part; '
         "if that fails, larger micro-batches."
     )
-    assert one.what_if == "analyze-traces what-if FOLDER --host 2x"
+    assert one.what_if == "analyze-traces what-if FOLDER --cpu 2x"
     assert one.evidence[-1]["kernels_under_10us_pct"] > 90
 
 

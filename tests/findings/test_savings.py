@@ -39,7 +39,7 @@ def test_the_interval_spans_every_corner(engine):
 
 
 def test_all_findings_speak_of_the_same_step(engine):
-    questions = [Question(LATE), Question((Change("comm"),), half_of="this"), Question((Change("host"),))]
+    questions = [Question(LATE), Question((Change("comm"),), half_of="this"), Question((Change("cpu"),))]
     every = savings_of(engine, questions)
     assert len({saves.before_ns for saves in every}) == 1
     assert every == [savings_of(engine, [question])[0] for question in questions]

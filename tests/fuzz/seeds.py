@@ -182,7 +182,7 @@ CONDITIONS = ("rank=0", "wait_ns>1e6", "name~nccl", "step != 3", "idle_ns <= 0.5
 
 CHANGES = (
     "rank 7=peers",
-    "host none",
+    "cpu none",
     "operator aten::mm=2x",
     "kernel gemm=0.5x",
     "comm none",

@@ -38,7 +38,7 @@ QUESTIONS: Mapping[str, Question] = MappingProxyType(
             "folder operation", "ranks steps top",
         ),
         "what-if": Question(
-            "An average step replayed with changes, such as rank 7=peers, host none, operator aten::mm=2x.",
+            "An average step replayed with changes, such as rank 7=peers, cpu none, operator aten::mm=2x.",
             "folder changes",
         ),
         "compare": Question(

@@ -171,7 +171,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
 
 def column_named(name: str) -> Column:
     """What Results mean by a column of this name; where none has it, what the name itself says."""
-    return _by_name().get(name) or Column.of(name, "")
+    return _by_name().get(name) or Column.of(name)
 
 
 @cache

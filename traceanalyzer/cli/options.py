@@ -90,7 +90,7 @@ HELP_ALL = click.Option(
 )  # fmt: skip
 
 RENAMED: Mapping[str, str] = {
-    "--kind": "--kernel-kind", "--out": "--output", "--rank": "--ranks", "--step": "--steps",
+    "--host": "--cpu", "--kind": "--kernel-kind", "--out": "--output", "--rank": "--ranks", "--step": "--steps",
 }  # fmt: skip
 """Options by their old names, which work for this release."""
 

@@ -31,7 +31,7 @@ _OF_RANKS = "[RANKS=]WHAT"
 
 _PARTS: Mapping[str, tuple[str, str]] = {
     "rank": ("RANKS=WHAT", "Everything these ranks do themselves, such as 7=peers or 0-7=peers."),
-    "host": (_OF_RANKS, "CPU work: none, peers, or 2x; of one rank 3=none."),
+    "cpu": (_OF_RANKS, "CPU work: none, peers, or 2x; of one rank 3=none."),
     "data": (_OF_RANKS, "Data loading: ready, or 2x."),
     "memory": (_OF_RANKS, "Calls that allocate or free GPU memory (cudaMalloc, cudaFree): none, or 2x."),
     "profiler": (_OF_RANKS, "Estimated profiler overhead: none; or with its least or most cost."),
@@ -58,13 +58,12 @@ _PARTS: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
-_COMMON = ("rank", "host", "data", "compute", "comm", "operator")
+_COMMON = ("rank", "cpu", "data", "compute", "comm", "operator")
 
 
 def _changes(function: Any) -> Any:
     for name, (metavar, text) in reversed(list(_PARTS.items())):
-        shown = f"{'--cpu --host' if name == 'host' else f'--{name}'} change_{name} {metavar}*"
-        function = option(shown, text, is_rare=name not in _COMMON)(function)
+        function = option(f"--{name} change_{name} {metavar}*", text, is_rare=name not in _COMMON)(function)
     return function
 
 

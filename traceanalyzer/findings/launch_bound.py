@@ -82,7 +82,7 @@ def launch_bound(
         headline=headline,
         why=why,
         fix=fix,
-        changes=(Change("host"),),
+        changes=(Change("cpu"),),
         named=_named(f"{headline} {why}", run.ranks if len(run.ranks) == 2 else (rank,)),
         evidence=(
             *({"doing": name, "idle_ns": round(ns)} for name, ns in times.head(5).items()),

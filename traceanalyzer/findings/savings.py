@@ -19,7 +19,7 @@ CUTS: tuple[tuple[float, Severity], ...] = ((10.0, HIGH), (3.0, MEDIUM), (LEAST_
 HALF_WAY = 0.5
 """How much of a change to an ideal (CPUs, kernels or transfers that take no time) the lower end supposes."""
 
-_IDEAL = ("host", "compute", "copy", "comm", "collective", "small", "kernel", "operator")
+_IDEAL = ("cpu", "compute", "copy", "comm", "collective", "small", "kernel", "operator")
 """Parts of a job of which nothing makes all the time go away: a factor is an ideal, a word such as `peers` is none."""
 
 Level = Literal["high", "medium", "low"]

@@ -47,7 +47,7 @@ _CAUSES = (
 )
 """What names stand for, and what to do about it."""
 
-_PARTS: dict[str, Changeable] = {HOST.column: "host", COMPUTE.column: "compute", "exposed_copy_ns": "copy"}
+_PARTS: dict[str, Changeable] = {HOST.column: "cpu", COMPUTE.column: "compute", "exposed_copy_ns": "copy"}
 """Parts of a rank's steps, and what of the job each is."""
 
 
@@ -175,7 +175,7 @@ def _in_each_step(
             why=f"{_who(str(name), host_silences)} launches nothing meanwhile; GPUs are idle up to "
             f"{time_text(idle.max())}{run.each} of it.",
             fix=fix,
-            changes=(Change("host", max(0.0, 1 - float((spent / needs).min()))),),
+            changes=(Change("cpu", max(0.0, 1 - float((spent / needs).min()))),),
             evidence=tuple({"rank": rank, "host_ns": round(ns)} for rank, ns in spent.items()),
             table="host_work",
         )

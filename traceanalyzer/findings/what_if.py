@@ -210,7 +210,7 @@ def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
     if engine is None:
         raise InputError(f"the job cannot be replayed: {replay.why_not}")
     if not changes:
-        raise UsageError("say what is to be different, such as --host none or --rank 7=peers")
+        raise UsageError("say what is to be different, such as --cpu none or --rank 7=peers")
     for change in changes:
         check(engine, change)
     cost = () if any(change.part == "profiler" for change in changes) else engine.costs[0]

@@ -157,7 +157,7 @@ class Column:
         return self.adds is Adds.SUM
 
     @classmethod
-    def of(cls, name: str, definition: str) -> Self:
+    def of(cls, name: str, definition: str = "") -> Self:
         """What a column of this name is unless a table says more: its unit, how it adds up, whether it names a row."""
         unit, first = unit_of(name), name.partition("_")[0]
         if first in ("is", "has"):

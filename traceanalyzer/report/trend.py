@@ -26,7 +26,7 @@ from traceanalyzer.report.writers.tables import write_frame
 
 def label(metric: str) -> str:
     """`step`, `exposed communication`."""
-    return words.label(metric, Column.of(metric, ""))
+    return words.label(metric, Column.of(metric))
 
 
 def change(row: Mapping[str, Any]) -> str:

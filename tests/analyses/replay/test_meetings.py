@@ -27,7 +27,7 @@ def _replay(faults=LATE, how=None, **options) -> Replay:
 )
 def test_a_host_that_others_wait_for_on_the_cpu_gains_what_a_run_without_it_shows(options):
     late, fixed = _replay(**options), _replay((), **options)
-    before_ns, after_ns = steps_of(late, Change("host", "peers", frozenset({1})))
+    before_ns, after_ns = steps_of(late, Change("cpu", "peers", frozenset({1})))
     assert late.engine.error_ns == 0
     assert after_ns == pytest.approx(fixed.engine.before_ns, rel=0.01)
-    assert saved_ns(late, Change("host", "peers", frozenset({3}))) < 0.01 * before_ns
+    assert saved_ns(late, Change("cpu", "peers", frozenset({3}))) < 0.01 * before_ns

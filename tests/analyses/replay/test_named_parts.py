@@ -12,7 +12,7 @@ MS = 1_000_000
 
 @pytest.mark.parametrize(
     "text",
-    ["links 400", "stage 2=peers", "stage even", "sync cudaStreamSynchronize@optimizer=none", "host 0=peers in steps 3,4",
+    ["links 400", "stage 2=peers", "stage even", "sync cudaStreamSynchronize@optimizer=none", "cpu 0=peers in steps 3,4",
      "comm 4,5=peers", "sync 0=none", "collective all_reduce@3/4@1,3=free"],
 )  # fmt: skip
 def test_what_is_written_is_what_is_read(text):

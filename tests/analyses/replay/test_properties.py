@@ -47,7 +47,7 @@ def test_an_operation_shorter_by_a_time_shortens_the_job_by_at_most_that(results
 
 
 @settings(max_examples=20, deadline=None, derandomize=True)
-@given(part=st.sampled_from(["compute", "copy", "host", "comm"]), factor=st.floats(0.2, 3))
+@given(part=st.sampled_from(["compute", "copy", "cpu", "comm"]), factor=st.floats(0.2, 3))
 def test_the_path_of_every_replay_tiles_its_window(results, part, factor):
     engine = results["replay"].engine
     change = Change(part, factor)

@@ -37,7 +37,7 @@ def test_a_job_that_its_host_binds_is_shorter_by_what_was_recorded(cost):
 
 def test_a_job_that_its_gpu_binds_is_as_long():
     replay = replay_of(launching(1_990 * US))
-    before, after = replay.engine.steps([(UNRECORDED,), (Change("host"), UNRECORDED)]).mean(axis=0)
+    before, after = replay.engine.steps([(UNRECORDED,), (Change("cpu"), UNRECORDED)]).mean(axis=0)
     assert before - after < 20 * US, "the GPU works all the time without the profiler"
     _, longest, shortest = replay.engine.steps(replay.engine.costs).mean(axis=0)
     assert longest - shortest < 20 * US
@@ -45,7 +45,7 @@ def test_a_job_that_its_gpu_binds_is_as_long():
 
 def test_hosts_that_take_no_time_are_not_shorter_without_the_profiler():
     replay = replay_of(launching(50 * US))
-    assert steps_of(replay, Change("host"))[1] == steps_of(replay, Change("host"), UNRECORDED)[1]
+    assert steps_of(replay, Change("cpu"))[1] == steps_of(replay, Change("cpu"), UNRECORDED)[1]
 
 
 def test_the_overhead_is_what_makes_the_known_step():

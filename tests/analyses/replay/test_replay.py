@@ -51,11 +51,11 @@ CHANGES = {
         scenarios.ddp(4, slow_compute_ns={1: 300_000}), scenarios.ddp(4), Change("rank", "peers", RANK_1),
     ),
     "slow host": (scenarios.ddp(4, slow_host_ns={1: 900_000}), scenarios.ddp(4), Change("rank", "peers", RANK_1)),
-    "the host alone": (scenarios.ddp(4, slow_host_ns={1: 900_000}), scenarios.ddp(4), Change("host", "peers", RANK_1)),
+    "the host alone": (scenarios.ddp(4, slow_host_ns={1: 900_000}), scenarios.ddp(4), Change("cpu", "peers", RANK_1)),
     "an extra kernel": (
         scenarios.ddp(4, slow_compute_ns={1: 300_000}), scenarios.ddp(4), Change("kernel", 0.0, name="extra_gemm"),
     ),
-    "slow data": (scenarios.fed(4, slow_data_ns={1: 5 * MS}), scenarios.fed(4), Change("host", "peers", RANK_1)),
+    "slow data": (scenarios.fed(4, slow_data_ns={1: 5 * MS}), scenarios.fed(4), Change("cpu", "peers", RANK_1)),
     "slow copy": (scenarios.fed(4, slow_copy_ns={1: 5 * MS}), scenarios.fed(4), Change("copy", "peers", RANK_1)),
     "hybrid sharding": (scenarios.hsdp(slow_compute_ns={1: 90_000}), scenarios.hsdp(), Change("rank", "peers", RANK_1)),
     "a slow stage": (
@@ -101,7 +101,7 @@ def scaled(what, factor):
 
 
 WHOLE = {
-    "CPU work takes no time": (Change("host"), {"alter": scaled("host", 0), "launch_ns": 0}),
+    "CPU work takes no time": (Change("cpu"), {"alter": scaled("host", 0), "launch_ns": 0}),
     "kernels twice as fast": (Change("compute", 0.5), {"alter": scaled("compute", 0.5)}),
     "copies are free": (Change("copy"), {"alter": scaled("copy", 0)}),
     "transfers are free": (Change("comm"), {"alter": scaled("comm", 0)}),

@@ -11,8 +11,8 @@ from traceanalyzer.errors import UsageError
     [
         ("rank 7=peers", Change("rank", "peers", frozenset({7}))),
         ("rank 0,2-3=peers", Change("rank", "peers", frozenset({0, 2, 3}))),
-        ("host none", Change("host", 0.0)),
-        ("host 3=even", Change("host", "even", frozenset({3}))),
+        ("cpu none", Change("cpu", 0.0)),
+        ("cpu 3=even", Change("cpu", "even", frozenset({3}))),
         ("comm free", Change("comm", 0.0)),
         ("compute 2x", Change("compute", 0.5)),
         ("operator aten::mm=4x", Change("operator", 0.25, name="aten::mm")),

@@ -218,7 +218,7 @@ _PART_OF_REPLAY: Mapping[str, Changeable] = {
     "compute_ns": "compute",
     "exposed_copy_ns": "copy",
     "transfer_ns": "comm",
-    **dict.fromkeys((cause.column for cause in IDLE_CAUSES if cause is not UNKNOWN), "host"),
+    **dict.fromkeys((cause.column for cause in IDLE_CAUSES if cause is not UNKNOWN), "cpu"),
     DATA.column: "data",
 }
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""

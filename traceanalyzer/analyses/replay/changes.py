@@ -106,7 +106,7 @@ NOT_MADE = "none"
 """What calls of a collective become that are not made, with the copies and CPU work around them."""
 
 Changeable = Literal[
-    "rank", "stage", "host", "data", "memory", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
+    "rank", "stage", "cpu", "data", "memory", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
     "operator", "kernel", "collective", "loop", "delays", "unmatched", "schedule",
 ]  # fmt: skip
 """The parts of a job that can be changed."""
@@ -140,7 +140,7 @@ PARTS: Mapping[Changeable, Part] = MappingProxyType(
     {
         "rank": _part("all that the ranks do themselves: CPU work, compute and copies", "peers even"),
         "stage": _part("the same of all ranks of a pipeline's stage, counted from 0", "peers even ideal"),
-        "host": _part("CPU work: all but waiting for the GPU or a batch", "none peers even", is_of_cpus=True),
+        "cpu": _part("CPU work: all but waiting for the GPU or a batch", "none peers even", is_of_cpus=True),
         "data": _part("CPU work in the data loader", "ready none", is_of_cpus=True),
         "memory": _part("CPU work in calls that take GPU memory or give it back", "none", is_of_cpus=True),
         "profiler": Part("its overhead on CPUs", {word: word for word in COST_NS}, has_factor=False, is_of_cpus=True),
@@ -268,7 +268,7 @@ _IN_STEPS = re.compile(r" in steps? ([\d,\s-]+)$")
 
 
 def read_change(text: str) -> Change:
-    """The change that a text of a part and what becomes of it names: `host 0=peers`, `host 0=peers in steps 3,4`.
+    """The change that a text of a part and what becomes of it names: `cpu 0=peers`, `cpu 0=peers in steps 3,4`.
 
     Raises:
         UsageError: it names none.
@@ -286,6 +286,7 @@ def change_of(name: str, text: str, steps: frozenset[int] | None = None) -> Chan
     Raises:
         UsageError: the part or the text is something else.
     """
+    name = "cpu" if name == "host" else name  # as it was called
     part: Changeable | None = next((one for one in PARTS if one == name), None)
     if part is None:
         raise UsageError(f"no part of a job is called {name!r}; there are {', '.join(PARTS)}")

@@ -144,7 +144,7 @@ class Engine:
             raise UsageError(f"{change}: there is no such stage of a pipeline; there are {known}")
         if change.to != IDEAL:
             return (replace(change, part="rank", ranks=ranks),)
-        even, no_host = Change("rank", EVEN, ranks, change.steps), Change("host", 0.0, ranks, change.steps)
+        even, no_host = Change("rank", EVEN, ranks, change.steps), Change("cpu", 0.0, ranks, change.steps)
         return even, no_host, Change("collective", 0.0, ranks, change.steps, MESSAGES)
 
     @cached_property

@@ -34,7 +34,7 @@ from traceanalyzer.model.tables import array_of
 _OF_CPU_WORK: Mapping[str, str] = MappingProxyType({"data": DATA.column, "memory": MEMORY})
 """Parts of the CPU work that can be changed alone: the columns that hold them."""
 
-_OF_CPUS = ("host", "profiler", *_OF_CPU_WORK)
+_OF_CPUS = ("cpu", "profiler", *_OF_CPU_WORK)
 
 _OF_TRANSFERS = ("comm", "collective", "links", "small", "unmatched")
 
@@ -101,7 +101,7 @@ class Edits:
         changed.
         """
         nodes, timing, cost_ns = self.job.nodes[rank], self.job.recorded.timing[rank], 0
-        is_loader_as_recorded = all(change.part not in ("rank", "host", "data") for change in changes)
+        is_loader_as_recorded = all(change.part not in ("rank", "cpu", "data") for change in changes)
         for change in sorted(changes, key=lambda change: change.part != "profiler"):
             if change.part == "profiler" and change.steps is None:
                 cost_ns = self.peers.overhead_ns[str(change.to)]
@@ -130,7 +130,7 @@ class Edits:
             if change.steps is not None:
                 after = np.where(_in_steps(nodes.column("host", "step"), change), after, timing.host_ns)
             timing = replace(timing, host_ns=after)
-        if part in ("rank", "host") and change.to == PEERS:
+        if part in ("rank", "cpu") and change.to == PEERS:
             is_own = np.zeros(len(nodes.piece.segments), dtype=bool)
             others = self.peers.ranks[self.peers.of(rank, apart or frozenset())].tolist()
             is_own[more_calls(self.job.nodes, rank, others)] = True

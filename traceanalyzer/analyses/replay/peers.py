@@ -203,7 +203,7 @@ class Peers:
         if len(self.ranks) == 1:
             return own
         if apart is None:
-            return self._even("host", cost_ns, rank)
+            return self._even("cpu", cost_ns, rank)
         wanted, typical = (self._usual(table, rank, apart) for table in (hosts.sums, hosts.medians))
         if wanted is None or typical is None:
             return own
@@ -251,7 +251,7 @@ class Peers:
 
         Over the stages of a pipeline, between which layers can be moved, it is dealt out as a whole.
         """
-        if part == "host":
+        if part == "cpu":
             lengths, spans = self.hosts(cost_ns).ns, self._spans
         else:
             lengths, spans = {rank: _of_part(nodes, part) for rank, nodes in self.job.nodes.items()}, self._spans_of_ops

@@ -139,7 +139,7 @@ def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading
     made = []
     for name in (f"change_{time}", f"change_{time}_pct", "change_share_pct_points") if time else ():
         head = "share" if name.endswith("points") else "change"
-        made.append(column_view(frame[name], Column.named(name), head, is_signed=True))
+        made.append(column_view(frame[name], Column.of(name), head, is_signed=True))
     if time:
         made[-1] = (replace(made[-1][0], unit=POINTS), made[-1][1])
     is_split = all(f"change_{name}" in frame and frame[f"change_{name}"].notna().all() for name, _ in _SPLIT)
@@ -219,7 +219,7 @@ def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> FiguresRow:
 
 
 def _label(name: str) -> str:
-    return _LABELS.get(name) or label(name, Column.named(name))
+    return _LABELS.get(name) or label(name, Column.of(name))
 
 
 def _value(row: pd.Series, shown: Scale, largest: float) -> Value:
@@ -344,8 +344,8 @@ def _memory_view(change: MemoryChange, run: str, source: str) -> JoinedView:
     made = [
         column_view(named["rank"], column_named("rank")),
         *(column_view(named[name], Column.text("")) for name in ("of", "name")),
-        column_view(changes, Column.named("change_bytes"), "change", is_signed=True),
-        _both_runs(frame, "bytes", Column.named("bytes")),
+        column_view(changes, Column.of("change_bytes"), "change", is_signed=True),
+        _both_runs(frame, "bytes", Column.of("bytes")),
     ]
     looks = ["more" if size > 0 else "less" for size in changes]
     bars = around_the_middle([[(look, float(size))] for look, size in zip(looks, changes, strict=True)])

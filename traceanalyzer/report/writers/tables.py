@@ -104,12 +104,13 @@ def write_json(report: Report, folder: Path) -> list[Path]:
 
 
 def _by_line(content: Mapping[str, Any]) -> str:
-    """The content with a line for each row of a table."""
+    """The content with a line for each key, and for each row of a table."""
     results = [
         "\n".join((f"{_text(name)}: [", ",\n".join(map(_text, rows)), "]")) for name, rows in content["results"].items()
     ]
-    others = [f"{_text(name)}: {_text(value)}" for name, value in content.items() if name != "results"]
-    return "\n".join(("{", ",\n".join([*others, '"results": {']), ",\n".join(results), "}", "}", ""))
+    lines = {name: f"{_text(name)}: {_text(value)}" for name, value in content.items() if name != "results"}
+    lines["results"] = "\n".join(('"results": {', ",\n".join(results), "}"))
+    return "\n".join(("{", ",\n".join(lines[name] for name in content), "}", ""))
 
 
 _text = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode  # made once: there are tens of thousands of rows
