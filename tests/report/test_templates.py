@@ -42,6 +42,7 @@ def followed(tmp_path_factory):
             page(tmp_path_factory.mktemp("page"))
         writers.memory_page(rows.of(report()), "base", "command")
     contexts.pop("page/part.html")  # it draws what the body names
+    contexts.pop(None, None)  # texts of the doctor, which are no pages
     return [names_of(page, own, **ABSENT.get(page, {})) for page, own in contexts.items()]
 
 

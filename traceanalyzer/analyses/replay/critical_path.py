@@ -301,7 +301,7 @@ def bottleneck(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Bottleneck
         is_unprofiled=engine.has_cost_of_recording,
         path_pct=100.0 * table["path_ns"] / table["path_ns"].sum(),
     )
-    before, after = engine.steps([(UNRECORDED,), (Change("host"), UNRECORDED)]).mean(axis=0)
+    before, after = engine.steps([(UNRECORDED,), (Change("cpu"), UNRECORDED)]).mean(axis=0)
     table["is_hidden"] = bool(100 * (before - after) < PERCENT * before)
     return Bottleneck(sorted_by(table, "path_ns"))
 
