@@ -21,7 +21,7 @@ PRODUCT = ("aten::mm", "[[16, 768], [768, 768]]", 30)
             [(f"aten::_foreach_{name}_", "[[], [], []]", ms) for name, ms in (("lerp", 10), ("addcmul", 14), ("addcdiv", 12))],
             "Unfused optimizer: 22 ms/step beyond one pass.",
             "aten::_foreach_addcmul_, aten::_foreach_addcdiv_ and aten::_foreach_lerp_ each pass over all parameters.",
-            "Update in one kernel: torch.optim.AdamW(…, fused=True).",
+            "An optimizer with fused=True, such as torch.optim.AdamW(…, fused=True): one kernel updates all.",
         ),
         (
             [("aten::pow", ROWS, 10), ("aten::mean", ROWS, 9), ("aten::rsqrt", "[[16, 1]]", 1), ("aten::mul", "[[16, 768], [16, 1]]", 12)],

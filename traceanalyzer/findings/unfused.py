@@ -41,7 +41,7 @@ _MATH = "aten::_scaled_dot_product_attention_math"
 _FIXES = {
     ATTENTION: 'torch.nn.functional.scaled_dot_product_attention (Hugging Face: attn_implementation="sdpa").',
     NORMS: "torch.nn.functional.rms_norm or layer_norm, or torch.compile around the block.",
-    OPTIMIZER: "Update in one kernel: torch.optim.AdamW(…, fused=True).",
+    OPTIMIZER: "An optimizer with fused=True, such as torch.optim.AdamW(…, fused=True): one kernel updates all.",
     CHAINS: "torch.compile the repeated block: it fuses what lies between matrix products.",
     _MATH: "scaled_dot_product_attention falls back to its unfused kernels: give 16-bit inputs and is_causal=True "
     "instead of a mask; torch.nn.attention.sdpa_kernel says what a fused one refuses.",
