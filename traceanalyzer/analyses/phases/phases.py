@@ -421,16 +421,13 @@ def comm_phases_across(
         return CommPhases.without_rows()
     keys = ["rank", "call"]
     made = calls.table[[*keys, "group", "collective", "size_bytes", "start_ns", "end_ns"]]
-    stretches = exposed_calls.table
-    exposed = stretches.assign(
-        exposed_ns=stretches["end_ns"] - stretches["start_ns"], exposed_wait_ns=stretches["wait_ns"]
-    )
-    times = exposed.groupby(keys)[["exposed_ns", "exposed_wait_ns"]].sum().astype("int64").reset_index()
-    table = call_phases.table.merge(made, on=keys).merge(times, on=keys, how="left")
+    times = exposed_by_call(exposed_calls)[["exposed_comm_ns", "exposed_wait_ns"]]
+    table = call_phases.table.merge(made, on=keys).join(times.astype("Int64").fillna(0), on=keys)
     table = table.assign(
         range=without_numbers(table["range"]),
         total_ns=table["end_ns"] - table["start_ns"],
-        **{name: table[name].fillna(0).astype("int64") for name in ("exposed_ns", "exposed_wait_ns")},
+        exposed_ns=table["exposed_comm_ns"].fillna(0).astype("int64"),
+        exposed_wait_ns=table["exposed_wait_ns"].fillna(0).astype("int64"),
     )
     by_key = table.groupby(list(_COMM_PHASES_KEYS), dropna=False, sort=False, observed=True)
     times = by_key[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum()
@@ -504,12 +501,12 @@ def by_collective_across(
     if made.empty:
         return ByCollective.without_rows()
     made = made.assign(group_label=labels(groups, made).astype("str"), total_ns=made["end_ns"] - made["start_ns"])
+    made = made.join(exposed_by_call(exposed_calls, chosen), on=["rank", "call"]).fillna(dict.fromkeys(_EXPOSED, 0))
     by_rank = made.groupby([*_BY_COLLECTIVE_KEYS, "rank"], dropna=False, observed=True)
     by_key = made.groupby(_BY_COLLECTIVE_KEYS, dropna=False, observed=True)
     # What is not told apart is not known to be 0.
     is_told = by_rank["transfer_ns"].count() > 0
-    sums = by_rank[["size_bytes", "total_ns"]].sum().assign(calls=by_rank.size())
-    sums = sums.astype("float64").join(_exposed(exposed_calls, chosen, made)).fillna(dict.fromkeys(_EXPOSED, 0))
+    sums = by_rank[["size_bytes", "total_ns", *_EXPOSED]].sum().astype("float64").assign(calls=by_rank.size())
     sums = sums.assign(**{name: sums[name].where(is_told) for name in ("exposed_transfer_ns", "exposed_wait_ns")})
     per_step = sums / (len(chosen) or 1)
     exposed = per_step["exposed_comm_ns"].groupby(_BY_COLLECTIVE_KEYS, dropna=False)
@@ -526,20 +523,14 @@ def by_collective_across(
     return ByCollective(sorted_by(table.reset_index(), "exposed_comm_ns"))
 
 
-def _exposed(exposed_calls: ExposedCalls, steps: Sequence[int], calls: pd.DataFrame) -> pd.DataFrame:
-    """Exposed time of each collective, group and rank, and its parts."""
+def exposed_by_call(exposed_calls: ExposedCalls, steps: Sequence[int] = ()) -> pd.DataFrame:
+    """Exposed time of each call, by `rank` and `call`, and its parts; with `steps` what of it lies in these."""
     stretches = exposed_calls.table
     stretches = stretches[stretches["step"].isin(steps)] if steps else stretches
-    times = dict(
-        zip(
-            _EXPOSED,
-            (stretches["end_ns"] - stretches["start_ns"], *(stretches[name] for name in EXPOSED_CALLS_PARTS)),
-            strict=True,
-        )
-    )
+    lengths = stretches["end_ns"] - stretches["start_ns"]
+    times = dict(zip(_EXPOSED, (lengths, *(stretches[name] for name in EXPOSED_CALLS_PARTS)), strict=True))
     keys = ["rank", "call"]
-    table = calls[[*keys, *_BY_COLLECTIVE_KEYS]].merge(stretches[keys].assign(**times), on=keys)
-    return table.groupby([*_BY_COLLECTIVE_KEYS, "rank"], dropna=False, observed=True)[[*_EXPOSED]].sum()
+    return stretches[keys].assign(**times).astype(dict.fromkeys(_EXPOSED, "int64")).groupby(keys).sum()
 
 
 def _rates(calls: pd.DataFrame, ranks: Ranks, groups: Groups) -> pd.DataFrame:
