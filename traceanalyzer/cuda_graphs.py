@@ -15,7 +15,7 @@ import pandas as pd
 from traceanalyzer.files.archives import is_json
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, TABLES, conform
-from traceanalyzer.model.tables import array_of, rows_named_so
+from traceanalyzer.model.tables import array_of, arrays_of, nowhere, rows_named_so
 
 # Operators and ranges of replayed CUDA graphs: a replay alone is one call without any.
 
@@ -363,23 +363,19 @@ def _alone_or_alike(launches: pd.DataFrame, captured: RankTrace) -> tuple[pd.Ser
 
 def _innermost(operators: pd.DataFrame, launches: pd.DataFrame) -> np.ndarray:
     """Row of the innermost operator that runs on each launch's thread when it begins; -1 without one."""
-    found = np.full(len(launches), -1, dtype=np.int64)
-    for thread in launches["thread"].unique():
+    found = nowhere(len(launches))
+    for thread, rows in launches.groupby("thread").indices.items():
         own = np.flatnonzero((operators["thread"] == thread).to_numpy())
-        asked = np.flatnonzero((launches["thread"] == thread).to_numpy())
-        starts, ends = (array_of(operators, name)[own].tolist() for name in ("start_ns", "end_ns"))
-        around: list[int] = []
-        coming = 0
-        moments = array_of(launches, "start_ns")[asked]
-        for place in np.argsort(moments, kind="stable").tolist():
-            while coming < len(starts) and starts[coming] <= moments[place]:
-                while around and ends[around[-1]] <= starts[coming]:
-                    around.pop()
-                around.append(coming)
-                coming += 1
-            while around and ends[around[-1]] <= moments[place]:
-                around.pop()
-            found[asked[place]] = own[around[-1]] if around else -1
+        starts, ends = arrays_of(operators, "start_ns", "end_ns", rows=own)
+        reach = np.append(np.maximum.accumulate(ends), NONE)
+        asked, moments = rows, array_of(launches, "start_ns")[rows]
+        at = np.searchsorted(starts, moments, side="right") - 1
+        # Operators nest, so that it is the one that began last of those that still run.
+        while len(open_ := np.flatnonzero(reach[at] > moments)):
+            asked, moments, at = asked[open_], moments[open_], at[open_]
+            is_around = ends[at] > moments
+            found[asked[is_around]] = own[at[is_around]]
+            asked, moments, at = (values[~is_around] for values in (asked, moments, at - 1))
     return found
 
 

@@ -98,15 +98,15 @@ def _chosen(counters: pd.DataFrame) -> list[tuple[str, str]]:
 def _binned(own: pd.DataFrame, starts: np.ndarray, ends: np.ndarray, *, is_level: bool) -> pd.DataFrame:
     """One row for each bin with a value: the mean of its samples, or the highest level that held in it."""
     own = own[own["value"].notna()].sort_values("time_ns", kind="stable")
-    place = np.searchsorted(starts, array_of(own, "time_ns"), side="right") - 1
-    inside = (place >= 0) & (array_of(own, "time_ns") < ends[np.maximum(place, 0)])
+    times = array_of(own, "time_ns")
+    place = np.searchsorted(starts, times, side="right") - 1
+    inside = (place >= 0) & (times < ends[np.maximum(place, 0)])
     values = own["value"].to_numpy(dtype=np.float64)
     groups = pd.Series(values[inside]).groupby(place[inside])
     binned = (groups.max() if is_level else groups.mean()).reindex(range(len(starts)))
     if is_level:
-        before = np.searchsorted(array_of(own, "time_ns"), starts, side="right") - 1
-        held = np.where(before >= 0, np.append(values, np.nan)[before], np.nan)
-        binned = pd.Series(np.fmax(binned.to_numpy(), held))
+        held = np.append(values, np.nan)[np.searchsorted(times, starts, side="right") - 1]
+        binned = binned.combine(pd.Series(held), np.fmax)
     table = table_of({"bin": np.arange(len(starts)), "start_ns": starts, "length_ns": ends - starts,
                           "value": binned.to_numpy()})  # fmt: skip
     return table[table["value"].notna()]
@@ -293,8 +293,8 @@ def timeline_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> p
             "call": _calls(ops),
             "size_bytes": columns["bytes"],
             "launch": taken(trace.api_calls["name"].array, array_of(ops, "launch")),
-            "launch_start_ns": _at_launch(trace, array_of(trace.api_calls, "start_ns")),
-            "launch_thread": _at_launch(trace, array_of(trace.api_calls, "thread")),
+            "launch_start_ns": _at_launch(trace, "start_ns"),
+            "launch_thread": _at_launch(trace, "thread"),
             "operator": taken(trace.host_ops["name"].array, tree.owner),
             "shapes": taken(trace.host_ops["shapes"].array, tree.owner),
             "path": taken(scopes.calls["path"].array, scopes.of_op),
@@ -318,12 +318,9 @@ def _calls(ops: pd.DataFrame) -> pd.arrays.IntegerArray:
     return nullable((np.cumsum(is_comm) - 1).astype(np.int64), ~is_comm)
 
 
-def _at_launch(trace: RankTrace, values: np.ndarray) -> pd.arrays.IntegerArray:
+def _at_launch(trace: RankTrace, name: str) -> pd.arrays.IntegerArray:
     """A column of `api_calls` for the operations' launches; absent where there is none."""
-    launch = trace.launch
-    if not len(values):
-        return nullable(np.ones(len(launch), dtype=np.int64), np.ones(len(launch), dtype=bool))
-    return nullable(values[np.maximum(launch, 0)].astype(np.int64), launch == NONE)
+    return nullable(np.append(array_of(trace.api_calls, name), NONE)[trace.launch], trace.launch == NONE)
 
 
 # What an operation that is a communication call is known to be, and moments of the replay as ranks recorded them.

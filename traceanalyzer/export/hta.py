@@ -16,6 +16,7 @@ from traceanalyzer.errors import needs_extra
 from traceanalyzer.functions import loaded
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.selection import step_at
 
 # HolisticTraceAnalysis over traces that are in memory: its `TraceAnalysis`, filled from our tables.
 
@@ -113,7 +114,6 @@ def _gpu(trace: RankTrace) -> pd.DataFrame:
     ops = trace.gpu_ops
     lengths = (ops["end_ns"] - ops["start_ns"]).to_numpy()
     sizes = ops["bytes"].fillna(0).to_numpy(dtype=float)
-    steps = np.append(trace.steps["step"].to_numpy(), NONE)
     return pd.DataFrame(
         {
             "cat": ops["activity"].astype(str).map(_CATEGORIES).fillna("kernel"),
@@ -124,7 +124,7 @@ def _gpu(trace: RankTrace) -> pd.DataFrame:
             "correlation": ops["correlation"],
             "bytes": ops["bytes"],
             "memory_bw_gbps": np.divide(sizes, lengths, out=np.zeros(len(ops)), where=lengths > 0),
-            "iteration": steps[trace.op_step],
+            "iteration": _numbered(trace, trace.op_step),
             "start_ns": ops["start_ns"],
             "end_ns": ops["end_ns"],
         }
@@ -165,22 +165,24 @@ def _ranges(trace: RankTrace) -> pd.DataFrame:
 
 def _on_host(trace: RankTrace, table: str, category: str) -> pd.DataFrame:
     events = trace.table(table)
-    times = events["start_ns"].to_numpy()
     begins, ends = (trace.steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns"))
-    row = np.searchsorted(begins, times, side="right") - 1
-    steps = np.append(trace.steps["step"].to_numpy(), NONE)
-    is_inside = (row >= 0) & (times < np.append(ends, 0)[row])
     return pd.DataFrame(
         {
             "cat": category,
             "name": events["name"].astype(str).to_numpy(),
             "pid": trace.meta.process or 0,
             "tid": events["thread"].to_numpy(),
-            "iteration": steps[np.where(is_inside, row, NONE)],
-            "start_ns": times,
+            "iteration": _numbered(trace, step_at(begins, ends, events["start_ns"].to_numpy())),
+            "start_ns": events["start_ns"].to_numpy(),
             "end_ns": events["end_ns"].to_numpy(),
         }
     )
+
+
+def _numbered(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
+    """The numbers of steps by their rows; -1 of none."""
+    numbers: np.ndarray = np.append(trace.steps["step"].to_numpy(), NONE)[rows]
+    return numbers
 
 
 def _partners(trace: RankTrace, frame: pd.DataFrame) -> np.ndarray:

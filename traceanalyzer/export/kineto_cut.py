@@ -137,18 +137,19 @@ def _kept(events: list[_Event], traces: list[RankTrace], base_ns: int) -> np.nda
     on_gpu, on_host, wanted = _stretches(traces)
     is_gpu = np.isin(category, _ON_GPU)
     is_host = (phase == "X") & ~is_gpu & (category != "gpu_user_annotation")
-    kept_host = is_host & _touches(starts, ends, on_host)
+    kept_host = is_host & touches(starts, ends, on_host)
     wanted |= set(correlation[kept_host & (correlation > 0)].tolist())
-    kept: np.ndarray = kept_host | (is_gpu & (_touches(starts, ends, on_gpu) | np.isin(correlation, list(wanted))))
-    kept |= (category == "gpu_user_annotation") & _touches(starts, ends, on_gpu)
+    kept: np.ndarray = kept_host | (is_gpu & (touches(starts, ends, on_gpu) | np.isin(correlation, list(wanted))))
+    kept |= (category == "gpu_user_annotation") & touches(starts, ends, on_gpu)
     of_kept = correlation[kept & is_gpu & (correlation > 0)]
     kept |= is_host & np.isin(correlation, of_kept)
     kept |= (category == "Trace") | pd.isna(category) | (phase == "M")
-    kept |= (phase == "i") & _touches(starts, starts + 1, on_host)
-    kept |= _next_ranges(events, starts, traces)
+    kept |= (phase == "i") & touches(starts, starts + 1, on_host)
+    names = np.array([event.name if isinstance(event.name, str) else "" for event in events], dtype=object)
+    kept |= (category == "user_annotation") & _next_ranges(names, starts, traces)
     ids = np.array([_number(event.id) for event in events])
     kept |= (category == "ac2g") & np.isin(ids, of_kept)
-    kept |= _whole_arrows(category, phase, ids, _touches(starts, starts + 1, on_host))
+    kept |= _whole_arrows(category, phase, ids, touches(starts, starts + 1, on_host))
     return kept
 
 
@@ -167,26 +168,22 @@ def _stretches(traces: list[RankTrace]) -> tuple[np.ndarray, np.ndarray, set[int
     return np.array(on_gpu, dtype=np.int64).reshape(-1, 2), np.array(on_host, dtype=np.int64).reshape(-1, 2), wanted
 
 
-def _touches(starts: np.ndarray, ends: np.ndarray, stretches: np.ndarray) -> np.ndarray:
+def touches(starts: np.ndarray, ends: np.ndarray, stretches: np.ndarray) -> np.ndarray:
+    """Mask of the intervals that share time with one of these [start, end)."""
     found = np.zeros(len(starts), dtype=bool)
     for first, last in stretches.tolist():
         found |= (starts < last) & (ends > first)
     return found
 
 
-def _next_ranges(events: list[_Event], starts: np.ndarray, traces: list[RankTrace]) -> np.ndarray:
-    """The ranges of the steps that follow the chosen ones."""
-    begins: set[int] = set()
-    names: set[str] = set()
+def _next_ranges(names: np.ndarray, starts: np.ndarray, traces: list[RankTrace]) -> np.ndarray:
+    """The ranges of the steps that follow the chosen ones; times in the file are rounded to microseconds."""
+    found = np.zeros(len(names), dtype=bool)
     for trace in traces:
-        after = trace.steps["step"].shift(1).isin(trace.window.steps or ())
-        begins |= set(trace.steps["host_start_ns"][after].tolist())
-        names |= set(trace.steps["name"][after].astype("str"))
-    return np.array(
-        [event.name in names and any(abs(int(start) - begin) < 1000 for begin in begins)
-         if event.cat == "user_annotation" else False
-         for event, start in zip(events, starts, strict=True)]
-    )  # fmt: skip
+        after = trace.steps[trace.steps["step"].shift(1).isin(trace.window.steps or ())]
+        for name, begin in zip(after["name"].astype("str"), after["host_start_ns"], strict=True):
+            found |= (names == name) & (np.abs(starts - begin) < 1000)
+    return found
 
 
 def _whole_arrows(category: np.ndarray, phase: np.ndarray, ids: np.ndarray, is_inside: np.ndarray) -> np.ndarray:

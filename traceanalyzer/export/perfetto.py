@@ -23,6 +23,7 @@ from traceanalyzer.analyses.host.activity import thread_roles
 from traceanalyzer.analyses.host.launches import launch_queue
 from traceanalyzer.analyses.memory.memory import CATEGORIES, Held
 from traceanalyzer.analyses.timeline import described_calls, on_own_clocks
+from traceanalyzer.export.kineto_cut import touches
 from traceanalyzer.files.whole import whole_file
 from traceanalyzer.functions import analyse
 from traceanalyzer.meaning import vocabulary
@@ -202,11 +203,9 @@ def _while_looked_at(trace: RankTrace, table: pd.DataFrame) -> np.ndarray:
     if trace.window.steps is None:
         return np.ones(len(table), dtype=bool)
     chosen = trace.steps[trace.steps["step"].isin(trace.window.steps)]
-    starts = chosen["host_start_ns"].to_numpy()
     ends = np.maximum(chosen["host_end_ns"].to_numpy(), chosen["end_ns"].fillna(0).to_numpy(dtype="int64"))
-    kept = np.zeros(len(table), dtype=bool)
-    for start, end in zip(starts, ends, strict=True):
-        kept |= ((table["start_ns"] < end) & (table["end_ns"] > start)).to_numpy()
+    stretches = np.column_stack([chosen["host_start_ns"].to_numpy(), ends])
+    kept = touches(table["start_ns"].to_numpy(), table["end_ns"].to_numpy(), stretches)
     if "flows_out" in table:
         kept |= table["flows_out"].notna().to_numpy()
     return kept

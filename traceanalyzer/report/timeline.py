@@ -238,8 +238,7 @@ def rank_groups(results: Results, kept: Sequence[int]) -> list[dict[str, Any]]:
     """`name` and `ranks` of each group, by host where captures name several, else blocks of 8; none of few ranks."""
     if len(kept) <= LAYOUT.ungrouped_ranks:
         return []
-    hosts = results["ranks"].table.set_index("rank")["host"] if "ranks" in results else pd.Series(dtype="object")
-    known = hosts.reindex(kept)
+    known = _frame(results, "ranks").set_index("rank")["host"].reindex(kept)
     if known.notna().all() and 1 < known.nunique() < len(kept):
         named = [(str(host), [int(rank) for rank in own.index]) for host, own in known.groupby(known, sort=False)]
     else:
@@ -438,6 +437,8 @@ def timeline_data(
         for rank in kept
     ]
     give_back_grown()
+    steps, ranges = _frame(results, "steps"), _frame(results, "gpu_ranges")
+    steps = steps.assign(end_ns=steps["start_ns"] + steps["window_ns"])
     first = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
     meta = {
         "zero": str(clock.zero_ns),
@@ -445,8 +446,8 @@ def timeline_data(
         **of_gaps,
         "knows_causes": "gaps" in results,
         "ranks": ranks,
-        "steps": _bands(results, clock, kept),
-        "bands": _ranges(results, clock, kept),
+        "steps": _bands(steps, kept, clock, "step", "is_complete"),
+        "bands": _bands(ranges.assign(name=ranges["name"].str.strip("# ")), kept, clock, "name", "depth"),
         "pins": pinned,
         "groups": rank_groups(results, kept),
         "few": LAYOUT.expanded_ranks,
@@ -518,31 +519,11 @@ def _calls(results: Results) -> pd.DataFrame:
     return calls.assign(label=label)
 
 
-def _bands(results: Results, clock: Clock, ranks: list[int]) -> list[list[Any]]:
-    """[rank, step, start, end, complete] of each step's GPU window."""
-    return [
-        [rank, step, clock.place(rank, start), clock.place(rank, start) + length, bool(complete)]
-        for rank, step, start, length, complete in _rows(
-            _frame(results, "steps"), ranks, "step", "start_ns", "window_ns", "is_complete"
-        )
-        if is_known(start)
-    ]
-
-
-def _ranges(results: Results, clock: Clock, ranks: list[int]) -> list[list[Any]]:
-    """[rank, name, start, end, depth] of each of the user's ranges on the GPU."""
-    return [
-        [rank, name.strip("# "), clock.place(rank, start), clock.place(rank, end), depth]
-        for rank, name, start, end, depth in _rows(
-            _frame(results, "gpu_ranges"), ranks, "name", "start_ns", "end_ns", "depth"
-        )
-    ]
-
-
-def _rows(frame: pd.DataFrame, ranks: list[int], *names: str) -> Iterator[tuple[Any, ...]]:
-    """The rank and these columns of each row of these ranks, as plain values."""
-    own = frame[frame["rank"].isin(ranks)]
-    return zip(*(own[name].tolist() for name in ("rank", *names)), strict=True)
+def _bands(table: pd.DataFrame, ranks: list[int], clock: Clock, name: str, last: str) -> list[list[Any]]:
+    """[rank, name, start, end, last] of each row of these ranks that has a start."""
+    own = table[table["rank"].isin(ranks) & table["start_ns"].notna()]
+    own = own.assign(**{column: clock.places(own, column) for column in ("start_ns", "end_ns")})
+    return own[["rank", name, "start_ns", "end_ns", last]].astype(object).to_numpy().tolist()
 
 
 def _gaps(results: Results, clock: Clock) -> tuple[pd.DataFrame, dict[str, list[str]]]:

@@ -218,9 +218,9 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
     by_streams = _of_several(moves, before["last"].where(moves["is_send"], None), array_of(before, "is_mixed"))
     direction = _by_ranges(trace, rows).fillna(by_streams).to_numpy()
     launch = trace.launch[rows]
-    launched_ns = array_of(trace.api_calls, "start_ns").take(np.maximum(launch, 0)) if len(trace.api_calls) else launch
+    launched_ns = np.append(array_of(trace.api_calls, "start_ns"), NONE)[launch]
     return moves.assign(message=moves.groupby("call").cumcount(), direction=direction,
-                        launch_ns=nullable(launched_ns.astype(np.int64), launch == NONE))  # fmt: skip
+                        launch_ns=nullable(launched_ns, launch == NONE))  # fmt: skip
 
 
 def in_launch_order(trace: RankTrace, transfers: np.ndarray, phase_of_op: np.ndarray) -> pd.DataFrame:
@@ -276,7 +276,7 @@ def _by_ranges(trace: RankTrace, rows: np.ndarray) -> pd.Series:
     launch = trace.launch[rows]
     if found.empty:
         return pd.Series([None] * len(rows), dtype="object")
-    times = np.where(launch != NONE, array_of(trace.api_calls, "start_ns")[launch], -1)
+    times = np.append(array_of(trace.api_calls, "start_ns"), NONE)[launch]
     names = np.array([*found["what"], None], dtype=object)
     return pd.Series(names[action_at(found, times)], dtype="object")
 
