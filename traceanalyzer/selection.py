@@ -364,7 +364,8 @@ def clock_ahead_ns(trace: RankTrace) -> int:
     """How much later the GPU's clock is than the host's (negative: earlier); 0 where they agree, or it is unknown.
 
     An operation that finds its GPU idle starts within launch latency. Where half of those start equally long after
-    their launch, and none sooner, that time is the clocks': the wait in a queue differs from one to the next.
+    their launch, and none sooner, that time is the clocks': the wait in a queue differs from one to the next. The first
+    to start is taken to start with the call that launches it: many do before it returns.
     """
     launch = trace.launch
     held = launch != NONE
@@ -372,11 +373,11 @@ def clock_ahead_ns(trace: RankTrace) -> int:
     finds_idle = np.append(False, starts[1:] - np.maximum.accumulate(ends)[:-1] >= SHORT_NS)[: len(starts)] & held
     if np.count_nonzero(finds_idle) < A_SAMPLE:
         return 0
-    for call_time, sign in (("end_ns", 1), ("start_ns", -1)):
-        delays = starts - array_of(trace.api_calls, call_time)[launch]
+    since_begin, since_end = (starts - times[launch] for times in arrays_of(trace.api_calls, "start_ns", "end_ns"))
+    for delays, sign in ((since_end, 1), (since_begin, -1)):
         least = int(delays[held].min())
         if sign * least > LAUNCH_NS and np.median(delays[finds_idle]) - least <= LAUNCH_NS:
-            return least
+            return int(since_begin[held].min())
     return 0
 
 

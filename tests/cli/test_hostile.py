@@ -16,6 +16,7 @@ HOSTILE = (
     "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", '"><b onmouseover=alert(1)>', '=HYPERLINK("http://x","y")',
     "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\x1b[31mred\x1b]0;title\x07", "a\x08\x00b\x7f", "abc\u202egnp.exe", "../../etc/passwd",
     "[red]markup[/red]", "{{ 7*7 }}", "`rm -rf`| cell |\n# title", "\ud800 half", "]]>", "&lt;b&gt;", "x" * 5000,
+    "＝1+1", "\u3000=2+2", "![x](https://evil.example/y) @someone www.evil.example",
 )  # fmt: skip
 
 
@@ -50,6 +51,7 @@ def outputs(tmp_path_factory):
         formats = [word for name in ("html", "csv", "json") for word in ("--format", name)]
         assert typed("job -o out --jobs 1 --fail-on 'idle_pct > 200'", *formats) == 0
         assert typed("export job -o trace.json") == 0
+        assert typed("job -o gated --jobs 1 --fail-on 'kernels.calls > 0'", *formats) == 1
     found = {path.relative_to(place).as_posix(): path.read_bytes().decode() for path in place.rglob("*") if path.is_file()}  # fmt: skip
     return {name: text for name, text in found.items() if not name.startswith("job")} | {"terminal": said.getvalue()}
 
@@ -91,8 +93,14 @@ def test_no_cell_is_a_formula(outputs):
     number = re.compile(r"-(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?|-inf")
     for name, text in outputs.items():
         cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row] if name.endswith(".csv") else []
-        bad = [cell for cell in cells if re.match(r"[=+@\t\r-]", cell) and not number.fullmatch(cell)]
+        bad = [cell for cell in cells if re.match(r"\s*[=+@＝＋＠－\t\r-]", cell) and not number.fullmatch(cell)]
         assert not bad, (name, bad[:3])
+
+
+def test_no_link_image_or_mention_is_live_in_a_pull_request(outputs):
+    text = outputs["gated/gate.md"]
+    assert "someone" in text
+    assert not re.findall(r"!?\[[^\]]*\]\(|@\w|www\.|://|<(?!/?(?:details|summary)>)", text)
 
 
 def test_structured_files_can_be_read(outputs):

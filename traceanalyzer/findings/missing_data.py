@@ -114,8 +114,10 @@ def missing_data(
     concluded where ranks are of different jobs, every rank's trace is damaged, or most time is in opaque graphs.
     """
     table = integrity.to_frame()
-    for check, (headline_, why, fix, severity) in _OF_THE_RUN.items():
-        rows = table[(table["check"] == check) & table["severity"].isin(GRAVE)]
+    grave = table[table["severity"].isin(GRAVE)]
+    for headline_, why, fix, severity in dict.fromkeys(_OF_THE_RUN.values()):
+        own = [check for check, texts in _OF_THE_RUN.items() if texts[0] == headline_]
+        rows = grave[grave["check"].isin(own)]
         if len(rows):
             yield _about(rows, headline_, why, fix, severity)
     if (table["check"] == checks.DIFFERENT_JOBS).any():

@@ -1,5 +1,6 @@
 """What is wrong with traces is found, and nothing else."""
 
+import shlex
 from dataclasses import replace
 from functools import partial
 
@@ -140,6 +141,15 @@ def test_unknown_kernels_are_named_with_the_option_that_changes_them():
         "--kernel-kind 'comm=all_reduce_0|all_reduce_1|all_reduce_2|all_reduce_3|all_reduce_4|all_reduce_5|all_reduce_6|all_reduce_7'"
         in row["sentence"]
     )
+
+
+def test_the_option_that_names_a_kernel_runs_nothing_when_it_is_pasted():
+    ops = [("mine::all_reduce';touch${IFS}pwned;'", 0, 50, 1, 31), ("gemm", 2000, 2010, 2)]
+    rows = run([host_trace(ops, [LAUNCH, LAUNCH])], ["integrity"])["integrity"].rows()
+    (said,) = [row["sentence"] for row in rows if row["check"] == "unknown_communication"]
+    option, *others = shlex.split(said.partition("--kernel-kind ")[2])
+    assert option.startswith("comm=all_reduce';touch")
+    assert not [word for word in others if "pwned" in word]
 
 
 STEPS = [(10, 20), (20, 30), (30, 40)]
