@@ -103,6 +103,13 @@ def test_rank_that_never_came():
     assert "rank 1 last called all-reduce number 5 (completed)" in one.signal
 
 
+def test_a_rank_that_recorded_nothing(tmp_path):
+    dumps = {0: dump([], range(2)), 1: dump([entry(1, state="started")], range(2))}
+    one = examine(flight_recorder=write_dumps(tmp_path / "dumps", dumps)).diagnoses[0]
+    assert (one.rule, one.ranks) == ("rank_never_came", (0,))
+    assert one.signal.endswith("(limit 600 s); rank 0 recorded no collective in this group.")
+
+
 def test_ras_of_ranks_out_of_step():
     text = """NCCL version 2.26.2 compiled with CUDA 12.6
 Job summary
@@ -149,8 +156,8 @@ def test_ras_as_json():
     assert "1 launched AllReduce operation 5 at most, 2 operation 6" in found[1].diagnosis
 
 
-def test_each_rule_has_its_words():
-    assert KNOWLEDGE.rules.keys() == {rule.__name__ for rule in ALL_RULES}
+def test_words_are_of_one_rule_each():
+    assert [rule.__name__ for rule in ALL_RULES] == list(KNOWLEDGE.rules)
 
 
 @pytest.mark.parametrize("what", ["open_everywhere", "ranks_without_dump", "recorder_in_words"])

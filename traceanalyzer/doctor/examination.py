@@ -10,25 +10,13 @@ from typing import Any, Literal
 import pandas as pd
 
 from traceanalyzer.doctor import hang, job, known_errors, topology, transports, watchdog
+from traceanalyzer.doctor import monitors as monitoring
 from traceanalyzer.doctor.case import Case, Diagnosis, Facts, counted
 from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
 from traceanalyzer.doctor.inputs import left_out, log_files, read_text
-from traceanalyzer.doctor.monitors import (
-    arrivals,
-    bandwidth,
-    bandwidth_drops,
-    is_ras,
-    often_last,
-    parse_ras,
-    products,
-    ras_troubles,
-    read_monitors,
-    reported_hang,
-    slow_pairs,
-    slow_products,
-)
+from traceanalyzer.doctor.monitors import arrivals, bandwidth, is_ras, parse_ras, products, read_monitors
 from traceanalyzer.doctor.nccl_log import Member, NcclLog, holds_log, read_logs
-from traceanalyzer.doctor.words import said
+from traceanalyzer.doctor.words import KNOWLEDGE, said
 from traceanalyzer.errors import UsageError
 from traceanalyzer.meaning.vocabulary import SEVERITIES
 from traceanalyzer.model.schema import printable
@@ -115,52 +103,15 @@ def _texts(given: Path | Text, follows_links: bool) -> list[Text]:
     return [(path.name, read_text(path)) for path in log_files(given, follows_links=follows_links)]
 
 
-RULES: tuple[Callable[..., Iterable[Facts]], ...] = (
-    watchdog.python_errors,
-    watchdog.dead_ranks,
-    known_errors.warnings,
-    hang.no_entries,
-    hang.rank_never_came,
-    hang.mismatched_calls,
-    hang.open_send_recv,
-    hang.ranks_without_dump,
-    hang.open_everywhere,
-    watchdog.timeouts,
-    watchdog.stuck_watchdog,
-    transports.suspected_p2p_failure,
-    job.wrong_values,
-    job.init_incomplete,
-    job.mixed_versions,
-    transports.nvlink_unused,
-    transports.mnnvl_unused,
-    transports.p2p_off,
-    transports.p2p_refused,
-    transports.shm_off,
-    transports.sockets_across_nodes,
-    transports.no_gpudirect,
-    topology.gpu_inventory,
-    topology.idle_gpus,
-    topology.unread_rows,
-    topology.no_p2p,
-    transports.slow_links,
-    topology.far_nic,
-    topology.sys_paths,
-    transports.few_channels,
-    ras_troubles,
-    reported_hang,
-    often_last,
-    slow_products,
-    slow_pairs,
-    bandwidth_drops,
-    job.settings,
-    topology.topology_in_words,
-    job.log_in_words,
-    hang.recorder_in_words,
+_HOMES = (watchdog, known_errors, hang, transports, job, topology, monitoring)
+
+RULES: tuple[Callable[..., Iterable[Facts]], ...] = tuple(
+    getattr(home, name) for name in KNOWLEDGE.rules for home in _HOMES if hasattr(home, name)
 )
-"""In the order in which they speak among equals in severity.
+"""The functions that `knowledge.toml` has words for, in the order in which they speak among equals in severity.
 
 A rule gets the parts of the case that its parameters name, and speaks where all of them are there; `log` is each one.
-Each set of facts that it finds becomes a diagnosis in the words of `knowledge.toml`.
+Each set of facts that it finds becomes a diagnosis.
 """
 
 

@@ -164,7 +164,11 @@ def _lost_events(run: Run, table: pd.DataFrame) -> Iterator[Finding]:
         f"Record again with {_WHOLE_GRAPHS}."
         if is_graphs
         else "Record fewer steps, without with_stack, record_shapes and profile_memory.",
-        MEDIUM if own["severity"].isin([MEDIUM, HIGH]).any() else LOW,
+        HIGH
+        if lost >= SHARE * total and {*of} >= {*run.ranks}
+        else MEDIUM
+        if own["severity"].isin([MEDIUM, HIGH]).any()
+        else LOW,
         of if len(of) < len(run.ranks) or len(of) == 1 else (),
     )
 
