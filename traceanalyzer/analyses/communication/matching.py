@@ -62,8 +62,9 @@ class CallList:
         step: step number, -1 for none.
         sequence: NCCL's sequence number, -1 for none.
         is_synchronising: its ends are the same moment on both ranks.
-        near_ns: how far apart these may be: half of the shortest such call, which its neighbours are not as near as,
-            and a bin at least. Ends of large all-reduces beside compute were seen 160 µs off the clocks' offset.
+        near_ns: how far apart these may be: half of the shortest such call, of a message half of the way to its
+            neighbours, which are not as near, and a bin at least. Ends of large all-reduces beside compute were seen
+            160 µs off the clocks' offset.
         are_messages: sends may end long before their receives do, for NCCL buffers them (seen up to 25 MB): their order
             tells more than their times.
     """
@@ -503,7 +504,8 @@ class _Job:
     def messages_in(self, ends: pd.DataFrame) -> CallList:
         """Messages from one rank to another, of one of the two: coalesced ones hide their own sizes."""
         rows, none = array_of(ends, "row"), nowhere(len(ends))
-        near_ns = np.full(len(ends), BIN_NS)
+        apart_ns = np.diff(self.end_ns[rows], prepend=-np.inf, append=np.inf)
+        near_ns = np.maximum(np.minimum(apart_ns[1:], apart_ns[:-1]) / 2, BIN_NS)
         tells = array_of(ends, "has_one_peer")
         return CallList(self.end_ns[rows], none, self.step[rows], none, tells, near_ns, are_messages=True)
 
