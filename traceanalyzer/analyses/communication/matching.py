@@ -490,6 +490,7 @@ class _Job:
         self.calls, self.present = calls, present
         self.rank, self.start_ns, self.end_ns = arrays_of(calls, "rank", "start_ns", "end_ns")
         self.step, self.sequence = (whole_of(calls, name) for name in ("step", "sequence"))
+        self.launched_ns = whole_of(calls, "launched_ns") if "launched_ns" in calls else nowhere(len(calls))
         self.signature, self.synchronises = _signatures(calls), synchronises(calls)
         self.why = np.full(len(calls), None, dtype=object)
 
@@ -547,6 +548,8 @@ class _Job:
         Every rank is aligned with the one that has most calls; the weakest way in which a member was found speaks for
         the instance.
         """
+        if (self.launched_ns[rows] != NONE).all():  # on all ranks alike, whatever streams they run on
+            rows = rows[np.lexsort((self.start_ns[rows], self.launched_ns[rows]))]
         by_rank = {int(self.rank[rows[own[0]]]): rows[own] for own in rows_of_each(self.rank[rows])}
         if expected is None or not expected <= self.present:
             self.why[rows] = GROUP_UNKNOWN if expected is None else RANK_MISSING

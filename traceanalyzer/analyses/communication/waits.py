@@ -120,9 +120,10 @@ def members_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     groups = dict.fromkeys(group.ranks for group in trace.meta.groups if trace.rank in group.ranks)
     listed = np.full(len(calls), None, dtype=object)
     listed[0] = ";".join(",".join(map(str, ranks)) for ranks in groups if len(ranks) > 1)
+    launched = np.append(array_of(trace.api_calls, "start_ns"), NONE)[trace.launch[array_of(calls, "gpu_op")]]
     return with_columns(calls, world_size=pd.array([trace.meta.world_size] * len(calls), dtype="Int64"),
                         file=",".join(trace.meta.files), listed_groups=as_objects(listed),
-                        is_cut=trace.meta.is_truncated)  # fmt: skip
+                        is_cut=trace.meta.is_truncated, launched_ns=launched)  # fmt: skip
 
 
 def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
