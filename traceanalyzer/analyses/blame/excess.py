@@ -144,6 +144,7 @@ def _shares(parts: np.ndarray) -> np.ndarray:
 def _are_stragglers(columns: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Rows whose excess is beyond jitter, and worth a word; what is so in some steps counts from half of that on.
 
+    Of all its steps a rank's median has less jitter than one of them.
     And rows whose slower transfers are worth a word: that they are beyond chance is known (`SlowerCalls`).
     """
     excess_ns = np.asarray(columns["excess_ns"], dtype=np.float64)
@@ -155,10 +156,13 @@ def _are_stragglers(columns: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]
     wide[of_step, of_rank] = excess_ns
     spread = jitter(wide) if len(steps) > 1 or len(ranks) > 2 else 0.0
     worth_ns = PERCENT / 100 * length_ns
-    is_late = excess_ns >= np.maximum(worth_ns, SIGMAS * spread)
-    usual = of_each(np.where(is_late, excess_ns, np.nan)[:, None], of_rank, medians)[:, 0]
+    in_step = excess_ns >= np.maximum(worth_ns, SIGMAS * spread)
+    median_ns = of_each(excess_ns[:, None], of_rank, medians)[:, 0]
+    throughout = median_ns >= np.maximum(worth_ns, SIGMAS * spread / np.sqrt(np.bincount(of_rank)[of_rank]))
+    usual = of_each(np.where(in_step, excess_ns, np.nan)[:, None], of_rank, medians)[:, 0]
+    usual = np.where(throughout, median_ns, usual)
     also = np.nan_to_num(excess_ns - SHARE * usual, nan=-1.0) >= 0
-    return is_late | also, columns[f"{TRANSFER}_excess"] >= worth_ns
+    return in_step | also, columns[f"{TRANSFER}_excess"] >= worth_ns
 
 
 def of_each(values: np.ndarray, group: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
