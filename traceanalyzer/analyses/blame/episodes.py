@@ -65,13 +65,15 @@ def is_of_every_host(row: Mapping[str, Any], operators: pd.DataFrame) -> bool:
 
     Of an operator that the others call as often, or of unrecorded code, two runs of the same work are the measure; in
     some steps the rank's own others. A range of PyTorch's own, or a node of autograd, is no name for it: every host is
-    in that.
+    in that. Other stages call other operators, so that between those no name tells.
     """
     own, apart, name = row["own_host_ns"], row["apart_host_ns"], row["name"]
     if row["cause"] == DATA.key:
         return bool(row["own_ns"] < row["apart_ns"])
     if row["cause"] != HOST.key or pd.isna(own) or pd.isna(apart):
         return False
+    if row["is_beside_stages"]:
+        return bool(own < apart)
     is_alike = name is not None and is_called_alike(name, row["ranks"], operators)
     if is_alike and not row["is_in_every_step"]:
         return bool(row["host_times"] < RATIO)
@@ -132,6 +134,9 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     if is_slow_stage:  # other stages compute something else
         peers_ns = round(own_ns / same_work_ratio)
     hosts = host_needs_ns(_of_steps(others, complete))
+    if is_of_stages:  # of as many operations
+        operations = late.groupby("rank")["operations"].mean()
+        hosts *= operations[own["rank"].unique()].mean() / operations[hosts.index]
     own_hosts = host_needs_ns(_of_steps(own, complete))
     usual_hosts = host_needs_ns(rows_where(late, ~is_own & late["rank"].isin(own["rank"])))
     return {
@@ -147,6 +152,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "name": _known(group["name"].iloc[0]),
         "same_work_ratio": same_work_ratio,
         "is_slow_stage": is_slow_stage,
+        "is_beside_stages": is_of_stages,
         "excess_ns": excess_ns,
         "own_ns": own_ns,
         "peers_ns": peers_ns,

@@ -20,7 +20,7 @@ from traceanalyzer.model.tables import columns_of, floats, picked, table_of, wit
 
 _NEEDED, _LOADING, _COPY = "needed_host_ns", "loading_ns", "copy_ns"
 
-_BY_DESIGN = (DATA.column, UNKNOWN.column)
+_BY_DESIGN = (UNKNOWN.column,)
 """What ranks of different stages of a pipeline have not alike: one loads, and each has bubbles of its own."""
 
 
