@@ -20,8 +20,8 @@ from traceanalyzer.model.tables import columns_of, floats, picked, table_of, wit
 
 _NEEDED, _LOADING, _COPY = "needed_host_ns", "loading_ns", "copy_ns"
 
-_BY_DESIGN = (UNKNOWN.column,)
-"""What ranks of different stages of a pipeline have not alike: one loads, and each has bubbles of its own."""
+_LOADS_BY_DESIGN = "stage 0"
+"""Of a pipeline's stages the first has a loader that the others lack."""
 
 
 def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
@@ -81,8 +81,9 @@ def _beyond(columns: Mapping[str, Any], more: np.ndarray, is_stage: np.ndarray) 
     # What launching takes holds the loading of data, which is a part by itself.
     needed = excess.pop(_NEEDED) - np.maximum(np.where(np.isnan(loading), excess[DATA.column], loading), 0.0)
     excess[HOST.column] = _up_to(excess[HOST.column], needed)
-    for part in _BY_DESIGN:
-        excess[part] = np.where(is_stage, 0.0, excess[part])
+    is_first = is_stage & (columns["peers"] == _LOADS_BY_DESIGN)
+    excess[DATA.column] = np.where(is_first, 0.0, excess[DATA.column])
+    excess[UNKNOWN.column] = np.where(is_stage, 0.0, excess[UNKNOWN.column])  # each has bubbles of its own
     net = np.minimum(sum(excess.values()), columns["end_ns"] - columns["begin_ns"])
     return {**{f"{part}_excess": excess[part] for part in PARTS}, "excess_ns": net}
 

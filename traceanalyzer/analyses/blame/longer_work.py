@@ -140,7 +140,8 @@ def _longer(side: Side, excess_ns: float) -> Longer:
     operators = side.of(OPERATOR).alike()
     slower = operators.slower()
     slower = slower.at(slower.extra_ns >= SHARE * excess_ns)
-    if _are_slower_throughout(kernels) or slower.excess_ns < SHARE * excess_ns:
+    told = operators if operators.sums[0] >= SHARE * kernels.sums[0] else kernels
+    if _are_slower_throughout(told) or slower.excess_ns < SHARE * excess_ns:
         return None, None, *kernels.sums
     names = " and ".join(sorted({name.partition(SIZES)[0] for name in slower.name}))
     return OPERATOR, names, *slower.sums

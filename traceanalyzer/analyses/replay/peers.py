@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from traceanalyzer.analyses.communication.jobs import connected
-from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.grouping import Groups, number_in_group
 from traceanalyzer.analyses.pipelines.shape import is_of_hub
 from traceanalyzer.analyses.replay.changes import COST_NS
 from traceanalyzer.analyses.replay.contention import Contention
@@ -157,7 +157,7 @@ class Peers:
 
     @cached_property
     def _works(self) -> Keyed:
-        """Each rank's operations by step and work; what ranks do not do equally often, by span and what launched it."""
+        """Each rank's operations by step, work and place; what ranks do not do equally often, by span and operator."""
         steps = {rank: nodes.column("ops", "step") for rank, nodes in self.job.nodes.items()}
         works = {rank: nodes.column("ops", "work") for rank, nodes in self.job.nodes.items()}
         programs = self._programs
@@ -168,7 +168,11 @@ class Peers:
         spans = {rank: self._span_of_ops(nodes) for rank, nodes in self.job.nodes.items()}
         count = 1 + max(int(span.max(initial=0)) for span in spans.values())
         keys = {
-            rank: np.where(is_same[key], works[rank], -2 - programs[rank] * count - spans[rank])
+            rank: np.where(
+                is_same[key],
+                key * most.max(initial=1) + number_in_group(key),
+                -2 - programs[rank] * count - spans[rank],
+            )
             for rank, key in same.keys.items()
         }
         return Keyed({rank: (steps[rank], keys[rank], programs[rank] != NONE) for rank in steps})
