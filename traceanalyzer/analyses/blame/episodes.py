@@ -469,9 +469,11 @@ def _of_job(
     groups = [*grouped(found)]
     rows = [episode(group) for group in groups]
     if replay.engine is not None:
-        awaited = [episode(_of(group, on_path)) for group in groups]
-        rows = _that_save(_awaited(rows, awaited, replay.engine), complete, replay.engine)
-    table = pd.DataFrame([row for row in rows if not is_of_every_host(row, operators)])
+        rows = _awaited(rows, [episode(_of(group, on_path)) for group in groups], replay.engine)
+    rows = [row for row in rows if not is_of_every_host(row, operators)]
+    if replay.engine is not None:
+        rows = _that_save(rows, complete, replay.engine)
+    table = pd.DataFrame(rows)
     if table.empty:
         return table
     every = sorted(late["rank"].unique())
