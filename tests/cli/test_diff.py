@@ -169,7 +169,7 @@ def test_baselines(capsys):
     assert "later" in capsys.readouterr().out
     rows = json.loads(Path("reports/trend/trend.json").read_text())["rows"]
     assert [(row["baseline"], row["change_pct"]) for row in rows] == [("main", None), ("later", 0.0)]
-    assert Path("reports/trend/trend.html").read_text().count('r="4"><title>') == 2
+    assert Path("reports/trend/trend.html").read_text().count('%" height="8"></rect>') == 2
     assert typed("baseline trend --metric stp_ns") == 2
     Path(".traceanalyzer/baselines/broken.json").write_text("[")
     assert typed("baseline list") == 0

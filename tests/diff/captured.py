@@ -24,7 +24,18 @@ def steady(compute, comm=0, idle=0, *, ranks=2):
     return [rank_trace(ops, rank=rank, steps=steps, wanted="complete", world_size=ranks) for rank in range(ranks)]
 
 
-NEEDED = ("ranks", "headline", "breakdown", "steps", "micro_steps", "nccl", "kernels", "exposed_comm", "idle")
+NEEDED = (
+    "ranks",
+    "headline",
+    "breakdown",
+    "steps",
+    "micro_steps",
+    "nccl",
+    "kernels",
+    "exposed_comm",
+    "idle",
+    "time_parts",
+)
 
 
 def capture(traces, label="run", **more):

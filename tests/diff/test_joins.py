@@ -11,8 +11,8 @@ def kernels(*rows, steps=(2, 3)):
     return Capture("run", "traces", {"kernels": frame}, steps, is_exact=True)
 
 
-def joined(base, other, analysis="kernels", **options):
-    return next(table for table in joins.tables(base, other, STEP, **options) if table.analysis == analysis)
+def joined(base, other, analysis="kernels"):
+    return next(table for table in joins.tables(base, other, STEP) if table.analysis == analysis)
 
 
 def test_statuses_and_differences_per_step_and_mean_over_ranks():
@@ -46,14 +46,9 @@ def test_swapping_runs_only_swaps_signs():
 @pytest.mark.thorough
 def test_a_run_with_itself_has_no_differences():
     run = capture(steady(10, 5, 3))
-    for table in [*joins.tables(run, run, STEP), *joins.tables(run, run, STEP, by_rank=True)]:
+    for table in joins.tables(run, run, STEP):
         assert set(table.frame["status"]) <= {"SAME"}
         assert not table.frame.filter(like="change_").fillna(0).to_numpy(dtype=float).any()
-
-
-def test_by_rank():
-    frame = joined(kernels((0, "a", 2, 20), (1, "a", 2, 40)), kernels((1, "a", 2, 20)), by_rank=True).frame
-    assert frame[["rank", "name", "status"]].to_numpy().tolist() == [[0, "a", "REMOVED"], [1, "a", "CHANGED"]]
 
 
 def test_unknown_bytes_stay_unknown():

@@ -108,17 +108,18 @@ def test_sources_that_are_not_there(tmp_path, monkeypatch, source, message):
 @pytest.mark.parametrize("content", ["{}", "[]", '{"captures": [{}]}', '{"captures": [{"format": "traceanalyzer-capture", "format_version": 99}]}'])  # fmt: skip
 def test_a_baseline_that_is_none(tmp_path, content):
     (tmp_path / "bad.json").write_text(content)
-    with pytest.raises(InputError, match="save it again"):
+    with pytest.raises(InputError, match="make it again"):
         read_side("baseline:bad", dataclasses.replace(OPTIONS, baselines=tmp_path))
 
 
 @pytest.mark.parametrize(
     ("table", "row", "said"),
     [
-        ("breakdown", {"rank": "é"}, "not a whole number"),
-        ("breakdown", {"rank": 0.5}, "not a whole number"),
-        ("breakdown", {"rank": 0, "idle_ns": 10**30}, "not a number"),
-        ("kernels", {"rank": 0, "name": "\udc00"}, "not a text"),
+        ("breakdown", {"rank": "é"}, r"breakdown: .*`int.*, got `str` - at `\$\[0\].rank`"),
+        ("breakdown", {"rank": 0.5}, "got `float`"),
+        ("breakdown", {"rank": 0, "idle_ns": 1e30}, "Expected `float` < 9.2"),
+        ("breakdown", {}, "names no rank"),
+        ("kernels", {"rank": 0, "name": 1}, "got `int`"),
     ],
 )
 def test_figures_and_texts_that_no_table_holds_are_refused(tmp_path, table, row, said):

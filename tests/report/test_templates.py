@@ -40,7 +40,7 @@ def followed(tmp_path_factory):
         html.page(Report("pp", once.results("pp")))  # it has every section
         for page in (small_pages.comparison, small_pages.doctor, small_pages.memory, small_pages.trend):
             page(tmp_path_factory.mktemp("page"))
-        writers.memory_page(rows.of(report()), "base", "command")
+        writers.memory_page(rows.memory_of(report()), "base", "command")
     contexts.pop("page/part.html")  # it draws what the body names
     contexts.pop(None, None)  # texts of the doctor, which are no pages
     return [names_of(page, own, **ABSENT.get(page, {})) for page, own in contexts.items()]

@@ -184,16 +184,16 @@ def compare_alone(
     labels = [label_of(Path(source)) for source in sources]
     names = labels if len({*labels}) == len(labels) else list(sources)
     outcomes = _gated(dict(zip(names, sources, strict=True)), wanted, options) if wanted else []
-    changed = {names[place]: {rows.SNAPSHOTS: one} for place, one in changes(sides, sources).items()}
+    changed = [(names[place], rows.SNAPSHOTS, one) for place, one in changes(sides, sources).items()]
     target = options["output"] or Path("reports", "_".join(["diff", *labels])[:200])
     content = fingerprint(__version__, outcomes, files=[path for side in sides.values() for path in side])
     with whole(target, " and ".join(sources), content, force=options["force"]) as draft:
         path = draft.path / "memory.html"
         path.write_text(writers.memory_page(changed, names[0], command_line()), encoding="utf-8", errors="replace")
-        made = [path, *rows.write_csv(changed, draft.path)]
+        made = [path, *rows.write_memory(changed, draft.path)]
         made += gates.write(outcomes, draft.path, inconclusive_fails=options["inconclusive"] != 0)
         page = draft.final(made)[0]
-    say(console, *(f"• {sentence}" for sentence in rows.sentences(changed)))
+    say(console, *(f"• {sentence}" for sentence in rows.memory_sentences(changed)))
     gates.show(outcomes, console)
     say(console, f"Report: {page}")
     return outcomes

@@ -1,8 +1,9 @@
 """Results of several runs beside each other: what differs, in what, and whether the comparison is fair."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
@@ -33,11 +34,6 @@ class Comparison:
     metrics: pd.DataFrame
     is_forced: bool = False
 
-    def __repr__(self) -> str:
-        tables = sum(map(len, self.tables.values()))
-        figures = self.metrics["metric"].nunique()
-        return f"{type(self).__name__}({' against '.join(reversed(self.runs))}: {figures} figures, {tables} tables)"
-
     @property
     def base(self) -> Side:
         """The run that others are compared with."""
@@ -53,49 +49,41 @@ class Comparison:
         """Names of all runs, base first."""
         return [side.label for side in self.sides]
 
+    def side(self, run: str) -> Side:
+        """The run of that name."""
+        return next(side for side in self.sides if side.label == run)
+
+    def values(self, metric: str, run: str) -> list[Any]:
+        """A figure's value in the base and in the run; `None` where it is not known."""
+        return [diff_metrics.value(self.metrics, metric, one) for one in (self.base.label, run)]
+
     @property
     def ranking(self) -> list[str]:
         """Runs by step time (or time per token), shortest first."""
-        steps = self.metrics[self.metrics["metric"] == "step_ns"].set_index("run")["value"]
-        return sorted(self.runs, key=lambda run: (pd.isna(steps[run]), steps[run]) if run in steps else (True, 0.0))
+        steps = {run: diff_metrics.value(self.metrics, "step_ns", run) for run in self.runs}
+        return sorted(steps, key=lambda run: (steps[run] is None, steps[run] or 0.0))
 
     @property
     def different(self) -> str:
         """In what the runs differ besides their times, and what follows: the first line of every report of it."""
-        own_times = self.metrics[self.metrics["metric"] == "unprofiled_step_ns"]["value"]
-        return diff_fairness.line(
-            self.fairness.facts,
-            self.runs,
-            is_fair=self.fairness.is_fair,
-            is_damaged=self.fairness.is_damaged,
-            has_own_times=len(own_times) == len(self.sides) and bool(own_times.notna().all()),
-        )
+        own_times = (diff_metrics.value(self.metrics, "unprofiled_step_ns", run) for run in self.runs)
+        return self.fairness.line(has_own_times=None not in own_times)
 
     @cached_property
     def tables(self) -> dict[str, list[TableDiff]]:
         """For each other run its tables joined with the base's."""
-        return {run: self._joined(run) for run in self.runs[1:]}
-
-    @cached_property
-    def by_rank(self) -> dict[str, list[TableDiff]]:
-        """The same for each rank."""
-        return {run: self._joined(run, by_rank=True) for run in self.runs[1:]}
+        return {side.label: joins.tables(self.base.first, side.first, self.fairness.scale) for side in self.others}
 
     def table(self, run: str, analysis: str) -> TableDiff | None:
         """An analysis' table of a run, joined with the base's; `None` where it has none."""
         return next((table for table in self.tables[run] if table.analysis == analysis), None)
-
-    def _joined(self, run: str, names: Collection[str] | None = None, *, by_rank: bool = False) -> list[TableDiff]:
-        other = next(side.first for side in self.others if side.label == run)
-        return joins.tables(self.base.first, other, self.fairness.scale, names, by_rank=by_rank)
 
     @property
     def is_empty(self) -> bool:
         """Whether no figure and no table of any other run differs from the base's."""
         if self.metrics[["change", "change_pct_points"]].fillna(0).to_numpy(dtype=float).any():
             return False
-        statuses = {status for tables in self.tables.values() for table in tables for status in table.frame["status"]}
-        return statuses <= {joins.SAME}
+        return not any(table.differing for tables in self.tables.values() for table in tables)
 
 
 def compare(sides: Sequence[Side], *, force: bool = False) -> Comparison:
@@ -113,9 +101,7 @@ def compare(sides: Sequence[Side], *, force: bool = False) -> Comparison:
     judged = diff_fairness.judge(sides)
     if not judged.is_fair and not force:
         reasons = "".join(f"\n  - {reason}" for reason in judged.refusals)
-        runs = [side.label for side in sides]
-        first = diff_fairness.line(judged.facts, runs, is_fair=False, has_own_times=False, is_damaged=judged.is_damaged)
         what = "cannot be compared" if judged.is_damaged else "did not do the same work"
         how = "`analyze-traces diff --force` (in Python force=True) compares them all the same, and says so."
-        raise UsageError(f"{first}\nthese runs {what}:{reasons}\n{how}")
+        raise UsageError(f"{judged.line()}\nthese runs {what}:{reasons}\n{how}")
     return Comparison(tuple(sides), judged, diff_metrics.table(sides, judged.scale), is_forced=not judged.is_fair)

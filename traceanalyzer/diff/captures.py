@@ -1,10 +1,10 @@
 """One capture reduced to what a comparison needs, and its scales."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -12,127 +12,114 @@ import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.base import plain_rows
+from traceanalyzer.analyses.replay.changes import RUN_TO_RUN
 from traceanalyzer.analyses.time import headline
 from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.run_info import RunInfo, legible
-from traceanalyzer.meaning.columns import Column, Unit
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.vocabulary import MOST_PIECES
 from traceanalyzer.selection import steps_text
 
 if TYPE_CHECKING:
+    from pandas.api.typing import DataFrameGroupBy
+
     from traceanalyzer.analyses.results import Tables
-
-
-# What a file of stored tables may hold: checked when it is read, so that nothing after meets anything else.
-
-
-ALIKE = 0.05
-"""Of the larger one: amounts of two runs that differ by no more are the same."""
-
-Rows = list[dict[str, Any]]
 
 T = TypeVar("T")
 
-_MOST = 2**63
+
+# What a stored capture and a summary.json may hold: checked when read, so that nothing after meets anything else.
 
 
-class StoredCapture(msgspec.Struct, frozen=True):
-    """What a stored capture says besides its tables."""
+class StoredCapture(msgspec.Struct, frozen=True, kw_only=True):
+    """A capture as a baseline holds it."""
 
+    format: Literal["traceanalyzer-capture"] = "traceanalyzer-capture"
+    format_version: Literal[1]
     label: str
     steps: tuple[int, ...]
     is_exact: bool
     notes: tuple[str, ...]
     info: RunInfo | None = None
-    dimensions: tuple[int, ...] = ()
+    results: dict[str, list[dict[str, Any]]]
+
+
+class StoredBaseline(msgspec.Struct, frozen=True):
+    """A baseline's file; old ones do not say when they were saved."""
+
+    label: str
+    captures: Annotated[list[StoredCapture], msgspec.Meta(min_length=1)]
+    saved: str | None = None
 
 
 class StoredSummary(msgspec.Struct, frozen=True):
-    """What a summary.json says besides its tables, of that which is used."""
+    """A summary.json, of which that is read that is used."""
 
+    format_version: Literal[1, 2, 3, 4]
+    results: dict[str, list[dict[str, Any]]]
     label: str | None = None
     notes: tuple[str, ...] = ()
     run_info: RunInfo | None = None
+    files: dict[str, Any] = {}
 
 
-def without_tables(content: Mapping[str, Any], kind: type[T], where: str) -> T:
-    """What a file says besides its tables.
+def converted(value: Any, kind: type[T], where: str) -> T:
+    """What a file holds.
 
     Raises:
         InputError: something that is needed is missing, or is something else.
     """
     try:
-        return msgspec.convert(legible({name: value for name, value in content.items() if name != "results"}), kind)
+        return msgspec.convert(legible(value), kind)
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: damaged or made by another version ({error}); make it again") from error
 
 
-def tables(results: Any, where: str) -> dict[str, Rows]:
-    """The rows of each table, with all columns that its analysis has; a column that is not there is `None`.
+def of_rows(results: Mapping[str, list[dict[str, Any]]], where: str) -> dict[str, pd.DataFrame]:
+    """Tables of rows of JSON, with all columns of their analyses; a missing column is absent.
 
     Raises:
-        InputError: a table, a row or a value is not what its analysis gives; the message says where.
+        InputError: a row or a value is not what its analysis gives; the message says where.
     """
-    if not isinstance(results, Mapping):
-        raise InputError(f"{where}: its results are no tables; make it again")
-    return {str(name): _rows(str(name), rows, where) for name, rows in results.items()}
+    return {name: _table(name, rows, f"{where}: {name}") for name, rows in results.items()}
 
 
-def _rows(name: str, rows: Any, where: str) -> Rows:
-    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise InputError(f"{where}: {name} is no list of rows; make it again")
-    known = ANALYSES[name].result if name in ANALYSES else None
+def _table(name: str, rows: list[dict[str, Any]], where: str) -> pd.DataFrame:
+    known = result_class(name)
     if known is None:
-        return cast("Rows", legible(rows))
-    columns, names = known.columns, list(known.columns)
-    made = [{column: row.get(column) for column in names} for row in rows]
-    for number, row in enumerate(made, 1):
-        odd = next((column for column in names if not _fits(row[column], columns[column], column)), None)
-        if odd is not None:
-            unit = columns[odd].unit
-            raise InputError(f"{where}: {name}, row {number}: {odd} is {row[odd]!a:.40}, not {_word(odd, unit)}")
-        if known.keys == ("rank",) and row["rank"] is None:
-            raise InputError(f"{where}: {name}, row {number}: it names no rank; make it again")
-    (again, count), *_ = Counter(tuple(row[key] for key in known.keys) for row in made).most_common(1) or [((), 0)]
-    if count > 1:
-        which = ", ".join(f"{key} {value}" for key, value in zip(known.keys, again, strict=True))
-        raise InputError(f"{where}: {name} has two rows of {which}; make it again")
-    return made
+        return pd.DataFrame(rows).convert_dtypes()
+    kind: Any = list[_row_of(name)]  # type: ignore[misc]  # a type that is made here
+    made = map(msgspec.structs.astuple, converted(rows, kind, where))
+    with np.errstate(all="ignore"):  # numbers that are too large for integers stay as they are
+        frame = pd.DataFrame(made, columns=list(known.columns)).convert_dtypes()
+    if known.keys == ("rank",) and frame["rank"].isna().any():
+        raise InputError(f"{where}: a row names no rank; make it again")
+    if (again := frame[frame.duplicated(list(known.keys))]).size:
+        which = ", ".join(f"{key} {again[key].iloc[0]}" for key in known.keys)
+        raise InputError(f"{where} has two rows of {which}; make it again")
+    return frame
 
 
-_WORDS = {Unit.TEXT: "a text", Unit.FLAG: "true or false", Unit.ID: "a number or a name"}
+_NUMBER = Annotated[float, msgspec.Meta(gt=-(2.0**63), lt=2.0**63)] | int
+
+_OF_UNIT = {Unit.TEXT: str, Unit.FLAG: bool, Unit.ID: _NUMBER | str}
 
 
-_HALF = re.compile("[\ud800-\udfff]")
-"""Of a character: no file of UTF-8 can hold it."""
-
-_NUMBERS = frozenset({"rank", "step"})
-"""Columns by which tables are joined: whole numbers, wherever they are."""
-
-
-def _word(name: str, unit: Unit) -> str:
-    return "a whole number" if name in _NUMBERS else _WORDS.get(unit, "a number")
-
-
-def _fits(value: Any, column: Column, name: str) -> bool:
-    if value is None:
-        return True
-    if name in _NUMBERS:
-        return type(value) in (int, float) and abs(value) < _MOST and value == int(value)
-    if isinstance(value, bool):
-        return column.unit is Unit.FLAG
-    if isinstance(value, str):
-        return column.unit in (Unit.TEXT, Unit.ID) and not _HALF.search(value)
-    is_number = isinstance(value, int | float) and abs(value) < _MOST
-    return is_number and column.unit not in (Unit.TEXT, Unit.FLAG)
+@cache
+def _row_of(analysis: str) -> type[msgspec.Struct]:
+    """A row of a Result; ranks and steps are whole numbers in all of them, for tables are joined by them."""
+    columns = ANALYSES[analysis].result.columns
+    kinds: dict[str, Any] = {name: _OF_UNIT.get(column.unit, _NUMBER) for name, column in columns.items()}
+    kinds |= {name: int for name in ("rank", "step") if name in kinds}
+    return msgspec.defstruct(analysis, [(name, kind | None, None) for name, kind in kinds.items()])
 
 
 # One capture reduced to what a comparison needs: its Results over complete steps, and what ran.
 
 
-FORMAT = "traceanalyzer-capture"
-
-FORMAT_VERSION = 1
+WHOLE_RUN = -1
+"""Stands for a rank where a table is of the whole run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +134,6 @@ class Capture:
         is_exact: whether tables without a step column are of exactly `steps` (or of a whole capture without steps).
         info: the run.json beside the traces.
         notes: what a reader must know of this capture.
-        dimensions: of the matrix products' arguments (`matrix_shapes.dimensions`); none where only tables are known.
         lacks: ranks of which another run of the comparison has a trace, and this one has none.
     """
 
@@ -158,7 +144,6 @@ class Capture:
     is_exact: bool
     info: RunInfo | None = None
     notes: tuple[str, ...] = ()
-    dimensions: tuple[int, ...] = ()
     lacks: tuple[int, ...] = ()
 
     @property
@@ -230,9 +215,15 @@ def is_of_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None, wanted: 
     steps_of_rank = {
         rank: tuple(sorted(own)) if own.notna().all() else () for rank, own in steps.groupby("rank")["step"]
     }
-    return all(
-        steps_of_rank.get(rank, ()) == wanted for rank in ranks["rank"]
-    )  # whole captures: of steps that are not complete
+    # Whole captures: of steps that are not complete.
+    return all(steps_of_rank.get(rank, ()) == wanted for rank in ranks["rank"])
+
+
+def known_sums(groups: "DataFrameGroupBy", columns: Sequence[str]) -> pd.DataFrame:
+    """The sums of each group: a sum with an unknown part is unknown."""
+    own = groups[list(columns)]
+    sums: pd.DataFrame = own.sum(min_count=1)
+    return sums.where(own.count().eq(groups.size(), axis=0))
 
 
 def result_class(analysis: str) -> type[Result] | None:
@@ -245,45 +236,29 @@ def of_results(results: Results) -> dict[str, pd.DataFrame]:
     return {name: result.to_frame() for name, result in results.items() if not result.is_detail}
 
 
-def of_rows(results: Any, where: str) -> dict[str, pd.DataFrame]:
-    """Frames of the `results` of a JSON file.
-
-    Raises:
-        InputError: they are no tables, or hold what no analysis gives.
-    """
-    frames = {}
-    for name, rows in tables(results, where).items():
-        known = result_class(name)
-        columns = list(known.columns) if known and not rows else None
-        with np.errstate(all="ignore"):  # numbers that are too large for integers stay as they are
-            frames[name] = pd.DataFrame(rows, columns=columns).convert_dtypes()
-    return frames
-
-
 def to_json(capture: Capture) -> dict[str, Any]:
-    """A capture as plain values; `of_json` reads it again."""
-    facts = {name: msgspec.to_builtins(getattr(capture, name)) for name in StoredCapture.__struct_fields__}
+    """A capture as plain values; `of_stored` reads it again."""
     tables = {name: plain_rows(frame) for name, frame in capture.tables.items()}
-    return {"format": FORMAT, "format_version": FORMAT_VERSION, **facts, "results": tables}
+    return msgspec.to_builtins(
+        StoredCapture(
+            format_version=1,
+            label=capture.label,
+            steps=capture.steps,
+            is_exact=capture.is_exact,
+            notes=capture.notes,
+            info=capture.info,
+            results=tables,
+        )
+    )
 
 
-def of_json(content: Any, where: str) -> Capture:
-    """A capture from what `to_json` gave.
-
-    Raises:
-        InputError: it is something else, or of a newer format.
-    """
-    version = content.get("format_version") if isinstance(content, Mapping) else None
-    if not isinstance(version, int) or content.get("format") != FORMAT or version > FORMAT_VERSION:
-        raise InputError(f"{where}: not a baseline that this version can read; save it again with `baseline save`")
-    stored = without_tables(content, StoredCapture, where)
-    return Capture(source="baseline", tables=of_rows(content.get("results"), where), **msgspec.structs.asdict(stored))
+def of_stored(stored: StoredCapture, where: str) -> Capture:
+    """A capture from what `to_json` gave."""
+    tables = of_rows(stored.results, where)
+    return Capture(stored.label, "baseline", tables, stored.steps, stored.is_exact, stored.info, stored.notes)
 
 
 # By what a capture's sums are divided so that two runs can be compared: steps, or tokens.
-
-
-TOKENS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +267,6 @@ class Scale:
 
     name: str
     per_token: bool = False
-    is_of_a_moment: bool = False
 
     def divisor(self, capture: Capture) -> float:
         """By what this capture's sums over its steps are divided.
@@ -300,7 +274,7 @@ class Scale:
         Per token: by the thousands of tokens that one rank had its share of (tokens of a step / world size · steps),
         so that runs of different batch, accumulation or world size are compared by GPU time for equal work.
         """
-        return 1.0 if self.is_of_a_moment else capture.per * self.work(capture)
+        return capture.per * self.work(capture)
 
     def work(self, capture: Capture) -> float:
         """What one step of this capture is: 1, or the thousands of tokens that a rank has its share of."""
@@ -308,14 +282,12 @@ class Scale:
             return 1.0
         tokens, size = tokens_per_step(capture), world_size(capture)
         assert tokens and size, "per-token figures need tokens and world size of every run"  # noqa: PT018
-        return tokens / size / TOKENS
+        return tokens / size / 1_000
 
 
 STEP = Scale("optimizer step")
 
 CAPTURE = Scale("whole capture")
-
-MOMENT = Scale("one moment", is_of_a_moment=True)
 
 TOKEN = Scale("1,000 tokens of a rank", per_token=True)
 
@@ -334,31 +306,38 @@ def world_size(capture: Capture) -> int | None:
     return size if size and size > 0 else None
 
 
+_PROFILERS = {"kineto": "PyTorch's profiler", "torch": "PyTorch's profiler", "nsys": "Nsight Systems"}
+
+
+def profiler(capture: Capture) -> str | None:
+    """`PyTorch's profiler` or `Nsight Systems`, by the traces, else by run.json."""
+    frame = capture.table("ranks")
+    formats = sorted(frame["format"].dropna().astype("str").unique()) if frame is not None and "format" in frame else []
+    stated = (capture.known.profile or {}).get("profiler")
+    named = formats or ([str(stated)] if stated else [])
+    return " and ".join(_PROFILERS.get(name, name) for name in named) or None
+
+
 # Whether runs can be of one model, as far as the shapes of their matrix products can tell.
 
 
-_MATRIX = re.compile(r"\[(\d+),\s*(\d+)\]")
-
-_MOST_LISTED = 8
+_MATRIX = re.compile(r"\[(\d+), (\d+)\]")
 
 
-def dimensions(results: Results) -> tuple[int, ...]:
-    """Lengths and widths of all two-dimensional arguments of matrix products, in order; none without shapes.
+def dimensions(capture: Capture) -> list[int]:
+    """Lengths and widths of all arguments of matrix products, in order; none without shapes.
 
     Products of batches of matrices (attention) are left out: heads and their width are alike in most models.
     """
-    table = results["efficiency"].to_frame() if "efficiency" in results else None
-    if table is None or table.empty:
-        return ()
-    shapes = table.loc[table["family"] == "gemm", "shapes"].dropna().astype("str").unique()
-    return tuple(sorted({int(size) for text in shapes for pair in _MATRIX.findall(text) for size in pair}))
+    table = capture.table("matrix_products")
+    products = () if table is None else table["product"].dropna().unique()
+    return sorted({int(size) for text in products for pair in _MATRIX.findall(str(text)) for size in pair})
 
 
-def matrix_shapes_text(capture: Capture) -> str | None:
-    """The largest for people; `None` where they are not known."""
-    largest = capture.dimensions[-_MOST_LISTED:]
-    more = "… " if len(capture.dimensions) > _MOST_LISTED else ""
-    return more + ", ".join(map(str, largest)) if largest else None
+def dimensions_text(capture: Capture) -> str | None:
+    """The same for people, of many the largest; `None` where they are not known."""
+    sizes = dimensions(capture)
+    return ", ".join([*["…"] * (len(sizes) > MOST_PIECES), *map(str, sizes[-MOST_PIECES:])]) or None
 
 
 def is_shared(captures: Sequence[Capture]) -> bool:
@@ -367,8 +346,8 @@ def is_shared(captures: Sequence[Capture]) -> bool:
     Runs of one model have its width at least, however they cut batch, matrices or layers; those of other models may
     share a dimension by chance.
     """
-    known = [set(capture.dimensions) for capture in captures if capture.dimensions]
-    return all(known[0] & other for other in known[1:])
+    first, *others = [set(own) for capture in captures if (own := dimensions(capture))] or [set[int]()]
+    return all(first & other for other in others)
 
 
 # Whether runs did the same work, as far as the model FLOPs that their traces hold can tell.
@@ -389,19 +368,19 @@ def model_flops(capture: Capture) -> float | None:
 
 
 def model_flops_text(capture: Capture) -> str | None:
-    """The same for people, and of one rank that does more than `ALIKE` more than each other one its part."""
+    """The same for people, and of one rank that does more than `RUN_TO_RUN` more than each other one its part."""
     flops = model_flops(capture)
     if flops is None:
         return None
     own = capture.of_steps(capture.tables["mfu"]).groupby("rank")["model_flops"].sum() / len(capture.steps)
     most = own.nlargest(2).astype("float64")
-    is_uneven = len(most) > 1 and most.iloc[1] < most.iloc[0] * (1 - ALIKE)
+    is_uneven = len(most) > 1 and most.iloc[1] < most.iloc[0] * (1 - RUN_TO_RUN)
     whose = f", {most.iloc[0] / 1e12:,.4g} of them on rank {most.index[0]}" if is_uneven else ""
     return f"{flops / 1e12:,.4g} TFLOP{whose}"
 
 
 def is_close(captures: Sequence[Capture]) -> bool:
-    """Whether all captures tell, and the largest exceeds the least by no more than `ALIKE` of itself."""
+    """Whether all captures tell, and the largest exceeds the least by no more than `RUN_TO_RUN` of itself."""
     flops = [model_flops(capture) for capture in captures]
     known = [value for value in flops if value is not None]
-    return len(known) == len(flops) and max(known) - min(known) <= max(known) * ALIKE
+    return len(known) == len(flops) and max(known) - min(known) <= max(known) * RUN_TO_RUN

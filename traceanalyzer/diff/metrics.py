@@ -2,16 +2,15 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES
-from traceanalyzer.diff.captures import Capture, Scale, Side
-from traceanalyzer.diff.joins import WHOLE_RUN
+from traceanalyzer.diff.captures import WHOLE_RUN, Capture, Scale, Side, known_sums
 from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_CAUSES, UNMATCHED, Part, first_upper
 
@@ -87,23 +86,23 @@ _GAUSS = tuple(part / 2 for part in np.polynomial.legendre.leggauss(64) + np.arr
 
 # The figures that runs are compared by: step time, its parts, communication, memory, throughput; with their noise.
 
+Read = Callable[[Capture], pd.Series | None]
+"""A figure of a capture by rank, `WHOLE_RUN` for one of the whole run; `None` when the capture does not have it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure. `per_step` ones are divided by the comparison's scale; `better` is -1 if less is better, +1 if more.
+    """One figure; `per_step` ones are divided by the comparison's scale.
 
     The name ends in the unit, as everywhere: `_ns` and `_bytes` of a step, `_pct` of something.
     """
 
     name: str
     definition: str
-    read: Callable[[Capture], pd.Series | None]
+    read: Read
     per_step: bool = True
-    better: int = -1
-    part: bool = False
-    """Whether it is one of the parts that add up to `step_ns`."""
     source: str = ""
-    """The Result that it is taken from; none of what run.json tells."""
+    """The Result that it is taken from; none of what run.json has."""
     of_one_step: bool = False
     """Whether it is read of one step, and not as a sum over all that are compared."""
 
@@ -111,6 +110,15 @@ class Metric:
     def unit(self) -> Unit:
         """What it is in: the name ends in it, a count's in none."""
         return unit_of(self.name) or (Unit.NUMBER if self.name.endswith("_cv") else Unit.COUNT)
+
+    def of(self, capture: Capture, scale: Scale) -> pd.Series | None:
+        """Its values by rank; `None` when this capture does not have it."""
+        values = self.read(capture)
+        if values is None or values.isna().all():
+            return None
+        if self.per_step:
+            values = values / (scale.work(capture) if self.of_one_step else scale.divisor(capture))
+        return values.astype("Float64")
 
 
 COLUMNS = {
@@ -131,25 +139,13 @@ COLUMNS = {
 }
 
 
-def measured(capture: Capture, metric: Metric, scale: Scale) -> pd.Series | None:
-    """The metric by rank; `None` when this capture cannot tell."""
-    values = metric.read(capture)
-    if values is None or values.isna().all():
-        return None
-    if not metric.per_step:
-        return values.astype("Float64")
-    return values.astype("Float64") / (scale.work(capture) if metric.of_one_step else scale.divisor(capture))
-
-
-def table(sides: Sequence[Side], scale: Scale) -> pd.DataFrame:
+def table(sides: Sequence[Side], scale: Scale, metrics: Iterable[Metric] | None = None) -> pd.DataFrame:
     """One row for each metric that some run has and each run, the first run being the base."""
     rows = []
-    for metric in METRICS:
-        of_sides = [[measured(capture, metric, scale) for capture in side.captures] for side in sides]
-        if all(values is None for own in of_sides for values in own):
-            continue
-        known = [[value for value in own if value is not None] for own in of_sides]
-        rows += [_row(metric, side, len(side.captures), own, known[0]) for side, own in zip(sides, known, strict=True)]
+    for metric in METRICS if metrics is None else metrics:
+        known = [[own for capture in side.captures if (own := metric.of(capture, scale)) is not None] for side in sides]
+        if any(known):
+            rows += [_row(metric, side, own, known[0]) for side, own in zip(sides, known, strict=True)]
     return pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
 
 
@@ -160,41 +156,32 @@ def value(table: pd.DataFrame, metric: str, run: str) -> Any:
 
 
 def row(table: pd.DataFrame, metric: str, run: str) -> pd.Series | None:
-    """All of one figure of a run; `None` when the table has it not."""
+    """All of one figure of a run; `None` when the table does not have it."""
     found = table[(table["metric"] == metric) & (table["run"] == run)]
     return None if found.empty else found.iloc[0]
 
 
-def _row(metric: Metric, side: Side, repeats: int, own: list[pd.Series], base: list[pd.Series]) -> dict[str, object]:
-    values = [float(series.mean()) for series in own]
-    base_values = [float(series.mean()) for series in base]
+def _row(metric: Metric, side: Side, own: list[pd.Series], base: list[pd.Series]) -> dict[str, object]:
+    values, base_values = ([float(series.mean()) for series in each] for each in (own, base))
     by_rank = pd.concat(own, axis=1).mean(axis=1) if own else pd.Series(dtype="Float64")
     ranks = by_rank[by_rank.index != WHOLE_RUN]
-    return {
+    made = {
         "metric": metric.name,
         "run": side.label,
         "value": statistics.fmean(values) if values else None,
         "rank_min": ranks.min() if len(ranks) else None,
         "rank_max": ranks.max() if len(ranks) else None,
-        "repeats": repeats,
+        "repeats": len(side.captures),
         "std": statistics.stdev(values) if len(values) > 1 else None,
         "values": values,
-        **_change(metric, values, base_values),
         "definition": metric.definition,
     }
-
-
-def _change(metric: Metric, values: list[float], base: list[float]) -> dict[str, object]:
-    if not values or not base:
-        return {}
-    one, two = statistics.fmean(base), statistics.fmean(values)
-    p, says = compare(base, values)
-    return {
-        "change": None if metric.unit is Unit.PCT else two - one,
-        **difference(metric, one, two),
-        "p_value": p,
-        "significance": says,
-    }
+    if not values or not base_values:
+        return made
+    one, two = statistics.fmean(base_values), statistics.fmean(values)
+    p, says = compare(base_values, values)
+    change = None if metric.unit is Unit.PCT else two - one
+    return made | {"change": change, "p_value": p, "significance": says} | difference(metric, one, two)
 
 
 def difference(metric: Metric, base: float | None, value: float | None) -> dict[str, float | None]:
@@ -208,36 +195,10 @@ def difference(metric: Metric, base: float | None, value: float | None) -> dict[
     }
 
 
-def _if_matched(read: Callable[[Capture], pd.Series | None]) -> Callable[[Capture], pd.Series | None]:
-    """A part of communication: not known where no call is matched with other ranks', for these have no trace."""
-    parts = [_of_steps("exposed_comm", part.column) for part in COMM_PARTS]
-
-    def read_known(capture: Capture) -> pd.Series | None:
-        *known, unmatched = (0 if own is None else int(own.sum()) for own in (part(capture) for part in parts))
-        return None if unmatched and not any(known) else read(capture)
-
-    return read_known
-
-
-def _require(analysis: str, column: str) -> None:
-    """A figure of a column that no Result has would be absent without a word."""
+def _of(analysis: str, column: str) -> Read:
+    """A column of a Result by rank: of a row for each step the sum over the compared ones."""
+    # A figure of a column that no Result has would be absent without a word.
     assert column in ANALYSES[analysis].result.columns, f"{analysis} has no column {column}"
-
-
-def _column(analysis: str, column: str) -> Callable[[Capture], pd.Series | None]:
-    """A column of a Result with one row a rank."""
-    _require(analysis, column)
-
-    def read(capture: Capture) -> pd.Series | None:
-        frame = capture.table(analysis)
-        return frame.set_index("rank")[column] if frame is not None and column in frame else None
-
-    return read
-
-
-def _of_steps(analysis: str, column: str) -> Callable[[Capture], pd.Series | None]:
-    """The sum over the compared steps of a Result with a row for each step (the whole capture's row without steps)."""
-    _require(analysis, column)
 
     def read(capture: Capture) -> pd.Series | None:
         frame = capture.table(analysis)
@@ -249,9 +210,19 @@ def _of_steps(analysis: str, column: str) -> Callable[[Capture], pd.Series | Non
     return read
 
 
-def _comm(column: str) -> Callable[[Capture], pd.Series | None]:
+def _if_matched(read: Read) -> Read:
+    """A part of communication: not known where no call is matched with other ranks', for these have no trace."""
+    parts = [_of("exposed_comm", part.column) for part in COMM_PARTS]
+
+    def read_known(capture: Capture) -> pd.Series | None:
+        *known, unmatched = (0 if own is None else int(own.sum()) for own in (part(capture) for part in parts))
+        return None if unmatched and not any(known) else read(capture)
+
+    return read_known
+
+
+def _comm(column: str) -> Read:
     """A sum over the rank's rows of communication; 0 for ranks without any."""
-    _require("nccl", column)
 
     def read(capture: Capture) -> pd.Series | None:
         frame, ranks = capture.tables.get("nccl"), capture.table("breakdown")
@@ -259,69 +230,61 @@ def _comm(column: str) -> Callable[[Capture], pd.Series | None]:
             return None
         if frame.empty:
             return pd.Series(0, index=ranks["rank"].to_numpy())
-        groups = frame.groupby("rank")[column]
-        sums = groups.sum(min_count=1).where(groups.count() == groups.size())
-        return sums.reindex(ranks["rank"].to_numpy(), fill_value=0)
+        return known_sums(frame.groupby("rank"), [column])[column].reindex(ranks["rank"].to_numpy(), fill_value=0)
 
     return read
 
 
-def _unprofiled(capture: Capture) -> pd.Series | None:
-    timed = capture.known.unprofiled
-    return None if timed is None or timed.mean is None else pd.Series({WHOLE_RUN: timed.mean})
+def _of_run(read: Callable[[Capture], float | None]) -> Read:
+    """A figure of the whole run."""
+
+    def read_run(capture: Capture) -> pd.Series | None:
+        known = read(capture)
+        return None if known is None else pd.Series({WHOLE_RUN: known})
+
+    return read_run
 
 
-def _tokens_per_s(capture: Capture) -> pd.Series | None:
-    known = capture.known.tokens_per_s
-    return None if known is None else pd.Series({WHOLE_RUN: known})
-
-
-def _peak_memory(column: str) -> Callable[[Capture], pd.Series | None]:
+def _peak_memory(column: str) -> Read:
     """Peak bytes of each rank: a `memory` Result, else run.json's counters."""
 
     def read(capture: Capture) -> pd.Series | None:
-        of_trace = _column("memory", column)(capture)
+        of_trace = _of("memory", column)(capture)
         if of_trace is not None:
             return of_trace
         memory = enumerate(capture.known.memory or ())
         pairs = [(own.get("rank", place), own.get(column)) for place, own in memory if own is not None]
         known = {rank: value for rank, value in pairs if type(rank) is int and type(value) is int}
-        values = pd.Series(known, dtype="Int64")
-        return values if len(values) else None
+        return pd.Series(known, dtype="Int64") if known else None
 
     return read
 
 
-def _stage(column: str) -> Callable[[Capture], pd.Series | None]:
+def _stages(column: str) -> Read:
     """A column of the pipelines, their mean."""
-    _require("pipelines", column)
-
-    def read(capture: Capture) -> pd.Series | None:
-        frame = capture.table("pipelines")
-        return None if frame is None else pd.Series({WHOLE_RUN: frame[column].mean()})
-
-    return read
+    return _of_run(lambda capture: None if (own := capture.table("pipelines")) is None else own[column].mean())
 
 
-def _memory_cv(capture: Capture) -> pd.Series | None:
+def _memory_cv(capture: Capture) -> float | None:
     peaks = _peak_memory("peak_allocated_bytes")(capture)
     if peaks is None or len(peaks) < 2 or capture.table("pipelines") is None:
         return None
-    return pd.Series({WHOLE_RUN: peaks.std(ddof=0) / peaks.mean()})
+    return float(peaks.std(ddof=0) / peaks.mean())
 
 
-def _block(column: str) -> Callable[[Capture], pd.Series | None]:
+def _block(column: str) -> Read:
     """A part of the repeated blocks, of runs that copy their blocks from the CPU or back."""
-    read = _column("block_bounds", column)
+    copied = [_of("block_bounds", name) for name in ("upload_ns", "download_ns")]
+    read = _of("block_bounds", column)
 
     def read_known(capture: Capture) -> pd.Series | None:
-        copied = [_column("block_bounds", name)(capture) for name in ("upload_ns", "download_ns")]
-        return read(capture) if any(times is not None and times.fillna(0).any() for times in copied) else None
+        times = [each(capture) for each in copied]
+        return read(capture) if any(own is not None and own.fillna(0).any() for own in times) else None
 
     return read_known
 
 
-def _hidden(traffic: str) -> Callable[[Capture], pd.Series | None]:
+def _hidden(traffic: str) -> Read:
     """Percent of the time of this traffic in which compute runs, too."""
 
     def read(capture: Capture) -> pd.Series | None:
@@ -335,91 +298,79 @@ def _hidden(traffic: str) -> Callable[[Capture], pd.Series | None]:
     return read
 
 
-def _time(name: str, **more: Any) -> Metric:
-    """A time of the headline, for a step."""
-    definition = ANALYSES["headline"].result.columns[name].definition
-    return Metric(name, definition, _column("headline", name), source="headline", **more)
+def _headline(name: str, column: str = "", definition: str = "", **more: Any) -> Metric:
+    """A column of the headline, called as it is."""
+    known = ANALYSES["headline"].result.columns[column or name]
+    read = _of("headline", column or name)
+    return Metric(name, definition or known.definition, read, source="headline", **more)
 
 
 def _part(name: str, part: Part, analysis: str) -> Metric:
     """A part of a step's time, of a Result with a row for each step."""
-    return Metric(
-        name, f"{first_upper(part.label)}. {part.definition}", _of_steps(analysis, part.column), source=analysis
-    )
+    read = _of(analysis, part.column)
+    if part in COMM_PARTS and part is not UNMATCHED:
+        read = _if_matched(read)
+    return Metric(name, f"{first_upper(part.label)}. {part.definition}", read, source=analysis)
 
 
-def _part_of_comm(part: Part) -> Metric:
-    """Transfers and waits are not known where they are not split."""
-    metric = _part(part.column, part, "exposed_comm")
-    return replace(metric, read=metric.read if part is UNMATCHED else _if_matched(metric.read), part=True)
-
-
-def _share(name: str) -> Metric:
-    return _time(name, per_step=False, better=int(ANALYSES["headline"].result.columns[name].better))
-
-
-def _peak(name: str, definition: str) -> Metric:
-    return Metric(name, definition, _peak_memory(name), per_step=False, source="memory")
-
-
-def _of_pipeline(name: str, definition: str, read: Callable[[Capture], pd.Series | None]) -> Metric:
-    return Metric(name, definition, read, per_step=False, source="pipelines")
+def _whole(source: str, name: str, definition: str, read: Read) -> Metric:
+    """A figure that is not of a step."""
+    return Metric(name, definition, read, per_step=False, source=source)
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric(
-        "step_ns",
-        "Length of a step's GPU window (of the capture, without steps).",
-        _column("headline", "window_ns"),
-        source="headline",
-    ),
-    Metric(
+    _headline("step_ns", "window_ns", "Length of a step's GPU window (of the capture, without steps)."),
+    _headline(
         "step_std_ns",
-        "Sample standard deviation of the steps' lengths inside a capture.",
-        _column("headline", "step_std_ns"),
-        better=0,
-        source="headline",
+        definition="Sample standard deviation of the steps' lengths inside a capture.",
         of_one_step=True,
     ),
-    _time("compute_ns", part=True),
-    *(_part_of_comm(part) for part in COMM_PARTS),
-    _time("exposed_comm_ns", part=True),
-    _time("exposed_copy_ns", part=True),
-    _time("opaque_ns", part=True),
-    _time("idle_ns", part=True),
+    _headline("compute_ns"),
+    *(_part(part.column, part, "exposed_comm") for part in COMM_PARTS),
+    *map(_headline, ("exposed_comm_ns", "exposed_copy_ns", "opaque_ns", "idle_ns")),
     *(_part(f"idle_{cause.column}", cause.part, "idle") for cause in IDLE_CAUSES),
-    _share("compute_pct"),
-    _share("exposed_comm_pct"),
-    _share("exposed_copy_pct"),
-    _share("idle_pct"),
-    _share("overlap_pct"),
-    _time("comm_ns"),
-    Metric("comm_calls", "Communication operations on the GPU.", _comm("calls"), better=0, source="nccl"),
-    Metric("comm_bytes", "Sum of their sizes; n/a when one is unknown.", _comm("size_bytes"), better=0, source="nccl"),
-    Metric(
-        "unprofiled_step_ns", "Step time without a profiler, as the run recorded it.", _unprofiled, of_one_step=True
-    ),
-    Metric(
-        "tokens_per_s", "Tokens a second of the job, as the run recorded it.", _tokens_per_s, per_step=False, better=1
-    ),
-    _peak("peak_allocated_bytes", "Peak of allocated memory."),
-    _peak("peak_reserved_bytes", "Peak of reserved memory."),
-    _of_pipeline("bubble_pct", "Pipeline bubble: share of the stages' time.", _stage("bubble_pct")),
-    _of_pipeline("expected_bubble_pct", "Expected of the schedule, not measured.", _stage("expected_bubble_pct")),
-    _of_pipeline("stage_cv", "Stages' compute: standard deviation / mean.", _stage("compute_cv")),
-    _of_pipeline("memory_cv", "Ranks' peak allocated memory: standard deviation / mean.", _memory_cv),
     *(
-        Metric(f"block_{part}_ns", f"Median {part} of a repeated block.", _block(f"{part}_ns"), per_step=False)
+        _headline(name, per_step=False)
+        for name in ("compute_pct", "exposed_comm_pct", "exposed_copy_pct", "idle_pct", "overlap_pct")
+    ),
+    _headline("comm_ns"),
+    Metric("comm_calls", "Communication operations on the GPU.", _comm("calls"), source="nccl"),
+    Metric("comm_bytes", "Sum of their sizes; n/a when one is unknown.", _comm("size_bytes"), source="nccl"),
+    Metric(
+        "unprofiled_step_ns",
+        "Step time without a profiler, as the run recorded it.",
+        _of_run(lambda capture: None if (own := capture.known.unprofiled) is None else own.mean),
+        of_one_step=True,
+    ),
+    _whole(
+        "",
+        "tokens_per_s",
+        "Tokens a second of the job, as the run recorded it.",
+        _of_run(lambda capture: capture.known.tokens_per_s),
+    ),
+    *(
+        _whole("memory", f"peak_{name}_bytes", f"Peak of {name} memory.", _peak_memory(f"peak_{name}_bytes"))
+        for name in ("allocated", "reserved")
+    ),
+    *(
+        _whole("pipelines", name, definition, read)
+        for name, definition, read in (
+            ("bubble_pct", "Pipeline bubble: share of the stages' time.", _stages("bubble_pct")),
+            ("expected_bubble_pct", "Expected of the schedule, not measured.", _stages("expected_bubble_pct")),
+            ("stage_cv", "Stages' compute: standard deviation / mean.", _stages("compute_cv")),
+            ("memory_cv", "Ranks' peak allocated memory: standard deviation / mean.", _of_run(_memory_cv)),
+        )
+    ),
+    *(
+        _whole("", f"block_{part}_ns", f"Median {part} of a repeated block.", _block(f"{part}_ns"))
         for part in ("pitch", "compute", "upload", "download")
     ),
     *(
-        Metric(
+        _whole(
+            "stream_pairs",
             f"{way}_hidden_pct",
             f"Share of the {way} time in which compute runs, too.",
             _hidden(way),
-            per_step=False,
-            better=1,
-            source="stream_pairs",
         )
         for way in ("upload", "download", "exchange")
     ),

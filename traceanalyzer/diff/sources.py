@@ -1,6 +1,7 @@
 """Where the sides of a comparison come from."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,15 +11,16 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Results, run
-from traceanalyzer.diff import captures as diff_captures
 from traceanalyzer.diff.captures import (
     Capture,
     Side,
+    StoredBaseline,
     StoredSummary,
+    converted,
     is_of_steps,
-    of_json,
     of_results,
     of_rows,
+    of_stored,
     shared_steps,
     to_json,
     world_size,
@@ -87,9 +89,6 @@ BASELINES = Path(".traceanalyzer", "baselines")
 """Folder of baselines, below the current one."""
 
 BASELINE = "baseline:"
-
-SUMMARY_VERSIONS = (1, 2, 3, 4)
-"""Formats of summary.json that are understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,81 +201,73 @@ def _of_traces(path: Path, options: SourceOptions) -> list[Capture]:
 def _of_run(found: Found, run: Run, label: str, notes: tuple[str, ...], options: SourceOptions) -> Capture:
     """One run over the steps that all its ranks completed; read once more when the ranks completed others."""
     summary = summarise(found, run, options.load, jobs=options.jobs)
-    steps, ranks = (summary.results[name].to_frame() for name in ("steps", "breakdown"))
-    shared = shared_steps(steps, ranks)
-    if not is_of_steps(steps, ranks, shared):
-        wanted = ",".join(map(str, shared)) if shared else "all"
+    shared, wanted = _steps_of(summary.results)
+    if wanted is not None:
         selection = replace(options.load.selection, steps=wanted)
         summary = summarise(found, run, replace(options.load, selection=selection), jobs=options.jobs)
     info, more = run_info.read_or_note(run.info)
     return _capture(summary.results, label, shared, info, (*notes, *more, *summary.notes), summary.skipped)
 
 
+def _steps_of(results: Results) -> tuple[tuple[int, ...], str | None]:
+    """The steps that all ranks completed, and how to select them where the results are of others."""
+    steps, ranks = (results[name].to_frame() for name in ("steps", "breakdown"))
+    shared = shared_steps(steps, ranks)
+    return shared, None if is_of_steps(steps, ranks, shared) else ",".join(map(str, shared)) or "all"
+
+
+def side_of(repeats: Sequence[TraceSet]) -> Side:
+    """A side of traces that are in memory, of one capture or several repeats; it is called as the first is."""
+    captures = tuple(_captured(traces) for traces in repeats)
+    return Side(captures[0].label, captures)
+
+
+def _captured(traces: TraceSet) -> Capture:
+    shared, wanted = _steps_of(run(traces.ranks, ("steps", "breakdown")))
+    ranks = traces.ranks if wanted is None else [with_steps(trace, wanted) for trace in traces.ranks]
+    return _capture(run(ranks), traces.label, shared, None, traces.notes, traces.skipped)
+
+
 def _capture(
     results: Results, label: str, shared: tuple[int, ...], info: run_info.RunInfo | None, notes: Sequence[str],
     skipped: Sequence[Skipped],
 ) -> Capture:  # fmt: skip
-    return Capture(
-        label=label,
-        source="traces",
-        tables=of_results(results),
-        steps=shared,
-        is_exact=True,
-        info=info,
-        notes=(*notes, *(f"{item.what}: {item.why}" for item in skipped)),
-        dimensions=diff_captures.dimensions(results),
-    )
+    said = (*notes, *(f"{item.what}: {item.why}" for item in skipped))
+    return Capture(label, "traces", of_results(results), shared, is_exact=True, info=info, notes=said)
 
 
 def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
-    if content.get("format_version") not in SUMMARY_VERSIONS:
-        raise InputError(f"{path}: a summary.json of another version; make it again, or compare the traces")
-    tables = of_rows(content["results"], str(path)) | _beside(path, content.get("files"))
+    stored = converted({name: value for name, value in content.items() if value}, StoredSummary, str(path))
+    tables = of_rows(stored.results, str(path)) | _beside(path, stored.files)
     steps, ranks = tables.get("steps"), tables.get("breakdown")
     shared = shared_steps(steps, ranks)
     is_exact = is_of_steps(steps, ranks, shared)
-    filled = {name: value for name, value in content.items() if value}
-    stored = diff_captures.without_tables(filled, StoredSummary, str(path))
-    info, more = _info_of(path, stored)
-    why = () if is_exact else (
-        (
-            f"{path} is of a whole capture: its tables of kernels and collectives cannot be given per step. "
-            "Compare the traces, or save a baseline of them."
-        ),
-    )  # fmt: skip
-    return Capture(
-        label=stored.label or path.parent.name,
-        source="summary.json",
-        tables=tables,
-        steps=shared,
-        is_exact=is_exact,
-        info=info,
-        notes=(*stored.notes, *why, *more),
+    why = (
+        f"{path} is of a whole capture: its tables of kernels and collectives cannot be given per step. "
+        "Compare the traces, or save a baseline of them."
     )
+    info, more = stored.run_info, tuple[str, ...]()
+    if info is None:
+        beside = path.with_name("run.json")
+        info, more = run_info.read_or_note(beside if beside.is_file() else None)
+    notes = (*stored.notes, *([] if is_exact else [why]), *more)
+    return Capture(stored.label or path.parent.name, "summary.json", tables, shared, is_exact, info, notes)
 
 
-def _beside(path: Path, files: Any) -> dict[str, pd.DataFrame]:
+def _beside(path: Path, files: Iterable[str]) -> dict[str, pd.DataFrame]:
     """The tables for which a summary of many ranks has no room.
 
     Raises:
         InputError: one is not where it should be, beside the summary.
     """
     found = {}
-    for name in files if isinstance(files, Mapping) else ():
+    for name in files:
         place = path.parent / "tables" / f"{Path(name).name}.parquet"
         try:
             found[name] = pd.read_parquet(place).convert_dtypes()
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: its table {name} is not in {place}; keep the folder together") from error
     return found
-
-
-def _info_of(path: Path, stored: StoredSummary) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
-    """What ran, from the summary itself, else from a run.json beside it."""
-    if stored.run_info is not None:
-        return stored.run_info, ()
-    beside = path.with_name("run.json")
-    return run_info.read_or_note(beside if beside.is_file() else None)
 
 
 def read_baseline(name: str, folder: Path = BASELINES) -> tuple[str | None, Side]:
@@ -290,12 +281,8 @@ def read_baseline(name: str, folder: Path = BASELINES) -> tuple[str | None, Side
         there = sorted(file.stem for file in folder.glob("*.json"))
         have = f"there are {', '.join(there)}" if there else f"there are none in {folder}"
         raise InputError(f"baseline:{name}: no such baseline; {have}")
-    content = _decoded(path)
-    captures, label, saved = (content.get(name) for name in ("captures", "label", "saved"))
-    if not isinstance(captures, list) or not captures or not isinstance(label, str):
-        raise InputError(f"{path}: not a baseline; save it again with `baseline save`")
-    side = Side(label, tuple(of_json(one, str(path)) for one in captures))
-    return saved if isinstance(saved, str) else None, side
+    stored = converted(_decoded(path), StoredBaseline, str(path))
+    return stored.saved, Side(stored.label, tuple(of_stored(one, str(path)) for one in stored.captures))
 
 
 def _decoded(path: Path) -> dict[str, Any]:
@@ -308,45 +295,22 @@ def _decoded(path: Path) -> dict[str, Any]:
 
 def _named_by_folders(sources: list[str], sides: list[Side]) -> list[Side]:
     """Folders of one name with as many of the folders above as tell them apart: `torch/ddp` and `nsys/ddp`."""
-    labels = [side.label for side in sides]
     paths = [Path(source).resolve().parent.parts if Path(source).exists() else () for source in sources]
     made = []
     for side, parts in zip(sides, paths, strict=True):
-        alike = [other for other, label in zip(paths, labels, strict=True) if label == side.label]
+        alike = [own for own, other in zip(paths, sides, strict=True) if other.label == side.label]
         depths = range(1, len(parts) + 1) if len(alike) > 1 else ()
-        depth = next((depth for depth in depths if sum(other[-depth:] == parts[-depth:] for other in alike) == 1), 0)
-        label = "/".join((*parts[len(parts) - depth :], side.label))
-        made.append(Side.of(label, side.captures))
+        depth = next((depth for depth in depths if sum(own[-depth:] == parts[-depth:] for own in alike) == 1), 0)
+        made.append(Side.of("/".join((*parts[len(parts) - depth :], side.label)), side.captures))
     return made
 
 
 def with_distinct_names(sides: list[Side]) -> list[Side]:
     """Sides under distinct names: a second `ddp` becomes `ddp (2)`."""
-    seen: dict[str, int] = {}
+    seen = Counter[str]()
     made = []
     for side in sides:
-        seen[side.label] = seen.get(side.label, 0) + 1
+        seen[side.label] += 1
         label = side.label if seen[side.label] == 1 else f"{side.label} ({seen[side.label]})"
         made.append(Side.of(label, side.captures))
     return made
-
-
-# Traces that are in memory, as a side of a comparison.
-
-
-def side_of(repeats: Sequence[TraceSet]) -> Side:
-    """One side, of one capture or several repeats; it is called as the first is."""
-    captures = tuple(_captured(traces) for traces in repeats)
-    return Side(captures[0].label, captures)
-
-
-def _captured(traces: TraceSet) -> Capture:
-    """The small tables over the steps that all ranks completed."""
-    found = run(traces.ranks, ("steps", "breakdown"))
-    steps, ranks = (found[name].to_frame() for name in ("steps", "breakdown"))
-    shared = shared_steps(steps, ranks)
-    looked_at = traces
-    if not is_of_steps(steps, ranks, shared):
-        wanted = ",".join(map(str, shared)) if shared else "all"
-        looked_at = replace(traces, ranks=tuple(with_steps(trace, wanted) for trace in traces.ranks))
-    return _capture(run(looked_at.ranks), traces.label, shared, None, traces.notes, traces.skipped)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.meaning.vocabulary import MOST_PIECES
 from traceanalyzer.model import RankTrace
 
 COLUMNS = {
@@ -26,8 +27,6 @@ COLUMNS = {
     "other_host_ns": "The same of the other run.",
     "change_gpu_ns": "other_gpu_ns − base_gpu_ns.",
 }
-
-_MOST_NAMED = 6
 
 _NUMBER = re.compile(r"(?<=[#.])\d+|\d+$")
 
@@ -135,5 +134,5 @@ def _named(nodes: Sequence[_Node]) -> str:
     """`aten::mm, aten::add ×2, …`: in order of their first call."""
     counts = Counter(_NUMBER.sub("*", node.name) for node in nodes)
     labels = [f"{name} ×{count}" if count > 1 else name for name, count in counts.items()]
-    more = f", and {len(labels) - _MOST_NAMED} more" if len(labels) > _MOST_NAMED else ""
-    return ", ".join(labels[:_MOST_NAMED]) + more
+    more = f", and {len(labels) - MOST_PIECES} more" if len(labels) > MOST_PIECES else ""
+    return ", ".join(labels[:MOST_PIECES]) + more

@@ -1,6 +1,5 @@
 """Baselines over time: what is kept, since when, and how their figures went."""
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from traceanalyzer.diff import fairness, metrics
 from traceanalyzer.diff.captures import STEP, Side
 from traceanalyzer.diff.sources import BASELINES, baseline_path, read_baseline
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.meaning.columns import Unit
 
 COLUMNS = {
     "metric": "Figure; its name ends in its unit.",
@@ -73,32 +73,17 @@ def trend(baselines: Sequence[Kept], figures: Sequence[str] = FIGURES) -> pd.Dat
     unknown = [name for name in figures if name not in metrics.BY_NAME]
     if unknown:
         raise UsageError(f"no figure is called {unknown[0]!r}; there are {', '.join(metrics.BY_NAME)}")
-    readable = [one for one in baselines if one.side is not None]
-    rows = [row for name in figures for row in _rows(metrics.BY_NAME[name], readable)]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
-
-
-def _rows(metric: metrics.Metric, baselines: Sequence[Kept]) -> list[dict[str, object]]:
-    made = list[dict[str, object]]()
-    before = None
-    for one in baselines:
-        assert one.side is not None
-        known = [metrics.measured(capture, metric, STEP) for capture in one.side.captures]
-        values = [float(value.mean()) for value in known if value is not None]
-        value = statistics.fmean(values) if values else None
-        made.append(
-            {
-                "metric": metric.name,
-                "baseline": one.name,
-                "saved": one.saved,
-                "value": value,
-                "std": statistics.stdev(values) if len(values) > 1 else None,
-                "repeats": len(values),
-                **metrics.difference(metric, before, value),
-            }
-        )
-        before = value if value is not None else before
-    return made if any(row["value"] is not None for row in made) else []
+    sides = [Side.of(one.name, one.side.captures) for one in baselines if one.side is not None]
+    table = metrics.table(sides, STEP, [metrics.BY_NAME[name] for name in figures])
+    table = table.rename(columns={"run": "baseline"}).drop(columns=["change_pct", "change_pct_points"])
+    table["saved"] = table["baseline"].map({one.name: one.saved for one in baselines})
+    table["repeats"] = table["values"].map(len)
+    before = table.groupby("metric")["value"].transform(lambda values: values.ffill().shift())
+    is_share = table["metric"].map(lambda name: metrics.BY_NAME[name].unit is Unit.PCT).astype(bool)
+    change = (table["value"] - before).astype("Float64")
+    table["change_pct"] = (100 * change / before.where(before != 0)).mask(is_share)
+    table["change_pct_points"] = change.where(is_share)
+    return table[list(COLUMNS)].convert_dtypes()
 
 
 def doubts(baselines: Sequence[Kept]) -> tuple[str, ...]:

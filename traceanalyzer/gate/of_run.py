@@ -17,6 +17,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.gate.grammar import Gate
 from traceanalyzer.gate.judging import Figures, Outcome, judge, not_available, qualified
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.vocabulary import MOST_PIECES, lacking, numbered
 from traceanalyzer.model import Skipped
 
 # Which table and column a gate names: the registry knows, so a misspelt one is refused before anything is read.
@@ -179,9 +180,6 @@ def narrowed(frame: pd.DataFrame, gate: Gate) -> pd.DataFrame:
 # Which ranks of a run a gate does not see, so that one who is over the limit may be among them.
 
 
-_MOST_NAMED = 8
-
-
 def lack_of_ranks(
     ranks: pd.DataFrame,
     wanted: Collection[int] | None,
@@ -204,23 +202,14 @@ def lack_of_ranks(
     here = set(ranks["rank"])
     expected = sorted(wanted) if wanted is not None else range(int(sizes.max()) if len(sizes) else 0)
     count = sum(rank not in here for rank in expected)
-    left_out = "; ".join(f"{item.what}: {item.why}" for item in islice(skipped, _MOST_NAMED))
+    left_out = "; ".join(f"{item.what}: {item.why}" for item in islice(skipped, MOST_PIECES))
     if count:
-        named = ", ".join(str(rank) for rank in islice((rank for rank in expected if rank not in here), _MOST_NAMED))
-        text = f"{count} of {len(expected)} ranks {'is' if count == 1 else 'are'} missing ({named})"
+        text = f"{count} of {len(expected)} ranks {'is' if count == 1 else 'are'} missing ({lacking(expected, here)})"
         return f"{text}; skipped {left_out}" if left_out else text
     if left_out and not expected:
         return f"skipped {left_out}"
-    return _cut(ranks) or (None if integrity is None else damage_text(integrity))
-
-
-def _cut(ranks: pd.DataFrame) -> str | None:
-    """Which ranks' files end before their events do."""
-    if "truncated" not in ranks:  # of a summary that another version stored
-        return None
-    cut = ranks.loc[ranks["truncated"].astype("boolean").fillna(value=False), "rank"]
-    if cut.empty:
-        return None
-    named = ", ".join(str(rank) for rank in cut.head(_MOST_NAMED))
-    more = " and more" if len(cut) > _MOST_NAMED else ""
-    return f"the file of rank {named}{more} is cut off, so that the rest of it is not seen"
+    # Of a summary that another version stored there is no such column.
+    cut = ranks[ranks["truncated"].astype("boolean").fillna(value=False)] if "truncated" in ranks else ranks.head(0)
+    if len(cut):
+        return f"the file of {numbered('rank', cut['rank'])} is cut off, so that the rest of it is not seen"
+    return None if integrity is None else damage_text(integrity)

@@ -263,7 +263,7 @@ _RULES: tuple[Rule, ...] = (
 
 def _bare(name: str) -> str:
     """The function's own name: without return type, arguments, template arguments and namespaces."""
-    text = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+    text = re.sub(r"(?:\(anonymous namespace\)|<unnamed>)::", "", name).removeprefix("void ")
     head = re.split(r"[<(]", text, maxsplit=1)[0].strip()
     if not re.fullmatch(r"[\w:~]+", head) or head == text:
         return name or "(unnamed)"  # no C++ signature

@@ -84,9 +84,6 @@ class Layout:
     memory_height: int = 180
     printed_snapshots: int = 16
     printed_sentences: int = 14
-    trend_width: int = 1_000
-    trend_height: int = 220
-    trend_edge: int = 24
     hang_rows: int = 40
     """Of one group; further patterns are counted below."""
     hang_columns: int = 24

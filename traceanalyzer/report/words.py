@@ -24,7 +24,7 @@ from traceanalyzer.findings.run import count_of_steps
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.kinds import COLLECTIVES as KINDS_COLLECTIVES
 from traceanalyzer.kinds import element_types
-from traceanalyzer.meaning.columns import Column, Unit, Written, stem, text, time_text
+from traceanalyzer.meaning.columns import Column, Unit, Written, is_known, signed, stem, text, time_text
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import (
     GRAVE,
@@ -476,6 +476,20 @@ _VERSIONS: Mapping[str, str] = MappingProxyType(
 
 _FIGURE = re.compile(r"(\d) (%|[nµm]?s|[kMGT]?B|[kMGT]?B/s|[MGT]FLOP(?:/s)?)(?![\w/])")
 """A figure's last digit, and its unit after a plain space."""
+
+
+POINTS = "pp"
+"""Percentage points."""
+
+
+def change_text(row: Mapping[str, Any] | pd.Series) -> str:
+    """Percent of the base's value, or points of a percentage: never one for the other."""
+    if is_known(row["change_pct_points"]):
+        return f"{signed(float(row['change_pct_points']))} {POINTS}"
+    if is_known(row["change_pct"]):
+        pct = float(row["change_pct"])
+        return f"{signed(pct) if pct <= LAYOUT.change_pct else f'> {signed(LAYOUT.change_pct)}'}%"
+    return ""
 
 
 def label(name: str, column: Column) -> str:

@@ -17,6 +17,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.job.model_state import Model
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.meaning.columns import Unit, size_text, time_text, unit_of
+from traceanalyzer.meaning.vocabulary import named
 from traceanalyzer.snapshots.examination import BEFORE, UNKNOWN, Examined, Growth, OutOfMemory
 
 # What snapshots tell, in sentences; the costliest first.
@@ -26,35 +27,38 @@ _FIGURES = re.compile(r"(?<![:\w])\d[\d.,]*(?: [kMG]?B)?")
 """Amounts: neither numbers of lines nor parts of names."""
 
 
+_WHO = "\0"
+"""Stands for whose snapshot a sentence is of."""
+
+
 def sentences(examined: Sequence[Examined]) -> list[str]:
     """Failed requests first, then who decides, growth, peaks and fragmentation; of each the rank with most first."""
     by_peak = sorted(examined, key=lambda one: -one.peak_bytes)
-    texts = [(kind, text, one.snapshot.label) for one in by_peak for kind, text in _of_one(one)]
     alike: dict[tuple[int, str], list[tuple[str, str]]] = {}
-    for kind, text, label in texts:
-        key = text.replace(capital(label), "", 1).replace(label, "", 1)
-        alike.setdefault((kind, _FIGURES.sub("", key)), []).append((text, label))
-    made = [(kind, folded(*group)) for (kind, _), group in alike.items()]
+    for one in by_peak:
+        for kind, text in _of_one(one):
+            alike.setdefault((kind, _FIGURES.sub("", text)), []).append((text, one.snapshot.label))
+    made = [(kind, _folded(same)) for (kind, _), same in alike.items()]
     most, least = (by_peak[0], by_peak[-1]) if by_peak else (None, None)
     if most and least and most.peak_bytes > 1.05 * least.peak_bytes:
         peaks = f"its peak is {size_text(most.peak_bytes)}, {least.snapshot.label}'s {size_text(least.peak_bytes)}"
-        made.append((_DECIDES, f"{capital(most.snapshot.label)} decides: {peaks}."))
+        made.append((_DECIDES, _capital(f"{most.snapshot.label} decides: {peaks}.")))
     return [text for _, text in sorted(made, key=lambda one: one[0])]
 
 
-def folded(first: tuple[str, str], *others: tuple[str, str]) -> str:
-    """What one rank's snapshot shows, and which others show the same, or the same with other figures."""
-    text, label = first
-    plain = text.replace(capital(label), "", 1).replace(label, "", 1)
-    ranks: dict[str, list[str]] = {"the same": [], "the same with other figures": []}
-    for another, other in others:
-        is_equal = another.replace(capital(other), "", 1).replace(other, "", 1) == plain
-        ranks["the same" if is_equal else "the same with other figures"].append(other)
-    for how, labels in ranks.items():
-        if labels:
-            ranks_shown = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-            text = f"{text} ({capital(ranks_shown)}: {how}.)"
-    return text
+def _folded(alike: Sequence[tuple[str, str]]) -> str:
+    """What the first one's snapshot shows, and whose show the same, or the same with other figures."""
+    (text, label), *others = alike
+    said = _capital(text.replace(_WHO, label))
+    same, unlike = ([own for other, own in others if (other == text) == is_same] for is_same in (True, False))
+    for labels, how in ((same, "the same"), (unlike, "the same with other figures")):
+        said += f" ({_capital(named(labels))}: {how}.)" if labels else ""
+    return said
+
+
+def _capital(text: str) -> str:
+    """A rank at the start of a sentence; files keep their names."""
+    return text[0].upper() + text[1:] if text.startswith("rank") else text
 
 
 _CONTRADICTED, _FAILED, _DECIDES, _GROWS, _NOT_FAILED, _PEAK, _BESIDE, _FRAGMENTED, _OTHERS = range(9)
@@ -62,8 +66,8 @@ _CONTRADICTED, _FAILED, _DECIDES, _GROWS, _NOT_FAILED, _PEAK, _BESIDE, _FRAGMENT
 
 def _of_one(one: Examined) -> list[tuple[int, str]]:
     made = [(_CONTRADICTED, _contradicted(one))] if one.contradicted_bytes else []
-    made += [(_FAILED, _failed(one.snapshot.label, one.oom))] if one.oom else []
-    made += [(_GROWS, _grows(one.snapshot.label, growth)) for growth in one.growths[:3]]
+    made += [(_FAILED, _failed(one.oom))] if one.oom else []
+    made += [(_GROWS, _grows(growth)) for growth in one.growths[:3]]
     if one.oom is None and one.growths:
         made.append((_NOT_FAILED, _not_failed(one)))
     made.append((_PEAK, _peak(one)))
@@ -77,7 +81,7 @@ def _of_one(one: Examined) -> list[tuple[int, str]]:
 
 def _contradicted(one: Examined) -> str:
     return (
-        f"{capital(one.snapshot.label)}'s history does not lead to what its snapshot holds at the end: "
+        f"{_WHO}'s history does not lead to what its snapshot holds at the end: "
         f"{size_text(abs(one.contradicted_bytes))} at the peak are in only one of them. Events or segments are "
         "missing, so that its peak and who holds it may be wrong."
     )
@@ -85,17 +89,14 @@ def _contradicted(one: Examined) -> str:
 
 def _other_devices(one: Examined) -> str:
     others = ", ".join(f"{count:,} of GPU {device}" for device, count in one.snapshot.other_events.items())
-    return (
-        f"{capital(one.snapshot.label)}'s file has events of other GPUs of its process too, which are not looked at: "
-        f"{others}."
-    )
+    return f"{_WHO}'s file has events of other GPUs of its process too, which are not looked at: {others}."
 
 
-def _failed(label: str, oom: OutOfMemory) -> str:
+def _failed(oom: OutOfMemory) -> str:
     reserved = size_text(max(oom.reserved_bytes - oom.allocated_before_bytes, 0))
     free = "" if oom.device_free_bytes is None else f", and the GPU had {size_text(oom.device_free_bytes)} left"
     return (
-        f"{capital(label)} ran out of memory at {_code(oom.site)}: it asked for {size_text(oom.requested_bytes)} while "
+        f"{_WHO} ran out of memory at {_code(oom.site)}: it asked for {size_text(oom.requested_bytes)} while "
         f"tensors held {size_text(oom.allocated_before_bytes)}; {reserved} more were reserved, in pieces that did "
         f"not fit{free}."
     )
@@ -105,13 +106,13 @@ def _code(site: str) -> str:
     return site if site != UNKNOWN else "code of which no frames were recorded"
 
 
-def _grows(label: str, growth: Growth) -> str:
+def _grows(growth: Growth) -> str:
     each = size_text(growth.per_step_bytes)
     rate = f"{each} a step" if growth.is_by_steps else f"{each} in each eighth of the recorded time"
     unit = "steps" if growth.is_by_steps else "eighths"
     who = _code(growth.site)
     return (
-        f"{capital(label)}'s memory grows by {rate}: what {who} allocates is never freed, "
+        f"{_WHO}'s memory grows by {rate}: what {who} allocates is never freed, "
         f"{size_text(growth.size_bytes)} in {growth.blocks:,} blocks after {growth.steps} of {growth.of_steps} {unit}. "
         "Something keeps it: a list, a cache, the graph of a loss that is only logged (detach it). A snapshot has who "
         "allocates and not who keeps: follow what the named lines return to where it is stored."
@@ -120,8 +121,7 @@ def _grows(label: str, growth: Growth) -> str:
 
 def _not_failed(one: Examined) -> str:
     """Of memory that grows without a failed request: where the next one is likely."""
-    who = capital(one.snapshot.label)
-    text = f"{who}'s history has no failed request"
+    text = f"{_WHO}'s history has no failed request"
     if not one.gave_back:
         text += (
             ", and its allocator gave nothing back to the GPU, as it would before it fails: none failed up to its end"
@@ -152,7 +152,7 @@ def _fragmented(one: Examined) -> str:
         "memory then serves requests of other sizes."
     )
     return (
-        f"Of {one.snapshot.label}'s {size_text(one.end['reserved'])} reserved {size_text(one.free_bytes)} are free at "
+        f"Of {_WHO}'s {size_text(one.end['reserved'])} reserved {size_text(one.free_bytes)} are free at "
         f"the snapshot's moment, in {one.free_blocks:,} blocks, the largest of {size_text(one.largest_free_bytes)}: "
         "usual between two steps, but a larger request needs new memory from the GPU."
         f"{of_graphs}{'' if one.snapshot.settings.get('expandable_segments') else advice}"
@@ -163,35 +163,29 @@ def _beside_trace(one: Examined) -> list[str]:
     steps = one.trace_steps
     if steps is None:
         return []
-    who = capital(one.snapshot.label)
     if steps.peak_step is not None:
-        return [f"{who}'s peak lies in step {steps.peak_step} of the trace."]
+        return [f"{_WHO}'s peak lies in step {steps.peak_step} of the trace."]
     if steps.before_ns is not None:
-        return [f"{who}'s history ends {time_text(steps.before_ns)} before the trace's first step: it holds none."]
-    return [] if steps.table.empty else [f"{who}'s peak lies outside the steps of the trace."]
+        return [f"{_WHO}'s history ends {time_text(steps.before_ns)} before the trace's first step: it holds none."]
+    return [] if steps.table.empty else [f"{_WHO}'s peak lies outside the steps of the trace."]
 
 
 def _peak(one: Examined) -> str:
     largest = one.peak_categories.sort_values("size_bytes", ascending=False).head(4)
     largest_parts = zip(largest["category"], largest["size_bytes"], strict=True)
     parts = ", ".join(f"{category} {size_text(total)}" for category, total in largest_parts)
-    text = f"{capital(one.snapshot.label)} peaks at {size_text(one.peak_bytes)} in use: {parts}."
+    text = f"{_WHO} peaks at {size_text(one.peak_bytes)} in use: {parts}."
     known = one.peak_sites[~one.peak_sites["site"].isin([UNKNOWN, BEFORE])]
     if not one.has_history:
         lacks = "by whom is not known" if known.empty else "what it held before is not known"
         text = (
-            f"{capital(one.snapshot.label)} held {size_text(one.peak_bytes)} when its snapshot was written, {lacks}: "
+            f"{_WHO} held {size_text(one.peak_bytes)} when its snapshot was written, {lacks}: "
             "no history was recorded. Call torch.cuda.memory._record_memory_history() before the first "
             "allocation (the runners' --memory-snapshot)."
         )
     if known.empty:
         return text
     return f"{text} The largest is from {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
-
-
-def capital(text: str) -> str:
-    """A rank at the start of a sentence; files keep their names."""
-    return text[0].upper() + text[1:] if text.startswith("rank") else text
 
 
 # Two runs' snapshots beside each other: what of each rank's peak is more or less, by category and by site.
@@ -216,38 +210,43 @@ class MemoryChange:
 
 
 def compared(base: Sequence[Examined], other: Sequence[Examined]) -> pd.DataFrame:
-    """The peaks of ranks that both have, and what they are made of.
+    """The peaks of ranks that both have, and what they are made of, as `joined_by_change` gives it."""
+    return joined_by_change(_parts(base), _parts(other))
+
+
+def _parts(examined: Sequence[Examined]) -> pd.DataFrame:
+    """The peak of each snapshot, its categories and its sites: `rank`, `of`, `name`, `bytes`."""
+    tables = [
+        table.rename(columns={of: "name", "size_bytes": "bytes"}).assign(rank=one.snapshot.rank, of=of)
+        for one in examined
+        for of, table in (
+            (PEAK, pd.DataFrame({PEAK: [PEAK], "size_bytes": one.peak_bytes})),
+            (CATEGORY, one.peak_categories),
+            (SITE, one.peak_sites),
+        )
+    ]
+    return pd.concat(tables)[["rank", "of", "name", "bytes"]]
+
+
+def joined_by_change(base: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Two runs' `rank`, `of` (PEAK, CATEGORY or SITE), `name` and `bytes` beside each other, of ranks that both have.
 
     Returns:
-        `rank`, `of` (PEAK, CATEGORY or SITE), `name`, `base_bytes`, `other_bytes`, `change_bytes` (other less base),
+        `rank`, `of`, `name`, `base_bytes`, `other_bytes`, `change_bytes` (other less base), by rank and within it the
         largest change first; the changes by category, and those by site, add up to that of the peak.
     """
-    sides = [{one.snapshot.rank: one for one in side} for side in (base, other)]
-    parts = [
-        _joined(*(side[rank] for side in sides)).assign(rank=rank)
-        for rank in sorted(sides[0].keys() & sides[1].keys(), key=lambda rank: (rank is None, rank or 0))
-    ]
-    if not parts:
-        return pd.DataFrame(columns=list(COLUMNS))
-    return pd.concat(parts, ignore_index=True)[list(COLUMNS)].astype({"rank": "Int64"})
-
-
-def _joined(base: Examined, other: Examined) -> pd.DataFrame:
-    tables = []
-    for of in (PEAK, CATEGORY, SITE):
-        both = pd.concat([_part(base, of), _part(other, of)], axis=1, keys=["base_bytes", "other_bytes"])
-        table = both.fillna(0).astype("int64").rename_axis("name").reset_index()
-        change = table["other_bytes"] - table["base_bytes"]
-        order = change.abs().sort_values(ascending=False, kind="stable").index
-        tables.append(table.assign(change_bytes=change, of=of).loc[order])
-    return pd.concat(tables, ignore_index=True)
-
-
-def _part(one: Examined, of: str) -> pd.Series:
-    if of == PEAK:
-        return pd.Series({PEAK: one.peak_bytes})
-    table = one.peak_categories if of == CATEGORY else one.peak_sites
-    return table.groupby("category" if of == CATEGORY else SITE)["size_bytes"].sum()
+    keys = ["rank", "of", "name"]
+    sides = [side.astype({"rank": "Int64"}).groupby(keys, dropna=False)["bytes"].sum() for side in (base, other)]
+    both = pd.concat(sides, axis=1, keys=["base_bytes", "other_bytes"]).reset_index()
+    is_shared = both["rank"].isin(base["rank"].astype("Int64")) & both["rank"].isin(other["rank"].astype("Int64"))
+    table = (
+        both[is_shared]
+        .fillna({"base_bytes": 0, "other_bytes": 0})
+        .astype({"base_bytes": "int64", "other_bytes": "int64"})
+    )
+    table["change_bytes"] = table["other_bytes"] - table["base_bytes"]
+    order = table.assign(place=table["of"].map([PEAK, CATEGORY, SITE].index), size=-table["change_bytes"].abs())
+    return table.loc[order.sort_values(["rank", "place", "size", "name"]).index, list(COLUMNS)].reset_index(drop=True)
 
 
 def change(base: Sequence[Examined], other: Sequence[Examined]) -> MemoryChange:
@@ -256,11 +255,8 @@ def change(base: Sequence[Examined], other: Sequence[Examined]) -> MemoryChange:
     made = change_sentences(table)
     ranks = [{one.snapshot.label for one in side} for side in (base, other)]
     for here, others, where in ((ranks[0], ranks[1], "base"), (ranks[1], ranks[0], "other")):
-        alone = sorted(here - others)
-        if alone:
-            made.append(
-                f"Only the {where} run has a snapshot of {', '.join(alone[:8])}{' and more' * (len(alone) > 8)}."
-            )
+        if alone := sorted(here - others):
+            made.append(f"Only the {where} run has a snapshot of {named(alone)}.")
     return MemoryChange(table, tuple(made))
 
 
@@ -268,32 +264,23 @@ def change_sentences(table: pd.DataFrame) -> list[str]:
     """What a table as of `compared` tells, in sentences; ranks with the same sentence are one."""
     alike: dict[str, list[tuple[str, str]]] = {}
     for rank, own in table.groupby("rank", dropna=False):
-        label = "the snapshot" if pd.isna(rank) else f"rank {rank}"
-        text = _change(capital(label), own)
-        alike.setdefault(text.replace(capital(label), "", 1), []).append((text, label))
-    return [folded(*texts) for texts in alike.values()]
+        alike.setdefault(text := _change(own), []).append((text, "the snapshot" if pd.isna(rank) else f"rank {rank}"))
+    return [_folded(same) for same in alike.values()]
 
 
-def _change(who: str, own: pd.DataFrame) -> str:
+def _change(own: pd.DataFrame) -> str:
     peak = own[own["of"] == PEAK].iloc[0]
     least = LEAST_PCT / 100 * max(peak["base_bytes"], peak["other_bytes"])
-    parts = [
-        _named(own[(own["of"] == of) & (own["change_bytes"].abs() >= max(least, 1))].head(3)) for of in (CATEGORY, SITE)
-    ]
-    text = (
-        f"{who}'s peak is {size_text(int(peak['other_bytes']))}, as it was"
-        if not peak["change_bytes"]
-        else f"{who}'s peak goes from {size_text(int(peak['base_bytes']))} to {size_text(int(peak['other_bytes']))}"
-    )
-    return f"{text}{'; '.join(['', *filter(None, parts)]).replace('; ', ': ', 1)}."
+    is_worth = own["change_bytes"].abs() >= max(least, 1)
+    parts = [_named(own[(own["of"] == of) & is_worth].head(3)) for of in (CATEGORY, SITE)]
+    base, other = (size_text(int(peak[name])) for name in ("base_bytes", "other_bytes"))
+    text = f"goes from {base} to {other}" if peak["change_bytes"] else f"is {other}, as it was"
+    return f"{_WHO}'s peak {': '.join(filter(None, (text, '; '.join(filter(None, parts)))))}."
 
 
 def _named(rows: pd.DataFrame) -> str:
-    return ", ".join(f"{row.name} {_signed(row.change_bytes)}" for row in rows.itertuples(index=False, name="Row"))
-
-
-def _signed(change: int) -> str:
-    return f"{'+' if change > 0 else '−'}{size_text(abs(int(change)))}"
+    changes = zip(rows["name"], rows["change_bytes"], strict=True)
+    return ", ".join(f"{name} {'+' if size > 0 else '−'}{size_text(abs(size))}" for name, size in changes)
 
 
 # What is known of a job of which there are memory snapshots and no traces: its run.json, gates, what would fit.

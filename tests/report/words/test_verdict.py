@@ -28,7 +28,7 @@ def results():
 def path(**shares):
     return Bottleneck(
         pd.DataFrame({"category": [*shares], "path_pct": [*shares.values()]}).assign(
-            path_ns=1, step_ns=1, unmatched_ns=0, is_unprofiled=True, is_hidden=False
+            path_ns=1, step_ns=1, step_least_ns=1, step_most_ns=1, unmatched_ns=0, is_unprofiled=True, is_hidden=False
         )
     )
 

@@ -23,7 +23,7 @@ from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import PERCENT
-from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.meaning.vocabulary import (
     BEFORE,
     BETWEEN_KERNELS,
@@ -252,6 +252,8 @@ class Bottleneck(Result):
         "category": PathStretches.columns["category"],
         "path_ns": Column.time("Length of its stretches."),
         "step_ns": Column.time("A mean step so long; of a capture without steps all of it."),
+        "step_least_ns": Column.time("The same at the most that the profiler's overhead may be.", adds=Adds.DERIVED),
+        "step_most_ns": Column.time("The same at the least that it may be.", adds=Adds.DERIVED),
         "unmatched_ns": Column.time(
             "Time a rank and step in communication calls whose partners are not known: waits in them stay."
         ),
@@ -295,8 +297,11 @@ def bottleneck(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Bottleneck
     path = critical_path(engine.job, engine.windows, engine.lengths(UNRECORDED))
     lengths = (path["end_ns"] - path["start_ns"]).groupby(path["category"].astype("str")).sum()
     table = table_of({"category": lengths.index.astype("str"), "path_ns": lengths.to_numpy()})
+    steps = engine.steps([(UNRECORDED,), *engine.costs]).mean(axis=0)
     table = table.assign(
-        step_ns=round(float(engine.steps([(UNRECORDED,)]).mean())),
+        step_ns=round(float(steps[0])),
+        step_least_ns=round(float(steps.min())),
+        step_most_ns=round(float(steps.max())),
         unmatched_ns=engine.unmatched_ns,
         is_unprofiled=engine.has_cost_of_recording,
         path_pct=100.0 * table["path_ns"] / table["path_ns"].sum(),

@@ -50,6 +50,13 @@ def evened_ends(steps: np.ndarray) -> np.ndarray:
     return evened
 
 
+def run_to_run(steps: np.ndarray) -> np.ndarray:
+    """Between which factors of the mean of these steps the mean of another run lies; of one step `RUN_TO_RUN`."""
+    if len(steps) < 2:
+        return np.array([1 - RUN_TO_RUN, 1 + RUN_TO_RUN])
+    return np.percentile(step_weights(len(steps)) @ evened_ends(steps), WITHIN_PCT) / steps.mean()
+
+
 MOST_EDGES = 12_000_000
 """Of all replays that are computed together, and of ranks' own lengths that are kept for the next ones: 0.1 GB each."""
 
@@ -283,11 +290,8 @@ class Engine:
 
     @cached_property
     def _run_to_run(self) -> np.ndarray:
-        """Between which factors of its mean step a run of the job lies: by its recorded steps, of one `RUN_TO_RUN`."""
-        steps = self._steps[:, 0]
-        if len(steps) < 2:
-            return np.array([1 - RUN_TO_RUN, 1 + RUN_TO_RUN])
-        return np.percentile(step_weights(len(steps)) @ evened_ends(steps), WITHIN_PCT) / steps.mean()
+        """Between which factors of its mean step a run of the job lies, by its recorded steps."""
+        return run_to_run(self._steps[:, 0])
 
     def _take_overhead(self, overhead_ns: dict[str, int]) -> None:
         self.let_go()

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from traceanalyzer import __version__
 from traceanalyzer.analyses.base import plain_rows
-from traceanalyzer.diff import Comparison, TableDiff, fairness, joins
+from traceanalyzer.diff import Comparison, TableDiff, facts, joins
 from traceanalyzer.diff import compare as compare_sides
 from traceanalyzer.diff.captures import Side
 from traceanalyzer.diff.sources import SourceOptions, read_side, side_of, with_distinct_names, with_same_ranks
@@ -27,12 +27,11 @@ from traceanalyzer.report.comparison import (
     DIFF_WRITERS,
     FORMAT_VERSION,
     DiffReport,
-    pictures,
     rows,
     sentences,
+    step_parts,
 )
-from traceanalyzer.report.comparison import rows as comparison_rows
-from traceanalyzer.report.comparison.rows import JoinedView, joined_view, memory_views, plain_name
+from traceanalyzer.report.comparison.rows import FiguresRow, JoinedView, joined_view, memory_of, plain_name
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.printed import table_of, unwrapped, with_unit
 from traceanalyzer.report.writers import gates, write_text
@@ -50,12 +49,11 @@ def write_csv(report: DiffReport, folder: Path) -> list[Path]:
     write_frame(comparison.metrics.assign(**_watermark(report)), summary)
     tables = folder / "tables"
     tables.mkdir(parents=True, exist_ok=True)
-    paths = [summary, *rows.write_csv(rows.of(report), folder)]
-    for prefix, of_runs in (("", comparison.tables), ("by_rank_", comparison.by_rank)):
-        for run, own in of_runs.items():
-            for table in own:
-                paths.append(tables / f"{prefix}{table.analysis}__{plain_name(run)}.csv")
-                write_frame(table.frame.assign(**_watermark(report)), paths[-1])
+    paths = [summary, *rows.write_memory(memory_of(report), folder)]
+    for run, own in comparison.tables.items():
+        for table in own:
+            paths.append(tables / f"{table.analysis}__{plain_name(run)}.csv")
+            write_frame(table.frame.assign(**_watermark(report)), paths[-1])
     return paths
 
 
@@ -68,7 +66,7 @@ def write_json(report: DiffReport, folder: Path) -> list[Path]:
 def as_json(report: DiffReport) -> dict[str, Any]:
     """The content of `summary.json`; absent values are null."""
     comparison = report.comparison
-    judged, memory = comparison.fairness, rows.of(report)
+    judged, memory = comparison.fairness, memory_of(report)
     return {
         "format": "traceanalyzer-diff",
         "format_version": FORMAT_VERSION,
@@ -85,12 +83,12 @@ def as_json(report: DiffReport) -> dict[str, Any]:
         "refusals": list(judged.refusals),
         "notes": [*judged.notes, *capture_notes(report)],
         "verdict": sentences.verdict_sentences(comparison),
-        "facts": plain_rows(fairness.as_frame(judged.facts, comparison.runs)),
+        "facts": plain_rows(facts.as_frame(judged.facts, comparison.runs)),
         "metrics": plain_rows(comparison.metrics),
         "tables": {
             run: {table.analysis: plain_rows(table.frame) for table in own} for run, own in comparison.tables.items()
         },
-        "memory": {"verdict": rows.sentences(memory), "rows": plain_rows(rows.frame(memory))},
+        "memory": {"verdict": rows.memory_sentences(memory), "rows": plain_rows(rows.memory_frame(memory))},
         "gates": [
             {"gate": one.gate, "run": one.run, "status": one.status, "message": one.message, "rows": _plain(one.rows)}
             for one in report.outcomes
@@ -125,10 +123,10 @@ def html_write(report: DiffReport, folder: Path) -> list[Path]:
     return [write_text(folder / "summary.html", page(report))]
 
 
-def memory_page(memory: comparison_rows.Memory, base: str, command: str | None) -> str:
+def memory_page(memory: rows.Memory, base: str, command: str | None) -> str:
     """The page of runs of which only memory snapshots are known."""
-    title = f"{', '.join(memory)} against {base}: memory"
-    context = {"title": title, "memory": memory_views(memory), "command": command}
+    runs = ", ".join(dict.fromkeys(run for run, *_ in memory))
+    context = {"title": f"{runs} against {base}: memory", "memory": rows.memory_views(memory), "command": command}
     return assets.render("memory_diff.html", context, entry="plain.js", styles=("diff.css",))
 
 
@@ -144,27 +142,29 @@ def page(report: DiffReport) -> str:
         "doubt": sentences.doubt(comparison),
         "per": sentences.per(comparison),
         "notes": [*comparison.fairness.notes, *capture_notes(report)],
-        "waterfalls": {run: pictures.waterfall(comparison, run) for run in comparison.tables},
-        "figures": comparison_rows.rows(comparison),
-        "is_of_single_captures": comparison_rows.is_of_single_captures(comparison),
+        "changes": {run: _change(comparison, run) for run in comparison.tables},
+        "figures": rows.rows(comparison),
+        "is_of_single_captures": rows.is_of_single_captures(comparison),
         "views": {run: _views(comparison, run) for run in comparison.tables},
-        "memory": memory_views(comparison_rows.of(report)),
-        "multiples": pictures.cards(comparison),
-        "DIFFERS": fairness.DIFFERS,
+        "memory": rows.memory_views(memory_of(report)),
+        "multiples": step_parts.cards(comparison),
+        "DIFFERS": facts.DIFFERS,
     }
     return assets.render("diff.html", context, entry="comparison.js", styles=("diff.css",))
 
 
+def _change(comparison: Comparison, run: str) -> dict[str, Any] | None:
+    """A waterfall, and what it is of."""
+    change = step_parts.step_change(comparison, run)
+    if change is None:
+        return None
+    return {"bars": step_parts.waterfall(comparison, change, run), "basis": change.basis}
+
+
 def _views(comparison: Comparison, run: str) -> list[JoinedView]:
     """The page's tables in which something differs."""
-    found = (comparison.table(run, name) for name in comparison_rows.TABLES)
-    differing = (table for table in found if table is not None and any(_differing(table).values()))
-    return [joined_view(table, run, LAYOUT.joined_rows) for table in differing]
-
-
-def _differing(table: TableDiff) -> dict[str, int]:
-    """How many rows are new, removed or changed."""
-    return {status: count for status, count in table.counts().items() if status != joins.SAME}
+    found = (comparison.table(run, name) for name in rows.TABLES)
+    return [joined_view(table, run, LAYOUT.joined_rows) for table in found if table is not None and table.differing]
 
 
 # A comparison as Markdown, short enough for a comment on a pull request.
@@ -183,7 +183,7 @@ def as_markdown(report: DiffReport) -> str:
     lines += [f"> **NOT COMPARABLE, forced:** {cell(reason)}" for reason in judged.refusals]
     lines.append("")
     lines += [f"- {cell(sentence)}" for sentence in sentences.verdict_sentences(comparison)]
-    lines += [f"- {cell(sentence)}" for sentence in rows.sentences(rows.of(report))]
+    lines += [f"- {cell(sentence)}" for sentence in rows.memory_sentences(memory_of(report))]
     lines += ["", *(f"*{cell(note)}*  " for note in judged.notes), ""]
     if report.outcomes:
         lines += [gates.as_markdown(report.outcomes)]
@@ -200,7 +200,7 @@ def as_markdown(report: DiffReport) -> str:
 
 
 def _figures(report: DiffReport) -> list[str]:
-    head = ["figure", "unit", *_heads(report.comparison.runs)]
+    head = ["figure, mean over ranks", "unit", *_heads(report.comparison.runs)]
     lines = [line(head), "|---|---|" + "---:|" * (len(head) - 2)]
     return [*lines, *(line([row.label, row.unit, *_texts(row)]) for row in rows.rows(report.comparison)), ""]
 
@@ -210,19 +210,19 @@ def _heads(runs: Sequence[str]) -> list[str]:
     return [runs[0], *(name for run in runs[1:] for name in (run, "change"))]
 
 
-def _texts(row: comparison_rows.FiguresRow) -> list[str]:
+def _texts(row: FiguresRow) -> list[str]:
     """A row below them."""
     base, *others = row.cells
-    return [base.text, *(part for one in others for part in (one.text, one.change_text))]
+    return [base.text, *(part for one in others for part in (one.text, one.change))]
 
 
 def _markdown_table(table: TableDiff, run: str) -> list[str]:
-    if not any(_differing(table).values()):
+    if not table.differing:
         return []
     view = joined_view(table)
     changed = [row for row in view.rows if row.status != joins.SAME]
     counts = ", ".join(f"{count} {status.lower()}" for status, count in view.counts.items() if count)
-    lines = [f"<details><summary>{cell(table.title)}, {cell(run)}: {counts}</summary>", ""]
+    lines = [f"<details><summary>{cell(table.title)}, {view.basis}, {cell(run)}: {counts}</summary>", ""]
     lines += [line(["", *(f"{column.label} {column.unit}".strip() for column in view.columns)])]
     lines += ["|---" * (len(view.columns) + 1) + "|"]
     lines += [line([row.status, *(one.text for one in row.cells)]) for row in changed[: LAYOUT.markdown_rows]]
@@ -261,10 +261,11 @@ class NotebookComparison(Comparison):
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{escape(name)}</th>" for name in _heads(self.runs))
         items = "".join(f"<li>{escape(one)}</li>" for one in sentences.verdict_sentences(self))
-        rows = "".join(_row(row) for row in comparison_rows.rows(self))
+        body = "".join(_row(row) for row in rows.rows(self))
         return (
             f"<p><b>{escape(self.different)}</b></p><ul>{items}</ul>"
-            f"<table><thead><tr><th>figure</th><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            f"<table><thead><tr><th>figure, mean over ranks</th><th></th>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>"
         )
 
 
@@ -312,7 +313,7 @@ def _of_ranks(traces: TraceSet, ranks: frozenset[int] | None) -> TraceSet:
     return replace(traces, ranks=tuple(trace for trace in traces.ranks if ranks is None or trace.rank in ranks))
 
 
-def _row(row: comparison_rows.FiguresRow) -> str:
+def _row(row: FiguresRow) -> str:
     cells = "".join(f"<td>{escape(text)}</td>" for text in _texts(row))
     return f'<tr><td title="{escape(row.definition)}">{escape(row.label)}</td><td>{escape(row.unit)}</td>{cells}</tr>'
 
@@ -341,7 +342,7 @@ def show(report: DiffReport, console: Console) -> None:
         say(f"[bold]{markup_escape(run.verdict)}[/]")
         for name, text in run.points:
             say(f"  [dim]{name:<{width}}[/]  {markup_escape(text)}")
-    for sentence in rows.sentences(rows.of(report)):
+    for sentence in rows.memory_sentences(memory_of(report)):
         say(markup_escape(sentence))
     table = _terminal_table(report)
     if table.row_count:
@@ -359,14 +360,14 @@ def _terminal_table(report: DiffReport) -> Table:
     """A row for each figure; of many runs a row for each run."""
     comparison = report.comparison
     runs, found = comparison.runs, {row.metric: row for row in rows.rows(comparison)}
-    title = f"Figures {sentences.per(comparison)}"
+    title = f"Figures {sentences.per(comparison)}, mean over ranks"
     if len(runs) <= LAYOUT.runs_beside:
         shown = [row for name, row in found.items() if name in _SHOWN]
         return table_of(
             ["", *_heads(runs)], ([with_unit(row.label, row.unit), *_texts(row)] for row in shown), title=title
         )
     shown = [found[name] for name in _DECIDING if name in found]
-    cells = [[f"{cell.text}  {cell.change_text}".rstrip() for cell in row.cells] for row in shown]
+    cells = [[f"{cell.text}  {cell.change}".rstrip() for cell in row.cells] for row in shown]
     return table_of(
         ["", *(with_unit(row.label, row.unit) for row in shown)],
         zip(runs, *cells, strict=True),
