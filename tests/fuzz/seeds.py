@@ -162,6 +162,20 @@ Warnings
 """
 
 
+RAS_JSON = {
+    "nccl_version": "2.30.7", "timestamp": "2026-06-11 11:44:19", "communicators_count": 1,
+    "communicators": [{
+        "hash": "0xfa93daea854b060b", "secondary_hash": "0x1:0x2", "size": 3, "ranks_count": 2, "missing_ranks_count": 1,
+        "ranks": [{"rank": rank, "host": "192.0.2.1", "pid": 7, "cuda_dev": rank, "nvml_dev": rank,
+                   "status": {"init_state": 0, "async_error": 0, "finalize_called": False},
+                   "collective_counts": {"Broadcast": 0, "AllReduce": 5 + rank}} for rank in range(2)],
+        "missing_ranks": [{"rank": 2, "host": "unknown", "pid": -1, "status": {"unresponsive": True, "considered_dead": False}}],
+    }],
+    "ras": {"collection_time_sec": 0.004, "timeouts_count": 0},
+}  # fmt: skip
+"""`ncclras -f json`, as NCCL 2.30's src/ras/client_support.cc lays it out."""
+
+
 def inspector() -> list[dict[str, Any]]:
     """NCCL Inspector's records."""
     return [

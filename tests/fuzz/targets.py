@@ -277,6 +277,7 @@ def _examined(examination: Any) -> bool:
     assert examination.verdict
     assert all(one.diagnosis for one in examination.diagnoses)
     json.loads(report_examination.text(examination))
+    assert report_examination.page(examination)
     return bool(examination.notes)
 
 
@@ -363,6 +364,8 @@ def _nccl_log(rng: random.Random, _folder: Path) -> Look:
         (f"{number}.log", text_mutated(rng, rng.choice((*seeds.logs(), seeds.RAS))))
         for number in range(rng.choice((1, 1, 2)))
     ]
+    if rng.random() < 0.1:
+        texts.append(("ras.json", json.dumps(value_mutated(rng, seeds.RAS_JSON), indent=2)))
     return lambda: _examined(examine(nccl_logs=texts))
 
 
