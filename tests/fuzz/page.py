@@ -6,6 +6,7 @@ pytest tests/readers/test_kineto_salvage.py tests/cli/test_faults.py tests/cli/t
     tests/analyses/test_what_changes_no_table.py tests/fuzz/test_quick.py tests/doctor/test_links.py tests/snapshots/test_job.py \\
     tests/cli/test_odd_inputs.py tests/readers/test_bad_sector.py tests/cli/test_debug.py tests/files/test_whole.py \\
     tests/doctor/test_flight_recorder.py tests/doctor/test_nccl_reading.py tests/doctor/test_xpu_timer.py tests/gate/test_not_fooled.py \\
+    tests/analyses/integrity/test_integrity.py tests/agents/test_answers.py tests/loading/test_cache.py \\
     --junitxml faults.xml
 python -m tests.fuzz.page faults.xml                     # takes both up in docs/contributing/reliability.md
 """
@@ -51,6 +52,10 @@ KINDS = {
     "test_no_control_or_turning_character_anywhere": ("control and direction characters in them", "right: a mark instead"),
     "test_names_are_text_in_the_page": ("markup in them, page and policy", "right: text"),
     "test_no_cell_is_a_formula": ("formulae in CSV", "right: text"),
+    "test_no_link_image_or_mention_is_live_in_a_pull_request": ("links, images and mentions in gate.md", "right: text"),
+    "test_the_option_that_names_a_kernel_runs_nothing_when_it_is_pasted": ("quotes and commands in a kernel's name that advice repeats", "right: one word of a shell"),
+    "test_no_row_and_no_sentence_breaks_the_bound": ("rows and sentences of 20,000 characters and more in an assistant's answer", "cut and reported"),
+    "test_a_damaged_entry_is_as_none": ("a bit flipped, a half lost, a file lost in the cache of read traces", "right: read anew"),
     "test_structured_files_can_be_read": ("the same in JSON and XML", "right"),
     "test_nothing_is_written_by_a_name_of_the_trace": ("path separators in names", "right"),
     "test_names_that_steer_a_terminal_or_the_direction_of_writing_are_marked": ("such names in a flight recorder's dumps, page and JSON", "right: a mark instead"),
@@ -117,7 +122,7 @@ the same `summary.json` of two samples. A read-only package folder works. Depend
 - Few cases go through all analyses: a case takes a second.
 - Small files of very many events or streams are read in full: 2.5 million operators packed into 0.4 MB took 49 s of CPU time, 2,000
   streams in one rank 14 s.
-- Nothing in a capture shows a GPU clock that is ahead when no call waits for the whole GPU.
+- A GPU clock that differs from its host's shows only where at least 100 operations find their GPU idle.
 - "A worker ended" in 8 of 5,008 memory snapshots; 37,000 later cases did not show it again, and the cause is unknown.
 - A long capture whose profiler clock drifts: nothing in the file shows it.
 - Windows and macOS: signals, locks and memory limits were tried on Linux only.
