@@ -53,6 +53,11 @@ TABLES: dict[str, Callable[[Sets], Any]] = {
     "d_splits": lambda sets: by_split(sets["D"]),
     "d_repeats": lambda sets: over_runs(sets["D"]),
     "h200_seeds": lambda sets: over_runs(sets["D-H200"]),
+    "h200_exchange": lambda sets: (
+        breakdown(run) | {"run": run.label} for run in _analysed(sets["D-H200"]) if run.facts["parallel"]["pp"] == 1
+    ),
+    "h200_stages": lambda sets: map(pipeline, _analysed(sets["D-H200"])),
+    "h200_sweep": lambda sets: batch_sweep(sets["B-H200"]),
     "a_forecasts": lambda sets: forecast(sets["A"]),
     "b_forecasts": lambda sets: forecast(sets["B"]),
     "c_forecasts": lambda sets: forecast(sets["C"]),
@@ -63,6 +68,10 @@ FIGURES: dict[str, Callable[[Sets], str]] = {
     "b_memory": lambda sets: active_memory(sets["B"]),
     "c_blocks": lambda sets: blocks(sets["C"]),
 }
+
+
+def _analysed(runs: list[Run]) -> list[Run]:
+    return [run for run in runs if run.is_analysed]
 
 
 def _filled(text: str, name: str, table: str) -> str:
@@ -79,7 +88,7 @@ def main() -> None:
     captures, reports = (kept, kept) if is_again else places[:2] or (Path("profile"), Path("reports"))
     readme = target / "README.md"
     text = readme.read_text() if readme.exists() else ""
-    sets: Sets = {name: [] for name in (*SETS, "D-H200")}
+    sets: Sets = {name: [] for name in (*SETS, "B-H200", "D-H200")}
     for folder in sorted(path for path in captures.iterdir() if path.is_dir()):
         sets[folder.name] = list(runs_of(folder, reports))
     for name, make in TABLES.items():
