@@ -25,7 +25,7 @@ def low_efficiency(_run: Run, efficiency: Efficiency, mfu: Mfu, headline: Headli
         return
     table = efficiency.to_frame()
     table = table[table["family"] == "gemm"].dropna(subset="flops_pct")
-    slow = table.nsmallest(5, "flops_pct")
+    slow = table.sort_values("flops_pct").head(5)
     took, of = table["gpu_ns"], known.iloc[0]
     reached = f", matrix products reach {(table['flops_pct'] * took).sum() / took.sum():.0f}%" if len(table) else ""
     yield Finding(
