@@ -73,7 +73,8 @@ class Saves:
         """Confidence: how much of the interval is open; never high where the saving supposes that half can go."""
         if self.low_ns >= HALF_WAY * self.high_ns and not self.half_of:
             return "low" if self.limit else "high"
-        return "medium" if self.low_ns >= HALF_WAY * self.likely_ns > 0 else "low"
+        likely_ns = self.likely_ns * (HALF_WAY if self.half_of else 1)  # as far as the lower end supposes half of it
+        return "medium" if self.low_ns >= HALF_WAY * likely_ns > 0 else "low"
 
     @property
     def words(self) -> str:
