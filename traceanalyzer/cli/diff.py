@@ -29,7 +29,6 @@ from traceanalyzer.cli.options import (
     talk_options,
     wanted_gates,
 )
-from traceanalyzer.cli.snapshots import changes, compare_alone, snapshot_sides
 from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,6 +80,7 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     is missing or doubtful.
     """  # noqa: D301 - click wants the character itself
     from traceanalyzer import gate
+    from traceanalyzer.cli.snapshots import changes, compare_alone, snapshot_sides
     from traceanalyzer.diff import compare
     from traceanalyzer.diff.sources import read_sides
     from traceanalyzer.report.comparison import DiffReport, writers

@@ -5,6 +5,8 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,6 +40,23 @@ def of_files(skipped: "Iterable[Skipped]") -> list[str]:
     from traceanalyzer.report.words import skipped as listed
 
     return [f"Skipped {sentence}" for sentence in listed(skipped)]
+
+
+def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
+    """Snapshots in the folder, or the file, that was named; links to outside it are skipped with a message."""
+    from traceanalyzer.discovery import LINK_OUT
+    from traceanalyzer.discovery.candidates import closed_below, find_snapshots
+
+    named = [place for place in places if place is not None]
+    if len(named) != 1 or not named[0].exists():
+        return []
+    found = find_snapshots(named[0], follows_links=follows_links)
+    linked = [] if follows_links else sorted({*find_snapshots(named[0], follows_links=True)} - {*found})
+    skipped = [(path, LINK_OUT) for path in linked]
+    skipped += [(path, "cannot be read") for path in closed_below(named[0])] if found else []
+    for path, why in skipped:
+        click.echo(f"Skipped: {path} ({why})", err=True)
+    return found
 
 
 _HEAD_BYTES = 1 << 16

@@ -19,8 +19,6 @@ from traceanalyzer.cli.options import (
     progress,
     say,
 )
-from traceanalyzer.cli.snapshots import memory_beside, show_memory
-from traceanalyzer.cli.snapshots import write as write_memory
 from traceanalyzer.execution import later
 from traceanalyzer.files.spill import give_back_memory, spilling_to
 
@@ -43,14 +41,6 @@ if TYPE_CHECKING:
 
 
 # The run's topology and NCCL logs: named, beside the traces, or in run.json.
-
-
-def with_model(thresholds: dict[str, Any], given: dict[str, object]) -> dict[str, Any]:
-    """What run.json says about the model, overridden by `--model`."""
-    from traceanalyzer.job.model_state import completed
-
-    model = completed(thresholds.get("trained_model"), given)
-    return thresholds | ({} if model is None else {"trained_model": model})
 
 
 def examined(
@@ -144,7 +134,10 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
 
             events = partial(write_rank, folder=draft.path / "events")
             visit(run, load, summary.claims, events, jobs=options["jobs"])
-        files += write_memory(memory[0], draft.path, label) if memory[0] else []
+        if memory[0]:
+            from traceanalyzer.report import snapshots
+
+            files += snapshots.write(memory[0], draft.path, label, command_line())
         if examination:
             from traceanalyzer.report import examination as doctors_page
 
@@ -152,7 +145,11 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
         files = draft.final(files)
     notes = [*draft.notes, *([_CHANGED] if content != _content(command, run, label) else [])]
     page = print_written(files, target, notes, options, console)
-    show_memory(*memory, target, console)
+    if memory[0]:
+        snapshots.show(memory[0], console, memory[1])
+        say(console, f"Memory: {target / 'memory.html'}")
+    else:
+        say(console, *memory[1])
     if examination:
         doctors_page.show_troubles(examination, console)
         say(console, f"Doctor: {target / 'doctor.html'}")
@@ -171,6 +168,7 @@ def _analysed(
     """The report with the Results that are shown first, the doctor's and snapshots' part, and what completes it."""
     from traceanalyzer.job import run_info
     from traceanalyzer.job.framework_logs import known_step, logged_memory
+    from traceanalyzer.job.model_state import completed
     from traceanalyzer.loading import other_runs
     from traceanalyzer.report import kept_report
     from traceanalyzer.scale import summarise
@@ -179,7 +177,10 @@ def _analysed(
     info, info_notes = run_info.read_or_note(run.info)
     place = Path(os.path.commonpath([capture.path.parent.absolute() for capture in run.captures]))
     examination, wiring, examination_notes = examined(options["topo"], options["nccl_logs"], place, info)
-    known = with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
+    known = run_info.thresholds(info)
+    if model := completed(known.get("trained_model"), options["model"]):
+        known["trained_model"] = model
+    known |= options["thresholds"]
     step, step_notes = known_step(known, [place], options["unprofiled_step"])
     known = logged_memory(place) | known | step
     known["wiring"] = wiring
@@ -197,15 +198,19 @@ def _analysed(
     notes = (*_of_newer_runs(command, run), *_without_host(summary, options), *info_notes, *examination_notes)
     remarks = (*(other_runs(found, run) if options["select"] == "latest" else ()), *step_notes)
     made = build(summary, label, notes, remarks, command_line(), info, findings)
-    memory, sentences = memory_beside(options["snapshots"], run, command.found.runs, made.results["steps"].table)
-    made = replace(made, snapshots=sentences)
+    memory: Memory = ((), ())
+    if options["snapshots"]:
+        from traceanalyzer.cli.snapshots import memory_beside
+
+        memory = memory_beside(options["snapshots"], run, command.found.runs, made.results["steps"].table)
+    made = replace(made, snapshots=memory[1])
 
     def keep(whole: "Summary") -> None:
         if entry and not cached:
             again = kept_report.place_of(found, run, load, known)
             later(partial(kept_report.keep, entry, again, whole, made.findings), processes=_beside(run, options))
 
-    return made, examination, (memory, sentences), partial(_completed, command, run, summary, made, keep)
+    return made, examination, memory, partial(_completed, command, run, summary, made, keep)
 
 
 def _first(options: dict[str, Any]) -> "Collection[str]":

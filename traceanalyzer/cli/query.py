@@ -94,7 +94,8 @@ def memory(folder: Path, output: Path | None, model: dict[str, object], force: b
     if output is None:
         _answer("memory", folder=str(folder), **given)
         return None
-    from traceanalyzer.cli.snapshots import report_alone, snapshots_in
+    from traceanalyzer.cli.files import snapshots_in
+    from traceanalyzer.cli.snapshots import report_alone
 
     snapshots = snapshots_in(folder, follows_links=given["follow_links"])
     if not snapshots:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli import debug
-from traceanalyzer.cli.files import refuse_others
+from traceanalyzer.cli.files import refuse_others, snapshots_in
 from traceanalyzer.cli.options import (
     CANNOT_JUDGE,
     DONE,
@@ -34,7 +34,6 @@ from traceanalyzer.cli.options import (
     talk_options,
     wanted_gates,
 )
-from traceanalyzer.cli.snapshots import report_alone, snapshots_in
 from traceanalyzer.errors import InputError
 from traceanalyzer.execution import IS_PROGRAM
 
@@ -89,6 +88,8 @@ def report(folder: Path | None, **options: Any) -> int:
     except InputError:
         if not snapshots:
             raise
+        from traceanalyzer.cli.snapshots import report_alone
+
         page, code = report_alone(snapshots, folder or options["trace_dir"], options, console)
         if options["open_page"]:
             click.launch(str(page))

@@ -1,82 +1,70 @@
 """Memory snapshots: beside traces, alone, and compared."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import click
+import pandas as pd
+from rich.console import Console
 
+from traceanalyzer import __version__, gate
+from traceanalyzer.cli.files import snapshots_in
 from traceanalyzer.cli.options import command_line, default_output, gate_code, print_notes, say
+from traceanalyzer.diff import Side, compare
+from traceanalyzer.diff.sources import places
+from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.errors import InputError
+from traceanalyzer.gate import Gate, Outcome
+from traceanalyzer.job import run_info
+from traceanalyzer.job.model_state import completed
+from traceanalyzer.loading import label_of, parse_ranks
+from traceanalyzer.meaning.vocabulary import named
+from traceanalyzer.report import snapshots
+from traceanalyzer.report.comparison import rows, writers
+from traceanalyzer.report.writers import gates
+from traceanalyzer.report.writers.write import fingerprint, whole
+from traceanalyzer.snapshots import (
+    Examined,
+    MemoryChange,
+    beside_trace,
+    change,
+    examine_readable,
+    examine_snapshots,
+    sentences,
+)
+from traceanalyzer.snapshots.comparison import capture_of, job_of, ranks, run_json
+from traceanalyzer.snapshots.reading import rank_of
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pandas as pd
-    from rich.console import Console
-
-    from traceanalyzer.analyses import Results
-    from traceanalyzer.discovery.clustering import Run
-    from traceanalyzer.gate import Gate, Outcome
-    from traceanalyzer.snapshots import Examined, MemoryChange
-    from traceanalyzer.snapshots.comparison import Job
-
-
-Memory = tuple[tuple["Examined", ...], tuple[str, ...]]
+Memory = tuple[tuple[Examined, ...], tuple[str, ...]]
 """Examined snapshots, and sentences about them."""
-
-
-def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
-    """Snapshots in the folder, or the file, that was named; links to outside it are skipped with a message."""
-    from traceanalyzer.discovery import LINK_OUT
-    from traceanalyzer.discovery.candidates import closed_below, find_snapshots
-
-    named = [place for place in places if place is not None]
-    if len(named) != 1 or not named[0].exists():
-        return []
-    found = find_snapshots(named[0], follows_links=follows_links)
-    linked = [] if follows_links else sorted({*find_snapshots(named[0], follows_links=True)} - {*found})
-    skipped = [(path, LINK_OUT) for path in linked]
-    skipped += [(path, "cannot be read") for path in closed_below(named[0])] if found else []
-    for path, why in skipped:
-        click.echo(f"Skipped: {path} ({why})", err=True)
-    return found
 
 
 # A report on snapshots: alone, or as a part of a run's report.
 
 
-def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], console: "Console") -> tuple[Path, int]:
+def report_alone(paths: Sequence[Path], place: Path, options: dict[str, Any], console: Console) -> tuple[Path, int]:
     """Write and print the memory report of a folder without traces; returns the page and the exit code."""
-    from traceanalyzer import __version__, gate
-    from traceanalyzer.cli.one_run import with_model
-    from traceanalyzer.job import run_info
-    from traceanalyzer.loading import label_of, parse_ranks
-    from traceanalyzer.report import snapshots
-    from traceanalyzer.report.writers import gates
-    from traceanalyzer.report.writers.write import fingerprint, whole
-    from traceanalyzer.snapshots import examine_readable, sentences
-    from traceanalyzer.snapshots.comparison import job_of, ranks, run_json
-    from traceanalyzer.snapshots.reading import rank_of
-
     label, info_path = label_of(place), run_json(paths)
     wanted = parse_ranks(options["ranks"])
     paths = [path for path in paths if wanted is None or rank_of(path) in wanted]
     if not paths:
         raise InputError(f"{place}: no memory snapshot is of the ranks that were asked for")
     info, notes = run_info.read_or_note(info_path)
-    known = with_model(run_info.thresholds(info), options["model"])
+    model = completed(run_info.thresholds(info).get("trained_model"), options["model"])
     examined, skipped = examine_readable(paths)
-    job = job_of(examined, info, known.get("trained_model"), skipped)
+    job = job_of(examined, info, model, skipped)
     outcomes = []
     if options["gates"]:
+        results: Any = {"memory": job.memory}
         lack = gate.lack_of_ranks(ranks(job), wanted, ()) or "; ".join(skipped) or None
-        outcomes = gate.check_run(options["gates"], cast("Results", {"memory": job.memory}), label, lack=lack)
+        outcomes = gate.check_run(options["gates"], results, label, lack=lack)
     files = [*paths, *([info_path] if info_path else [])]
     content = fingerprint(__version__, options["model"], outcomes, files=files)
     target = options["output"] or default_output(place)
     with whole(target, str(place.resolve()), content, force=options["force"]) as draft:
-        made = write(examined, draft.path, label, job)
+        made = snapshots.write(examined, draft.path, label, command_line(), job)
         page = draft.final([*made, *gates.write(outcomes, draft.path)])[0]
     snapshots.show(examined, console, [*job.sentences, *sentences(examined)])
     gates.show(outcomes, console)
@@ -87,20 +75,8 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
     return page, gate_code(outcomes)
 
 
-def write(examined: "Sequence[Examined]", folder: Path, label: str, job: "Job | None" = None) -> list[Path]:
-    """Write the page and the JSON."""
-    from traceanalyzer.report import snapshots
-
-    return snapshots.write(examined, folder, label, command_line(), job)
-
-
-def memory_beside(paths: "Sequence[Path]", run: "Run", runs: "Sequence[Run]", steps: "pd.DataFrame") -> Memory:
+def memory_beside(paths: Sequence[Path], run: Run, runs: Sequence[Run], steps: pd.DataFrame) -> Memory:
     """What snapshots beside a run's traces show, with the traces' steps."""
-    if not paths:
-        return (), ()
-    from traceanalyzer.meaning.vocabulary import named
-    from traceanalyzer.snapshots import beside_trace, examine_readable, sentences
-
     own = of_run(paths, run, runs)
     others: tuple[str, ...] = ()
     if rest := [str(path) for path in paths if path not in own]:
@@ -114,10 +90,10 @@ def memory_beside(paths: "Sequence[Path]", run: "Run", runs: "Sequence[Run]", st
     return beside, (*sentences(beside), *skipped, *others)
 
 
-def of_run(paths: "Sequence[Path]", run: "Run", runs: "Sequence[Run]") -> list[Path]:
+def of_run(paths: Sequence[Path], run: Run, runs: Sequence[Run]) -> list[Path]:
     """The snapshots that share more folders with this run's traces than with those of any other."""
 
-    def shared(one: "Run", path: Path) -> int:
+    def shared(one: Run, path: Path) -> int:
         return max(
             len(Path(os.path.commonpath((path.absolute().parent, capture.path.absolute().parent))).parts)
             for capture in one.captures
@@ -127,60 +103,39 @@ def of_run(paths: "Sequence[Path]", run: "Run", runs: "Sequence[Run]") -> list[P
     return [path for path in paths if all(shared(run, path) > shared(other, path) for other in others)]
 
 
-def show_memory(examined: "Sequence[Examined]", sentences: "Sequence[str]", target: Path, console: "Console") -> None:
-    """Print what snapshots beside the traces show."""
-    if examined:
-        from traceanalyzer.report import snapshots
-
-        snapshots.show(examined, console, sentences)
-        say(console, f"Memory: {target / 'memory.html'}")
-    else:
-        say(console, *sentences)
-
-
 # Snapshots of several runs compared.
 
 
-def snapshot_sides(sources: "Sequence[str]", *, follows_links: bool) -> "dict[str, list[Path]]":
+def snapshot_sides(sources: Sequence[str], *, follows_links: bool) -> dict[str, list[Path]]:
     """Snapshots by source of a comparison; none unless the base and another have some."""
-    from traceanalyzer.diff.sources import places
-
     found = {source: snapshots_in(*places(source)[:1], follows_links=follows_links) for source in sources}
     known = {source: paths for source, paths in found.items() if paths}
     return known if sources[0] in known and any(source in known for source in sources[1:]) else {}
 
 
-def changes(sides: "Mapping[str, list[Path]]", sources: "Sequence[str]") -> "dict[int, MemoryChange]":
+def changes(sides: Mapping[str, list[Path]], sources: Sequence[str]) -> dict[int, MemoryChange]:
     """By place of each later source with snapshots: their change from the base's.
 
     Raises:
         InputError: a snapshot cannot be read.
     """
-    from traceanalyzer.snapshots import change, examine_snapshots
-
     base = examine_snapshots(sides[sources[0]])
     later = [(place, sides[source]) for place, source in enumerate(sources) if place and source in sides]
     return {place: change(base, examine_snapshots(paths)) for place, paths in later}
 
 
 def compare_alone(
-    sides: "Mapping[str, list[Path]]",
-    sources: "Sequence[str]",
-    wanted: "Sequence[Gate]",
+    sides: Mapping[str, list[Path]],
+    sources: Sequence[str],
+    wanted: Sequence[Gate],
     options: dict[str, Any],
-    console: "Console",
-) -> "list[Outcome]":
+    console: Console,
+) -> list[Outcome]:
     """Compare folders that hold snapshots only, and check gates: writes `memory.html` and `memory.csv`.
 
     Raises:
         UsageError: with gates, runs that by their run.json did not do the same work; or a gate names no figure.
     """
-    from traceanalyzer import __version__
-    from traceanalyzer.loading import label_of
-    from traceanalyzer.report.comparison import rows, writers
-    from traceanalyzer.report.writers import gates
-    from traceanalyzer.report.writers.write import fingerprint, whole
-
     labels = [label_of(Path(source)) for source in sources]
     names = labels if len({*labels}) == len(labels) else list(sources)
     outcomes = _gated(dict(zip(names, sources, strict=True)), wanted, options) if wanted else []
@@ -199,15 +154,8 @@ def compare_alone(
     return outcomes
 
 
-def _gated(sources: "Mapping[str, str]", wanted: "Sequence[Gate]", options: dict[str, Any]) -> "list[Outcome]":
+def _gated(sources: Mapping[str, str], wanted: Sequence[Gate], options: dict[str, Any]) -> list[Outcome]:
     """The gates on each later run; captures of `a+b` are repeats."""
-    from traceanalyzer import gate
-    from traceanalyzer.diff import Side, compare
-    from traceanalyzer.diff.sources import places
-    from traceanalyzer.job import run_info
-    from traceanalyzer.snapshots import examine_snapshots
-    from traceanalyzer.snapshots.comparison import capture_of, run_json
-
     sides = []
     for label, source in sources.items():
         captures = []
