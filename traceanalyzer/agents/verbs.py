@@ -9,7 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer import filters
@@ -28,8 +27,6 @@ from traceanalyzer.loading import LoadOptions, label_of, load, other_runs, parse
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import SEVERITIES, named, numbered
 from traceanalyzer.model import RankTrace, TraceSet
-from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import nullable
 from traceanalyzer.report import words
 from traceanalyzer.report.build import build
 from traceanalyzer.report.contents import Report
@@ -220,22 +217,23 @@ COLUMNS = {
 
 
 def _operations(trace: RankTrace, text: str, steps: Selector) -> pd.DataFrame:
-    ops, launch = trace.gpu_ops, trace.gpu_ops["launch"].to_numpy()
-    numbers = trace.steps["step"].to_numpy()
-    owner = np.maximum(OperatorTree.of(trace).owner, NONE)
+    def named_by(table: pd.DataFrame, column: str, kind: str, rows: Any) -> Any:
+        """A column of another table by its rows; absent at row -1."""
+        return table[column].astype(kind).reindex(rows).array
+
+    ops, numbers = trace.gpu_ops, trace.steps["step"].to_numpy()
     starts, ends = ops["start_ns"], ops["end_ns"]
-    launched_ns = np.append(trace.api_calls["end_ns"].to_numpy(), 0)[launch]
     table = pd.DataFrame(
         {
             "id": [f"{trace.rank}:{row}" for row in range(len(ops))],
             "name": ops["name"].astype(str),
             "kind": ops["kind"].astype(str),
-            "operator": pd.Series([*trace.host_ops["name"].astype(str), None], dtype=object).to_numpy()[owner],
-            "step": nullable(np.append(numbers, NONE)[trace.op_step], trace.op_step == NONE),
+            "operator": named_by(trace.host_ops, "name", "str", OperatorTree.of(trace).owner),
+            "step": named_by(trace.steps, "step", "Int64", trace.op_step),
             "stream": ops["stream"],
             "start_ns": starts - starts.min(),
             "duration_ns": ends - starts,
-            "queued_ns": nullable(starts.to_numpy() - launched_ns, launch == NONE),
+            "queued_ns": starts.array - named_by(trace.api_calls, "end_ns", "Int64", ops["launch"]),
             "gap_before_ns": (starts - ends.cummax().shift(fill_value=starts.min())).clip(lower=0),
         }
     )

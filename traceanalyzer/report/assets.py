@@ -51,21 +51,9 @@ def read(name: str) -> str:
 @cache
 def style(*more: str) -> str:
     """A page's style: the vocabulary's colours and patterns, what all pages have, and these files."""
-    return _looks() + "".join(read(f"styles/{name}") for name in ("report.css", *more))
-
-
-def _looks() -> str:
-    """Every look as variables (`--wait`), and as classes for a shape (`k-`), its pattern (`p-`), words on it (`t-`)."""
-    light = " ".join(f"--{kind}: {look.colour};" for kind, look in LOOKS.items())
-    dark = " ".join(f"--{kind}: {look.dark};" for kind, look in LOOKS.items() if look.dark)
-    lines = [f":root {{ {light} }}", f':root[data-theme="dark"] {{ {dark} }}']
-    for kind, look in LOOKS.items():
-        lines.append(f".k-{kind} {{ fill: var(--{kind}); }} .t-{kind} {{ fill: {look.text}; }}")
-        if look.pattern:
-            lines.append(f".p-{kind} {{ fill: url(#{look.pattern}); }}")
-        if look.text_dark:
-            lines.append(f':root[data-theme="dark"] .t-{kind} {{ fill: {look.text_dark}; }}')
-    return "\n".join([*lines, ""])
+    return environment().get_template("styles/looks.css").render() + "".join(
+        read(f"styles/{name}") for name in ("report.css", *more)
+    )
 
 
 @cache
@@ -87,7 +75,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["looks"] = LOOKS
+    made.globals |= {"looks": LOOKS, "layout": LAYOUT}
     made.filters |= {
         "quantity": columns.text,
         "digits": columns.digits,
@@ -130,7 +118,6 @@ def render(
         "style": Markup(style(*styles)),  # noqa: S704 - our own files
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "plain_rows": LAYOUT.plain_rows,
         "vocabulary": Markup(json.dumps(by_key(), ensure_ascii=False)),  # noqa: S704 - our own words
     }
     return environment().get_template(f"page/{template}").render({**shell, **context})

@@ -349,17 +349,24 @@ def _without_path(report: Report, over: OverRanks) -> tuple[str, str]:
 
 def headline_of(report: Report, split: Split | None) -> str:
     """`ddp · 2×H200 · data parallel 2 · steps 3–6`."""
+    strategy = report.run_info.strategy if report.run_info else None
+    parts = dict.fromkeys((report.label, *hardware(report), strategy or shape(report), split.basis if split else None))
+    return " · ".join(str(part) for part in parts if part)
+
+
+def hardware(report: Report) -> list[str]:
+    """`2×H200`, or of unknown GPUs how many ranks there are."""
     ranks = report.results["ranks"].to_frame()
     models = ranks["device_name"].dropna().value_counts()
     gpus = [f"{count:,}×{model.removeprefix('NVIDIA ')}" for model, count in models.items()]
-    gpus = gpus or [f"{len(ranks):,} rank{'' if len(ranks) == 1 else 's'}"]
-    sizes = ranks["world_size"].dropna().unique().tolist()
-    shape = report.run_info.strategy if report.run_info else None
-    if not shape and "groups" in report.results:
-        shape = mesh(report.results["groups"].table, sizes[0] if len(sizes) == 1 else None)
-    basis = split.basis.replace(" to ", "–") if split else None
-    parts = dict.fromkeys((report.label, *gpus, shape, basis))
-    return " · ".join(str(part) for part in parts if part)
+    return gpus or [f"{len(ranks):,} rank{'' if len(ranks) == 1 else 's'}"]
+
+
+def shape(report: Report) -> str | None:
+    """How the ranks divide the model and its data, as far as process groups tell it."""
+    sizes = report.results["ranks"].to_frame()["world_size"].dropna().unique().tolist()
+    world = sizes[0] if len(sizes) == 1 else None
+    return mesh(report.results["groups"].table, world) if "groups" in report.results else None
 
 
 def cards(findings: Sequence[Finding]) -> list[Finding]:

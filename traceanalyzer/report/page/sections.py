@@ -27,6 +27,7 @@ from traceanalyzer.meaning.vocabulary import (
     TRANSFER,
     UNMATCHED,
     WAIT,
+    first_upper,
     rate,
 )
 from traceanalyzer.report import words
@@ -159,7 +160,7 @@ def rank_view(report: Report, split: Split) -> TableView:
     parts = {part.share: part.short for part in every if part not in _RARE or frame[part.column].any()}
     labels = {"rank": "rank", "window_ns": "step" if split.steps else "window", **parts, "overlap_pct": "overlap"}
     meanings = {name: replace(column_named(name), label=label) for name, label in labels.items()}
-    return view_of(frame, f"Where each rank's GPU time goes ({split.basis})", meanings, tuple(labels))
+    return view_of(frame, f"Where each rank's GPU time goes ({split.basis}, as profiled)", meanings, tuple(labels))
 
 
 def rank_caption(split: Split, view: TableView) -> str:
@@ -238,29 +239,23 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
         return []
     over, info, doubts = known(report.results, "over_ranks"), report.run_info, words.reasons(report.results)
     own: list[tuple[Tile, tuple[str, ...]]] = [(_length(over, split, info), ("headline",))]
-    own += [(_share(over, name, *about), sources) for name, *about, sources in _SHARES if _is_shown(over, name)]
+    for part in (COMPUTE, COMM, COPY, IDLE):
+        sources = ("headline", "exposed_comm") if part is COMM else ("headline",)
+        if part is not COPY or _is_copy_bound(over):
+            own.append((_share(over, part.share, first_upper(part.label), part.definition), sources))
+    own.append((_share(over, "overlap_pct", "Overlap", _OVERLAP), ("headline",)))
     own += [(tile, ("headline", "mfu")) for tile in _mfu(report, over)]
     own += [(tile, ()) for tile in (*_speed(info), *_memory(info))]
     return [replace(tile, doubt=words.doubt_of(sources, doubts)) for tile, sources in own]
 
 
-_SHARES: tuple[Any, ...] = (
-    ("compute_pct", "Compute", "Share of the time in which a compute kernel runs.", ("headline",)),
-    ("exposed_comm_pct", "Exposed communication", "Share of the time in which communication but no compute runs.",
-     ("headline", "exposed_comm")),
-    ("exposed_copy_pct", "Exposed copy", "Share of the time in which a copy but no compute or communication runs.",
-     ("headline",)),
-    ("idle_pct", "Idle", "Share of the time in which nothing runs on the GPU.", ("headline",)),
-    ("overlap_pct", "Overlap", "Share of the communication time that runs under compute; higher is better.",
-     ("headline",)),
-)  # fmt: skip
-"""Figure, name, definition, and the Results that it comes from."""
+_OVERLAP = "Share of the communication time that runs under compute; higher is better."
 
 
-def _is_shown(over: OverRanks, name: Any) -> bool:
-    """Exposed copies only where they are more than exposed communication."""
-    share, comm = over.of(name)["mean_pct"] or 0, over.of("exposed_comm_pct")["mean_pct"] or 0
-    return name != "exposed_copy_pct" or share > comm
+def _is_copy_bound(over: OverRanks) -> bool:
+    """Whether exposed copies are more than exposed communication."""
+    copies, comm = over.of("exposed_copy_pct")["mean_pct"], over.of("exposed_comm_pct")["mean_pct"]
+    return bool((copies or 0) > (comm or 0))
 
 
 def _length(over: OverRanks, split: Split, info: RunInfo | None) -> Tile:

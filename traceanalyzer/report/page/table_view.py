@@ -138,11 +138,17 @@ def console_table(
     return table
 
 
-def evidence(finding: Finding) -> TableView:
-    """The rows behind a finding; their moments are shown as recorded."""
-    frame = pd.DataFrame([dict(row) for row in finding.evidence]).convert_dtypes()
+def evidence(finding: Finding) -> list[TableView]:
+    """The rows behind a finding, a table for those of the same columns; their moments are shown as recorded."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in finding.evidence:
+        alike.setdefault(tuple(row), []).append(dict(row))
     # Names are those of Results; what exactly is meant, the finding's title says.
-    return view_of(frame, "Evidence", {name: replace(column_named(name), definition="") for name in frame})
+    return [
+        view_of(pd.DataFrame(rows).convert_dtypes(), "Evidence",
+                {name: replace(column_named(name), definition="") for name in names})
+        for names, rows in alike.items()
+    ]  # fmt: skip
 
 
 def _is_extra(values: pd.Series, column: Column) -> bool:

@@ -8,13 +8,11 @@ import pandas as pd
 from markupsafe import Markup
 
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.failures import Failure, sentences
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets, words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page import rows, table_view
 from traceanalyzer.report.page.charts import chart, charts, embedded, step_chart
 from traceanalyzer.report.page.sections import Guard, not_measured, parts, rows_of, sections, tiles
@@ -59,7 +57,6 @@ def _context(report: Report, of_ranks: Split | None, guard: Guard) -> dict[str, 
         "bound": guard.made("bottleneck", partial(words.verdict, report, of_ranks), None),
         "verdict": guard.made("host", partial(words.without_gpu_work, report), []),
         "cards": words.cards(report.findings),
-        "MOST_CARDS": LAYOUT.named,
         "fields": words.fields,
         "seen": words.also_seen(report.findings),
         "nothing": words.nothing_to_gain(report.findings),
@@ -80,12 +77,10 @@ def _context(report: Report, of_ranks: Split | None, guard: Guard) -> dict[str, 
         "evidence": table_view.evidence,
         "not_measured": not_measured,
         "zero_ns": _zero(report),
-        "MANY_RANKS": LAYOUT.many_ranks,
         "heat": rows.heat,
         "unlike": rows.unlike,
         "bars": rows.bars,
         "pictures": partial(rows.pictures, report.results, timeline.clock if timeline else None),
-        "plain_rows": LAYOUT.plain_rows,
         "chart": chart,
         "charts": charts(first),
     }
@@ -99,34 +94,25 @@ def _step_chart(report: Report, parts: Split | None) -> dict[str, Any] | None:
 
 
 def _head(report: Report) -> list[str]:
-    """What the run was: strategy and model where a run.json says so, GPUs, world size, steps, window, software."""
-    ranks = report.results["ranks"].to_frame()
-    facts_of_run = headline_facts(report.run_info) if report.run_info else []
+    """What the run was: strategy and model where a run.json says so, GPUs, world size, steps, software."""
+    ranks, steps = report.results["ranks"].to_frame(), report.results["steps"].to_frame()
+    facts = headline_facts(report.run_info) if report.run_info else []
     if ranks.empty:
-        return facts_of_run
-    models = ranks["device_name"].dropna().value_counts()
-    if words.is_host_only(report.results):
-        return [
-            *facts_of_run,
-            *_of_the_host(report, len(ranks)),
-            *_versions(ranks["versions"].dropna().unique().tolist()),
-        ]
-    gpus = [f"{count:,} × {model}" for model, count in models.items()] or [
-        f"{len(ranks):,} GPU{'s' if len(ranks) > 1 else ''}"
-    ]
-    sizes = ranks["world_size"].dropna().unique().tolist()
+        return facts
+    sizes = [int(size) for size in ranks["world_size"].dropna().unique()]
     if not sizes and report.run_info and report.run_info.world_size:
         sizes = [report.run_info.world_size]
-    steps = report.results["steps"].to_frame()
-    facts = [
-        *facts_of_run,
-        *gpus,
-        f"world size {sizes[0]:,}" if len(sizes) == 1 else "",
-        mesh(report.results["groups"].table, sizes[0] if len(sizes) == 1 else None) or "",
-        _captured(steps["step"].nunique(), len(headline_steps(report.results))),
-        "" if len(steps) else f"{_between(ranks['window_ns'])} captured",
-        *_versions(ranks["versions"].dropna().unique().tolist()),
-    ]
+    if words.is_host_only(report.results):
+        of_job = ["no GPU work"]
+        complete = steps.loc[~is_true(steps["is_partial"]), "step"].nunique()
+    else:
+        of_job = [f"world size {sizes[0]:,}" if len(sizes) == 1 else "", words.shape(report) or ""]
+        complete = len(headline_steps(report.results))
+    captured = (
+        _captured(steps["step"].nunique(), complete) if len(steps) else f"{_between(ranks['window_ns'])} captured"
+    )
+    versions = ranks["versions"].dropna().unique().tolist()
+    facts += [*words.hardware(report), *of_job, captured, *(words.versions(versions[0]) if len(versions) == 1 else [])]
     return [fact for fact in facts if fact]
 
 
@@ -136,22 +122,9 @@ def _between(lengths_ns: pd.Series) -> str:
     return high if low == high else f"{low} to {high}"
 
 
-def _of_the_host(report: Report, ranks: int) -> list[str]:
-    steps = report.results["steps"].to_frame()
-    count, whole = (own["step"].nunique() for own in (steps, steps[~is_true(steps["is_partial"])]))
-    return [f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work", _captured(count, whole)]
-
-
 def _captured(steps: int, complete: int) -> str:
-    if not steps:
-        return "no steps marked"
     what = "1 step" if steps == 1 else f"{steps} steps"
     return f"{what} captured{f', {complete} complete' if complete != steps else ''}"
-
-
-def _versions(texts: list[str]) -> list[str]:
-    """The versions if all ranks have the same."""
-    return words.versions(texts[0]) if len(texts) == 1 else []
 
 
 def _zero(report: Report) -> int:
