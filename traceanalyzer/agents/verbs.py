@@ -31,7 +31,7 @@ from traceanalyzer.report import words
 from traceanalyzer.report.build import build
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import split
-from traceanalyzer.report.writers.tables import finding_as_json
+from traceanalyzer.report.writers.tables import finding_as_json, index_of
 from traceanalyzer.scale import summarise
 from traceanalyzer.selection import Selection, chosen_steps
 from traceanalyzer.snapshots import examine_readable, sentences
@@ -427,12 +427,9 @@ def tables(workspace: Workspace, asked: Asked) -> Answer:
         "row": "What a row is.",
         "key": "Columns that together name a row.",
     }
-    rows = [
-        dict(zip(columns, (name, len(result), result.title, result.meaning(), ", ".join(result.keys)), strict=True))
-        for name, result in workspace.report(asked.folder).results.items()
-        if not result.is_event_copy
-    ]
-    return of_rows(rows, columns, **asked.piece)
+    results = workspace.report(asked.folder).results
+    index = index_of({name: result for name, result in results.items() if not result.is_event_copy})
+    return of_rows(plain_rows(index.rename(columns={"table": "id"})), columns, **asked.piece)
 
 
 def table(workspace: Workspace, asked: Asked) -> Answer:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich import box
 from rich.console import Console
@@ -117,8 +118,8 @@ def _picture(recorder: FlightRecorder, standing: hang.Standing, key: str, focus:
 def _rows(label: str, table: pd.DataFrame, operations: list[str]) -> Picture:
     """Ranks by pattern, the rarest pattern first: those are the suspects."""
     # Gaps before a rank's first call left the buffer; those after its last call never came.
-    known = table.notna()
-    is_gone = ~known.cummax(axis=1) & known.any(axis=1).to_numpy()[:, None]
+    known = table.notna().to_numpy()
+    is_gone = ~np.logical_or.accumulate(known, axis=1) & known.any(axis=1)[:, None]
     filled = table.mask(~known, "absent").mask(is_gone, "gone")
     patterns: dict[tuple[str, ...], list[int]] = {}
     for rank, *states in filled.itertuples(name=None):

@@ -113,7 +113,7 @@ def _head(report: Report) -> list[str]:
     )
     versions = ranks["versions"].dropna().unique().tolist()
     facts += [*words.hardware(report), *of_job, captured, *(words.versions(versions[0]) if len(versions) == 1 else [])]
-    return [fact for fact in facts if fact]
+    return [fact for fact in facts if fact and fact != report.label]
 
 
 def _between(lengths_ns: pd.Series) -> str:

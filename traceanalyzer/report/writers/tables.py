@@ -157,12 +157,21 @@ def write_parquet(report: Report, folder: Path) -> list[Path]:
 def _write_index(report: Report, folder: Path, paths: Iterable[Path]) -> Path:
     """`tables/index.md`: which tables there are, those with rows first as in a report, and what a row of each is."""
     file_of = {path.stem: path.name for path in paths}
-    written = {name: result for name, result in report.results.items() if name in file_of}
-    lines = ["# Tables", "", "| table | rows | title | a row is | file |", "|---|---:|---|---|---|"]
-    for name, result in sorted(written.items(), key=lambda item: not len(item[1])):
-        meaning = result.meaning().replace("|", chr(92) + "|")
-        lines.append(f"| {name} | {len(result):,} | {result.title} | {meaning} | {file_of[name]} |")
+    index = index_of({name: result for name, result in report.results.items() if name in file_of})
+    index = index.assign(file=index["table"].map(file_of), row=index["row"].str.replace("|", "\\|", regex=False))
+    rows = index.sort_values("rows", key=lambda rows: rows == 0, kind="stable").itertuples(index=False)
+    lines = ["# Tables", "", _bars(index.columns), _bars(["---"] * len(index.columns)), *map(_bars, rows)]
     return write_text(folder / "tables" / "index.md", "\n".join(lines) + "\n")
+
+
+def index_of(results: Mapping[str, Result]) -> pd.DataFrame:
+    """A row for each Result: its name, rows, heading, what a row is, and the columns that together name one."""
+    rows = [(name, len(one), one.title, one.meaning(), ", ".join(one.keys)) for name, one in results.items()]
+    return pd.DataFrame(rows, columns=["table", "rows", "title", "row", "key"])
+
+
+def _bars(cells: Iterable[Any]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def as_json(report: Report, moved: Collection[str] = ()) -> dict[str, Any]:

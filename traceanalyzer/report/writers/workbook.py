@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.errors import needs_extra
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import split
+from traceanalyzer.report.writers.tables import index_of
 
 MOST_ROWS = 1_048_575
 """A sheet holds one row more, which is the heading."""
@@ -40,7 +40,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
     with xlsxwriter.Workbook(path, options) as book:
         _sheet(book, "summary", _summary(report))
-        _sheet(book, "tables", _index(tables))
+        _sheet(book, "tables", index_of(tables))
         for name, result in tables.items():
             _sheet(book, name, result.to_frame().iloc[:MOST_ROWS], result.columns)
     return [path]
@@ -71,11 +71,6 @@ def _summary(report: Report) -> pd.DataFrame:
         for finding in report.findings
     ]
     return pd.DataFrame([*({report.label: sentence} for sentence in said), *findings], dtype=object)
-
-
-def _index(tables: dict[str, Result]) -> pd.DataFrame:
-    rows = [(name, result.title, result.meaning(), len(result)) for name, result in tables.items()]
-    return pd.DataFrame(rows, columns=["table", "title", "a row is", "rows"])
 
 
 def _cell(value: Any) -> Any:
