@@ -44,7 +44,7 @@ def test_thresholds_of_analyses_can_be_set():
     ("limit", "said"),
     [
         ("silent_pc=3", "no threshold is called 'silent_pc'; did you mean silent_ns"),
-        ("stream_role_pct", "write NAME=VALUE, the value a number"), ("stream_role_pct=nan", "write NAME=VALUE, the value a number"),
+        ("stream_role_pct", "write NAME=VALUE, the value a number"), ("stream_role_pct=nan", "stream_role_pct takes a number from 0 on, not nan"),
         ("bins=2.5", "write NAME=VALUE, the value a whole number"), ("hosts=3", "no threshold is called 'hosts'"),
     ],
 )  # fmt: skip

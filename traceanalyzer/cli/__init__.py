@@ -8,7 +8,6 @@ import traceback
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
-from traceanalyzer.cli.files import refuse_others
 from traceanalyzer.cli.options import BUG, DONE, HELP_ALL, INTERRUPTED, TERMINATED, USAGE_OR_INPUT, write_options
 from traceanalyzer.cli.output import is_lost, lenient, unfailing
 from traceanalyzer.cli.query import mcp, memory, query
@@ -204,12 +202,9 @@ def _bug(arguments: list[str], error: Exception) -> int:
         traceback.print_exception(error)
     click.echo(f"Bug in traceanalyzer: {type(error).__name__}: {error}", err=True)
     click.echo("Run again with --verbose for the details to report.", err=True)
-    joined = [value for word in arguments if (value := word.removeprefix("--debug=")) != word]
-    apart = [value for word, value in pairwise(arguments) if word == "--debug"]
-    for place in (*joined, *apart):
+    if place := debug.ASKED.get():
         try:
-            refuse_others(Path(place), debug.MARK, force="--force" in arguments)
-            debug.write(Path(place), debug.crash(error))
+            debug.write(place, debug.crash(error))
             click.echo(f"Attach this file to an issue: {place}", err=True)
         except (TraceAnalyzerError, OSError) as reason:
             click.echo(f"Error: {reason}", err=True)

@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ _PLACE = re.compile(r'File "[^"\n]*/traceanalyzer/([\w/]+\.py)", line (\d+)')
 
 MARK = b'"traceanalyzer": "'
 """What each such file has near its beginning."""
+
+ASKED: ContextVar[Path | None] = ContextVar("asked", default=None)
+"""The file that the command that runs is asked for, once it may be written."""
 
 _COUNTS = ("format", "world_size", "is_truncated", "events_skipped", "events_dropped")
 

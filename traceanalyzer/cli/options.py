@@ -1,6 +1,5 @@
 """Options that several commands share, their two levels of help, exit codes and what every command prints."""
 
-import math
 import os
 import shlex
 import sys
@@ -344,23 +343,16 @@ def read_thresholds(texts: Iterable[str]) -> dict[str, Any]:
         return {}
     from traceanalyzer.functions import thresholds_of_analyses, thresholds_with_numbers
 
-    known, read = thresholds_with_numbers(), {}
+    known, read = thresholds_with_numbers(), dict[str, float]()
     for text in given:
         name, _, value = (part.strip() for part in text.partition("="))
-        read[name] = _number(text, value, known.get(name, float))
+        kind = known.get(name, float)
+        try:
+            read[name] = kind(value)
+        except ValueError as error:
+            what = "a whole number" if kind is int else "a number"
+            raise UsageError(f"--threshold {text}: write NAME=VALUE, the value {what}") from error
     return thresholds_of_analyses(read, known)
-
-
-def _number(text: str, value: str, kind: type) -> float:
-    """A whole number where the threshold is one."""
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or (kind is int and not number.is_integer()):
-        what = "a whole number" if kind is int else "a number"
-        raise UsageError(f"--threshold {text}: write NAME=VALUE, the value {what}")
-    return int(number) if kind is int else number
 
 
 # What commands print.

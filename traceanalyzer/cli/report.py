@@ -82,6 +82,7 @@ def report(folder: Path | None, **options: Any) -> int:
     options["gates"] = wanted_gates(options)
     of_analyses = read_thresholds(options["limits"])
     refuse_others(options["debug"], debug.MARK, force=options["force"])
+    debug.ASKED.set(options["debug"])
     snapshots = snapshots_in(folder, options["trace_dir"], follows_links=options["follow_links"])
     try:
         found, label, default = find_traces(folder, options)

@@ -73,8 +73,6 @@ class Layout:
     flame_row: int = 18
     flame_box: float = 2.0
     """Narrower boxes are left out."""
-    letter_width: float = 6.3
-    flame_margin: int = 4
     flame_depth: int = 60
     memory_sites: int = 40
     memory_ranks: int = 64

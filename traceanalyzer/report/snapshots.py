@@ -1,7 +1,7 @@
 """How memory snapshots are reported: terminal, JSON, page."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,13 +108,8 @@ def flame(one: Examined) -> dict[str, Any] | None:
     root = _Call("all that is in use at the peak", is_own=False)
     for number, size in zip(one.peak_stacks["stack"], one.peak_stacks["size_bytes"], strict=True):
         _add(root, _names(one, int(number)), int(size))
-    boxes: list[dict[str, Any]] = []
-    depth = _place(root, 0.0, 0, LAYOUT.picture_width / root.size_bytes, boxes)
-    height = (depth + 1) * LAYOUT.flame_row
-    for one_box in boxes:
-        one_box["y"] = height - (one_box.pop("depth") + 1) * LAYOUT.flame_row
-        one_box["share"] = f"{100 * one_box['bytes'] / root.size_bytes:.1f}%"
-        one_box["size"] = columns.text(one_box.pop("bytes"), Unit.BYTES)
+    boxes = list(_boxes(root, 0.0, 0, LAYOUT.picture_width / root.size_bytes))
+    height = (max(box["depth"] for box in boxes) + 1) * LAYOUT.flame_row
     return {"boxes": boxes, "width": LAYOUT.picture_width, "height": height, "row": LAYOUT.flame_row}
 
 
@@ -136,27 +131,15 @@ def _add(call: _Call, names: Sequence[tuple[str, bool]], size: int) -> None:
         call.size_bytes += size
 
 
-def _place(call: _Call, x: float, depth: int, scale: float, boxes: list[dict[str, Any]]) -> int:
-    """Add the call's box and those of the calls in it, widest first; returns the greatest depth."""
+def _boxes(call: _Call, x: float, depth: int, scale: float) -> Iterator[dict[str, Any]]:
+    """The call's box and those of the calls in it, widest first."""
     width = call.size_bytes * scale
-    letters = int((width - 2 * LAYOUT.flame_margin) / LAYOUT.letter_width)
-    boxes.append(
-        {
-            "x": round(x, 1),
-            "width": round(width, 1),
-            "depth": depth,
-            "name": call.name,
-            "text": call.name if letters >= len(call.name) else f"{call.name[: letters - 1]}…" if letters > 4 else "",
-            "is_own": call.is_own,
-            "bytes": call.size_bytes,
-        }
-    )
-    deepest = depth
+    yield {"x": round(x, 1), "width": round(width, 1), "depth": depth, "name": call.name, "is_own": call.is_own,
+           "size_bytes": call.size_bytes}  # fmt: skip
     for inner in sorted(call.inner.values(), key=lambda one: -one.size_bytes):
         if inner.size_bytes * scale >= LAYOUT.flame_box:
-            deepest = max(deepest, _place(inner, x, depth + 1, scale, boxes))
+            yield from _boxes(inner, x, depth + 1, scale)
         x += inner.size_bytes * scale
-    return deepest
 
 
 # Memory snapshots as one HTML page that needs no network, in the report's style.
@@ -237,15 +220,11 @@ def _picture(one: Examined) -> dict[str, Any] | None:
 
 def _path(slot: np.ndarray, values: np.ndarray, top: int) -> str:
     """An area under the most of each slot; slots without an event keep what was."""
-    most = np.full(LAYOUT.memory_points, -1, "int64")
-    np.maximum.at(most, slot, values)
-    last = np.maximum.accumulate(np.where(most >= 0, np.arange(LAYOUT.memory_points), 0))
-    ends = np.zeros(LAYOUT.memory_points, "int64")
-    ends[slot] = values  # the last event of a slot wins
-    heights = np.where(most >= 0, most, ends[last])
+    slots = pd.Series(values).groupby(slot).agg(["max", "last"]).reindex(range(LAYOUT.memory_points))
+    heights = slots["max"].fillna(slots["last"].ffill())
     across, up = LAYOUT.picture_width / LAYOUT.memory_points, LAYOUT.memory_height / top
     points = "".join(
-        f"L{place * across:.0f} {LAYOUT.memory_height - value * up:.1f}" for place, value in enumerate(heights.tolist())
+        f"L{place * across:.0f} {LAYOUT.memory_height - value * up:.1f}" for place, value in heights.items()
     )
     return f"M0 {LAYOUT.memory_height}{points}L{LAYOUT.picture_width} {LAYOUT.memory_height}z"
 

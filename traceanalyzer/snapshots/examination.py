@@ -11,6 +11,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.errors import InputError
+from traceanalyzer.selection import step_at
 from traceanalyzer.snapshots.reading import Snapshot, Stack, read_snapshot
 
 # What the allocator gave for each request: the history has what was asked for only.
@@ -429,8 +430,7 @@ def by_steps(levels: pd.DataFrame, peak_at: int, steps: pd.DataFrame) -> TraceSt
         return None
     starts, ends = (known[name].to_numpy(dtype=np.int64) for name in ("host_start_ns", "host_end_ns"))
     times = levels["time_ns"].to_numpy()
-    row = np.searchsorted(starts, times, side="right") - 1
-    row = np.where((row >= 0) & (times < ends[row]), row, -1)
+    row = step_at(starts, ends, times)
     grouped = levels["requested_bytes"][row >= 0].groupby(row[row >= 0])
     numbers = known["step"].to_numpy(dtype=np.int64)
     table = pd.DataFrame({"peak_bytes": grouped.max(), "end_bytes": grouped.last()})
