@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, all_known, is_any, stack, typed
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, is_own
 from traceanalyzer.analyses.communication.waits import CallWaits, exposed_of, moves_and_waits
-from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, number_in_group, sums_at
+from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, sums_at
 from traceanalyzer.analyses.host import cpu_time, host_names, idle
 from traceanalyzer.analyses.host.activity import NOTHING, Activity, Around, activity_of, range_around
 from traceanalyzer.analyses.host.cpu_collectives import waiting
@@ -37,6 +37,7 @@ from traceanalyzer.model.tables import (
     known_of,
     picked,
     rows_where,
+    sorted_by,
     table_of,
     under_each_other,
     whole_of,
@@ -412,36 +413,18 @@ One without shapes among others that have them, such as an optimizer of another 
 """
 
 
-class Names(NamedTuple):
-    """Names by row: the position of each in `texts`, which are in the order of their letters; -1 without one."""
-
-    codes: np.ndarray
-    texts: list[str]
-
-    def take(self, rows: np.ndarray) -> "Names":
-        """These rows."""
-        return Names(self.codes[rows], self.texts)
-
-
-def names_of(events: pd.DataFrame) -> Names:
-    """What a table's events are called."""
-    names: Any = column_of(events, "name")
-    return as_names(names.categories.tolist(), names.codes)
-
-
-def as_names(texts: Sequence[str], rows: np.ndarray) -> Names:
-    """Texts by their positions."""
-    names = sorted(set(texts))
-    place = {text: number for number, text in enumerate(names)}
-    return Names(np.array([*(place[text] for text in texts), NONE], dtype=np.int64)[rows], names)
-
-
-def called(host_ops: pd.DataFrame, rows: np.ndarray) -> Names:
+def called(host_ops: pd.DataFrame, rows: np.ndarray) -> pd.Categorical:
     """`aten::mm of [8192, 8192] × [8192, 8192]`, by row of the operator."""
     keys = ["name", "shapes"]
     groups = Groups.of(picked(host_ops, rows, keys), keys, with_absent=True)
     texts = [with_shapes(name, shapes) for name, shapes in zip(*groups.keys.values(), strict=True)]
-    return as_names(texts, groups.of_row)
+    return _names(texts, groups.of_row)
+
+
+def _names(texts: Sequence[str], rows: np.ndarray) -> pd.Categorical:
+    """Texts, some of which may be alike, by their positions; none at -1."""
+    codes, names = pd.factorize(np.array(texts, dtype=object))
+    return pd.Categorical.from_codes(np.append(codes, NONE)[rows], categories=names)
 
 
 @lru_cache(16_384)
@@ -502,14 +485,10 @@ COMPILING = "compiling by "
 
 WHAT_RAN_COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "work")
 
-_SUMS = ("total_ns", "calls", "work")
+_SUMS = ["total_ns", "calls", "work"]
 
 _WORK = 2**40 - 1
 """So much is kept of the sum of works' numbers: sums over many steps are whole as floats, too."""
-
-_NO_PARTS = {
-    name: np.empty(0, dtype=object if name in ("part", "what", "name") else np.int64) for name in WHAT_RAN_COLUMNS
-}
 
 MOST_NAMES = 100
 """The longest that are kept of each kind: one that is not among so many takes no longer than the last of them."""
@@ -550,21 +529,18 @@ class WhatRan(Result):
 
 
 def what_ran_per_rank(
-    trace: RankTrace, tree: OperatorTree, same_work: np.ndarray, parts_of_steps: pd.DataFrame,
-    doings: Mapping[str, np.ndarray],
-) -> pd.DataFrame:  # fmt: skip
+    trace: RankTrace, tree: OperatorTree, same_work: np.ndarray, parts_of_steps: pd.DataFrame, doings: pd.DataFrame
+) -> pd.DataFrame:
     """The longest names of each step and part."""
     if parts_of_steps.empty:
         return without_rows(WHAT_RAN_COLUMNS)
-    parts = (_longest(_on_gpu(trace, tree, same_work), parts_of_steps), doings)
-    table = {name: np.concatenate([part[name] for part in parts]) for name in WHAT_RAN_COLUMNS}
-    order = np.argsort(-table["total_ns"], kind="stable")
-    return table_of({name: column[order] for name, column in table.items()})
+    table = under_each_other([_longest(_on_gpu(trace, tree, same_work), parts_of_steps), doings])
+    return sorted_by(table, "total_ns")
 
 
-def longest_doings(trace: RankTrace, parts_of_steps: pd.DataFrame) -> Mapping[str, np.ndarray]:
-    """Columns `COLUMNS` of the longest that the host did in the idle time of each step, before launches."""
-    return _NO_PARTS if parts_of_steps.empty else _longest(_on_host(trace, parts_of_steps), parts_of_steps)
+def longest_doings(trace: RankTrace, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
+    """The longest that the host did in the idle time of each step, before launches."""
+    return _longest(() if parts_of_steps.empty else _on_host(trace, parts_of_steps), parts_of_steps)
 
 
 def what_ran_across(parts: Mapping[int, pd.DataFrame]) -> WhatRan:
@@ -572,35 +548,26 @@ def what_ran_across(parts: Mapping[int, pd.DataFrame]) -> WhatRan:
     return WhatRan(stack(parts, tuple(WhatRan.columns)))
 
 
-def _longest(parts: Iterable[Mapping[str, np.ndarray]], windows: pd.DataFrame) -> Mapping[str, np.ndarray]:
-    """Columns `COLUMNS`, longest first: of each step and part the longest names."""
-    table = {name: np.concatenate(columns) for name, columns in _by_column(parts).items()}
-    is_held = np.isin(table["step"], array_of(windows, "step"))
-    codes = {name: pd.factorize(table[name][is_held])[0] for name in ("part", "what", "name")}
+def _longest(parts: Iterable[pd.DataFrame], windows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `WhatRan`: of each step, part and kind of name the longest."""
+    tables = [*parts]
+    if not tables:
+        return without_rows(WHAT_RAN_COLUMNS)
+    table = pd.concat(tables, ignore_index=True)
+    table = table[table["step"].isin(windows["step"])]
     # Several threads may do the same.
-    keys = {"step": table["step"][is_held], **codes}
-    groups = Groups.of(keys, list(keys), by_appearance=True)
-    sums = {name: groups.sums(table[name][is_held]) for name in _SUMS}
-    order = np.argsort(-sums["total_ns"], kind="stable")
-    order = order[sums["total_ns"][order] > 0]
-    firsts = groups.first[order]
-    groups = Groups.of({name: own[firsts] for name, own in keys.items()}, ["step", "part", "what"])
-    held = number_in_group(groups.of_row) < MOST_NAMES
-    rows = np.flatnonzero(is_held)[firsts[held]]
-    return {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in WHAT_RAN_COLUMNS}
+    sums = table.groupby(["step", "part", "what", "name"], sort=False)[_SUMS].sum()
+    sums = sorted_by(sums[sums["total_ns"] > 0].reset_index(), "total_ns")
+    longest: pd.DataFrame = sums.groupby(["step", "part", "what"], sort=False).head(MOST_NAMES)
+    return longest
 
 
-def _by_column(parts: Iterable[Mapping[str, np.ndarray]]) -> Mapping[str, list[np.ndarray]]:
-    held = [_NO_PARTS, *parts]
-    return {name: [part[name] for part in held] for name in WHAT_RAN_COLUMNS}
-
-
-def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iterator[Mapping[str, np.ndarray]]:
+def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iterator[pd.DataFrame]:
     ops, kind = trace.gpu_ops, trace.gpu_ops["kind"]
     numbers = np.append(array_of(trace.steps, "step"), NONE)
     step = numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE)
     total_ns = array_of(ops, "end_ns") - array_of(ops, "start_ns")
-    names = names_of(ops)
+    names = column_of(ops, "name")
     is_compute, is_copy = is_any(kind, "compute"), is_any(kind, "copy")
     for held, part, what in ((is_compute, "compute_ns", KERNEL), (is_copy, "exposed_copy_ns", COPY)):
         rows = np.flatnonzero(held)
@@ -608,7 +575,7 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iter
     rows = np.flatnonzero(is_compute)
     taken_ns = taken_of(ops, rows, step[rows], same_work[rows])
     taken = rows[taken_ns > 0]
-    others = as_names([OTHER_PROCESS], np.zeros(len(taken), dtype=np.int64))
+    others = _names([OTHER_PROCESS], np.zeros(len(taken), dtype=np.int64))
     yield _summed(step[taken], others, taken_ns[taken_ns > 0], "compute_ns", SLICE)
     owned = np.flatnonzero(is_compute & (tree.owner >= 0))
     owners, owner = np.unique(tree.owner[owned], return_inverse=True)
@@ -619,7 +586,7 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iter
         inside = _range_of_launch(trace, array_of(ops, "launch")[rows])
         ranges, is_named = _named_ranges(trace, inside)
         rows = rows[is_named]
-        yield _summed(step[rows], ranges.take(is_named), total_ns[rows], "compute_ns", RANGE)
+        yield _summed(step[rows], ranges[is_named], total_ns[rows], "compute_ns", RANGE)
 
 
 def _range_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
@@ -629,12 +596,12 @@ def _range_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
     return range_around(trace.ranges, threads, starts)
 
 
-def _named_ranges(trace: RankTrace, rows: np.ndarray) -> tuple[Names, np.ndarray]:
+def _named_ranges(trace: RankTrace, rows: np.ndarray) -> tuple[pd.Categorical, np.ndarray]:
     """Names of ranges by row, and which say something: a step's own range does not."""
-    of_steps = _step_names(trace)
-    names = names_of(trace.ranges)
+    of_steps, names = _step_names(trace), column_of(trace.ranges, "name")
+    texts = names.categories.tolist()
     codes = np.append(names.codes, NONE)[rows]
-    return Names(codes, names.texts), np.array([*(name not in of_steps for name in names.texts), False])[codes]
+    return _names(texts, codes), np.array([*(name not in of_steps for name in texts), False])[codes]
 
 
 def _step_names(trace: RankTrace) -> set[str]:
@@ -642,7 +609,7 @@ def _step_names(trace: RankTrace) -> set[str]:
     return {names.categories[code] for code in {*names.codes.tolist()} - {NONE}}
 
 
-def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, np.ndarray]]:
+def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """What the launching thread did between a gap's start and the launch that ends it."""
     gaps, of_gap = step_gaps(trace, windows)
     starts = np.maximum(gaps.starts, array_of(windows, "begin_ns")[of_gap])
@@ -658,7 +625,7 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
 
 def _of_thread(
     trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray, steps: np.ndarray
-) -> Iterator[Mapping[str, np.ndarray]]:
+) -> Iterator[pd.DataFrame]:
     ranges, has_data = Around.of(trace.ranges, thread), host_names.matches(trace.host_ops["name"], host_names.is_data)
     operators = Around.of(trace.host_ops, thread) if has_data.any() else None
     for held, activity in activity_of(trace, thread, starts, launched, has_frames=True):
@@ -688,20 +655,17 @@ def _parts(activity: Activity, stretch: np.ndarray, is_data: np.ndarray) -> np.n
     return np.select([is_sync, is_data], places, _DOINGS.index(HOST.column))
 
 
-def _with_others(trace: RankTrace, thread: int, activity: Activity, stretch: np.ndarray, doing: Names) -> Names:
+def _with_others(
+    trace: RankTrace, thread: int, activity: Activity, stretch: np.ndarray, doing: pd.Categorical
+) -> pd.Categorical:
     """What is done, where nothing is recorded with what another thread runs in Python meanwhile."""
-    place = doing.texts.index(NOTHING)
-    nothing = np.flatnonzero(doing.codes == place)
-    rows = np.unique(stretch[nothing])
+    nothing = np.flatnonzero(doing == NOTHING)
+    rows, row = np.unique(stretch[nothing], return_inverse=True)
     frames = cpu_time.beside(trace, thread, activity.starts[rows], activity.ends[rows])
-    told = [None if frame is None else f"{cpu_time.BESIDE}{frame}" for frame in frames]
-    if not any(told):
-        return doing
-    texts = [*doing.texts, *dict.fromkeys(text for text in told if text)]
-    of_row = np.array([place if text is None else texts.index(text) for text in told])
-    codes = doing.codes.copy()
-    codes[nothing] = of_row[np.searchsorted(rows, stretch[nothing])]
-    return as_names(texts, codes)
+    told = np.array([NOTHING if frame is None else f"{cpu_time.BESIDE}{frame}" for frame in frames], dtype=object)
+    found = doing.add_categories([*{*told} - {NOTHING}])
+    found[nothing] = told[row]
+    return found
 
 
 def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
@@ -709,10 +673,10 @@ def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     return is_data
 
 
-def _doing(activity: Activity, stretch: np.ndarray, of_steps: set[str]) -> Names:
+def _doing(activity: Activity, stretch: np.ndarray, of_steps: set[str]) -> pd.Categorical:
     """What the innermost events of these stretches are called, `NOTHING` for those without one."""
     told, code = [_called_on_host(name, of_steps) for name in activity.names], activity.code[stretch]
-    return as_names([*told, NOTHING], np.where(code == NONE, len(told), code))
+    return _names([*told, NOTHING], np.where(code == NONE, len(told), code))
 
 
 def _called_on_host(name: str, of_steps: set[str]) -> str:
@@ -726,25 +690,17 @@ def _called_on_host(name: str, of_steps: set[str]) -> str:
 
 def _summed(
     step: np.ndarray,
-    names: Names,
+    names: pd.Categorical,
     total_ns: np.ndarray,
     part: str,
     what: str,
     work: np.ndarray | None = None,
-) -> Mapping[str, np.ndarray]:
-    """Columns `COLUMNS`, a row for each step and name; of what hosts do there are neither calls nor work."""
-    held = np.flatnonzero(names.codes != NONE)
-    groups = Groups.of_numbers(step[held] * len(names.texts) + names.codes[held])
-    firsts, none = held[groups.first], np.zeros(len(groups), dtype=np.int64)
-    return {
-        "step": step[firsts],
-        "part": np.full(len(groups), part, dtype=object),
-        "what": np.full(len(groups), what, dtype=object),
-        "name": np.array(names.texts, dtype=object)[names.codes[firsts]],
-        "total_ns": groups.sums(total_ns[held]),
-        "calls": none if work is None else groups.counts(),
-        "work": none if work is None else groups.sums(work[held] & _WORK) & _WORK,
-    }
+) -> pd.DataFrame:
+    """Rows of `WhatRan`, one for each step and name; of what hosts do there are neither calls nor work."""
+    counts = {"calls": 0, "work": 0} if work is None else {"calls": 1, "work": work & _WORK}
+    table = pd.DataFrame({"step": step, "name": names, "total_ns": total_ns, **counts})
+    sums = table.groupby(["step", "name"], observed=True)[_SUMS].sum().reset_index()
+    return sums.assign(name=sums["name"].astype("str"), work=sums["work"] & _WORK, part=part, what=what)
 
 
 SIZES = " of ["
