@@ -81,8 +81,6 @@ class Engine:
         """Keep no lengths for changes that are asked for next: they are worked out anew then, to the same answers."""
         self._known, self._held = {}, 0
         self.peers.let_go()
-        for nodes in self.job.nodes.values():
-            nodes.let_go()
 
     @cached_property
     def unchanged(self) -> np.ndarray:

@@ -1,10 +1,9 @@
 """A rank's graph contracted to few nodes, and the order in which nodes can be computed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
-from typing import Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,9 +19,6 @@ from traceanalyzer.model.tables import array_of
 # Within a run of a stream that one segment launched, an operation starts at max(end of the one before, its launch), so
 # that the run's end is max(its begin + a, the segment's begin + b) with a and b from sums and maxima
 # over whole columns.
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +56,6 @@ class Sums(Struct, frozen=True):
     by_launch_ns: np.ndarray
 
 
-class Latest(Generic[T]):
-    """What is made of an array, kept for the two that were asked for last: most changes leave most lengths as they are.
-
-    An array is known by its identity: nobody writes to one that was given here. What makes it is given each time:
-    held here it would hold the nodes that hold this, until the next search for garbage.
-    """
-
-    def __init__(self) -> None:
-        self._known: list[tuple[np.ndarray, T]] = []
-
-    def __call__(self, array: np.ndarray, make: Callable[[np.ndarray], T]) -> T:
-        """What `make`, always the same, makes of it."""
-        for own, made in self._known:
-            if own is array:
-                return made
-        made = make(array)
-        self._known = [(array, made), *self._known[:1]]
-        return made
-
-    def let_go(self) -> None:
-        """Keep nothing."""
-        self._known = []
-
-
 FOLLOWS, LAUNCHED, RELEASED, WAITS, OWN, CHAINED, ANCHOR, BLOCKS, BEGINS, CLEARED = range(10)
 """Kinds of edges: into a run from the one before it, from the host, from nothing, from another stream; from a single
 operation's start to its end; into a segment from the one before it, from nothing, from an operation; into the first
@@ -104,8 +76,6 @@ class Nodes:
         self.known: Explained = explained(piece)
         self._is_of: dict[str, np.ndarray] = {}
         self._columns: dict[tuple[str, str], np.ndarray] = {}
-        self._within = {has_lag: Latest[tuple[np.ndarray, np.ndarray]]() for has_lag in (False, True)}
-        self._host_ends = Latest[np.ndarray]()
         lengths = self.column("ops", "duration_ns"), self.column("host", "ns")
         every_segment = np.ones(len(piece.segments), dtype=bool)
         self.recorded = Timing(*lengths, every_segment, every_segment)
@@ -219,17 +189,10 @@ class Nodes:
         )
         self.kind = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
 
-    def let_go(self) -> None:
-        """Keep nothing of replays."""
-        self._host_ends.let_go()
-        for within in self._within.values():
-            within.let_go()
-
     def sums(self, timing: Timing) -> Sums:
         """Lengths within the runs and segments."""
-        within = partial(self._within_runs, has_lag=timing.has_lag)
-        lag, until = self._within[timing.has_lag](timing.duration_ns, within)
-        host = self._host_ends(timing.host_ns, partial(offsets, self.column("host", "segment")))
+        lag, until = self._within_runs(timing.duration_ns, has_lag=timing.has_lag)
+        host = offsets(self.column("host", "segment"), timing.host_ns)
         by_launch = np.append(host, 0)[self.column("ops", "launch")]
         by_launch += self.known.latency_ns
         by_launch += until

@@ -57,8 +57,6 @@ class Job:
         self.offset_ns = {rank: offset_ns.get(rank, 0) for rank in self.nodes}
         starts = [nodes.piece.ops["start_ns"].min() - self.offset_ns[rank] for rank, nodes in self.nodes.items()]
         self.origin_ns = int(min(starts, default=0))
-        self.transfers: dict[tuple[object, ...], np.ndarray] = {}
-        """Transfers after changes that were asked for lately."""
         first = np.cumsum([1, *(nodes.count for nodes in self.nodes.values())])
         self.base = dict(zip(self.nodes, (first - 1).tolist(), strict=False))
         self.joins = _joins(self, members)

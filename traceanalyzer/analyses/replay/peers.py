@@ -458,6 +458,4 @@ def _places(nodes: Nodes) -> dict[int, _Place]:
 
 def _blocking_calls(nodes: Nodes) -> Counter[tuple[int, str]]:
     """How often the host makes which blocking call in which step."""
-    held = nodes.column("segments", "before") != NONE
-    steps, calls = (nodes.column("segments", name)[held].tolist() for name in ("step", "call"))
-    return Counter(zip(steps, calls, strict=True))
+    return Counter(place[:2] for place in _places(nodes).values())
