@@ -433,7 +433,7 @@ def across(
     for number, (_, own) in enumerate(step_needs.table.groupby(job)):
         if own["rank"].nunique() < 2:  # nobody else waits for it
             continue
-        needs = with_roles(own, replay, ranks, call_waits, operators)
+        needs = with_roles(own, replay, ranks)
         table = _of_job(needs, work, calls, steps.table, places, replay, on_path, linked, operators.table)
         if len(table):
             tables.append(table.assign(job=number))

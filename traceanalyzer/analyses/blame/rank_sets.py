@@ -13,9 +13,6 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.step_budget import HAS_KNOWN_WORK, KERNEL, OF_DATA, OPERATOR
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.jobs import HOST_RANKS, connected
-from traceanalyzer.analyses.communication.waits import CallWaits
-from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR
-from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import FALSE_ALARMS, SHARE
@@ -204,15 +201,11 @@ EVERYBODY = "all"
 _ROLE = "role of rank"
 
 
-def with_roles(
-    needs: pd.DataFrame, replay: Replay, ranks: Ranks, call_waits: CallWaits, operators: Operators
-) -> pd.DataFrame:
+def with_roles(needs: pd.DataFrame, replay: Replay, ranks: Ranks) -> pd.DataFrame:
     """Rows of `StepNeeds` in which `peers` are those of a rank's role, where ranks have such.
 
-    Ranks of one role run the same kernels (`Peers.alike`), directly or by way of others; what one role takes is no
-    measure of another. A rank whose kernels no other runs is of the role of those that run half of its operators
-    and of its collectives: it may compute the same otherwise. Roles are unknown on GPUs of several models, whose
-    kernels have other names for the same work.
+    Ranks of one role do the same (`Peers.alike`), directly or by way of others; what one role takes is no measure of
+    another. Roles are unknown on GPUs of several models, whose kernels have other names for the same work.
     """
     models = ranks.table["device_name"].dropna().unique()
     if replay.engine is None or (needs["peers"] != EVERYBODY).any() or len(models) > 1:
@@ -223,23 +216,9 @@ def with_roles(
         return needs
     columns = [place[rank] for rank in every.tolist()]
     alike = replay.engine.peers.alike[np.ix_(columns, columns)]
-    is_alone = (alike | alike.T).sum(axis=1) < 2
-    if is_alone.any():
-        known = operators.table[~operators.table["operator"].isin([NO_LAUNCH, NO_OPERATOR])]
-        run = _shared(known.groupby(["rank", "operator"], observed=True)["gpu_ops"].sum(), every)
-        called = _shared(call_waits.table.groupby(["rank", "collective"], observed=True).size(), every)
-        alike = alike | (is_alone[:, None] & run & called)
     roles = connected([rank, *every[own].tolist()] for rank, own in zip(every.tolist(), alike, strict=True))
     of_rank = {rank: f"{_ROLE} {own[0]}" for own in roles for rank in own}
     return needs.assign(peers=needs["rank"].map(of_rank)) if len(roles) > 1 else needs
-
-
-def _shared(counts: pd.Series, every: np.ndarray) -> np.ndarray:
-    """Which ranks have half in common of what the one with less has, by counts of each rank and name."""
-    table = counts.unstack(fill_value=0).reindex(every, fill_value=0).to_numpy(dtype=np.int64)  # noqa: PD010
-    both, each = np.minimum(table[:, None], table[None]).sum(axis=2), table.sum(axis=1)
-    shared: np.ndarray = both >= SHARE * np.minimum.outer(each, each)
-    return shared
 
 
 # By how much a stage takes longer than the others for the same kernels: its GPU is slower then, its layers no more.
