@@ -77,7 +77,8 @@ class Members(Result):
         arguments="Where the arguments come from, as `calls` has it.",
         matched_by=(
             "How the instance was found: sequence, step and position, offset, or order between others. By time its "
-            "calls end within 50 µs of the clocks' offset, or within half of the shortest such call."
+            "calls end within 50 µs of the clocks' offset, or within half of the shortest such call; messages within "
+            "half of the way to the next."
         ),
         is_ambiguous="The offset that decided had a rival with 90% of its votes.",
         is_synchronising=(
