@@ -110,7 +110,8 @@ def _frame(results: Results, name: str) -> pd.DataFrame:
 
 def _drawn_ranks(frame: pd.DataFrame, order: Sequence[int]) -> list[int]:
     """The first ranks of `order` that have rows, as many as are drawn."""
-    return [rank for rank in order if rank in set(frame["rank"])][:MOST_RANKS]
+    known = set(frame["rank"].unique())
+    return [rank for rank in order if rank in known][:MOST_RANKS]
 
 
 # Counters below a rank's lanes: the launch queue, memory, the GPU's own counters.
