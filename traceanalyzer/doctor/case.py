@@ -3,11 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from traceanalyzer.meaning.vocabulary import Severity
-from traceanalyzer.model.schema import printable
 
 if TYPE_CHECKING:
     from traceanalyzer.doctor.flight_recorder import FlightRecorder
@@ -45,17 +44,6 @@ class Diagnosis:
     recommendation: str | None = None
     caveat: str | None = None
     ranks: tuple[int, ...] = ()
-
-    @property
-    def legible(self) -> "Diagnosis":
-        """The same in printable texts: logs and dumps hold what programs wrote into them."""
-        return replace(
-            self,
-            diagnosis=printable(self.diagnosis),
-            signal=printable(self.signal),
-            recommendation=self.recommendation and printable(self.recommendation),
-            caveat=self.caveat and printable(self.caveat),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def examine(
     places = [place for place in (topo, *nccl_logs, flight_recorder, *monitors) if isinstance(place, Path)]
     notes = [] if follows_links else [note for place in places for note in left_out(place)]
     notes += [note for part in (case.topology, recorder, records) if part is not None for note in part.notes]
-    return Examination(case, tuple(one.legible for one in diagnose(case)), tuple(map(printable, notes)))
+    return Examination(case, diagnose(case), tuple(map(printable, notes)))
 
 
 def _texts(given: Path | Text, follows_links: bool) -> list[Text]:
@@ -124,7 +124,7 @@ def diagnose(case: Case) -> tuple[Diagnosis, ...]:
             parts = {name: {"log": log, "case": case}.get(name) or getattr(case, name) for name in names}
             for facts in rule(**parts) if all(parts.values()) else ():
                 one = said(rule.__name__, {"case": case, "found": found, **parts, **facts})
-                where = f"{log.label}: " if log and len(case.logs) > 1 else ""
+                where = printable(f"{log.label}: ") if log and len(case.logs) > 1 else ""
                 found.append(replace(one, diagnosis=f"{where}{one.diagnosis}"))
     return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 

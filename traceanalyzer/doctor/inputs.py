@@ -42,22 +42,31 @@ def inputs_of(place: Path, *, follows_links: bool = False) -> Inputs:
     if not place.exists():
         raise InputError(f"{place}: no such file or folder")
     paths = all_below(place, follows_links=follows_links) if place.is_dir() else [place]
-    heads = {path: _ends(path) for path in paths}
-    topologies = [path for path, head in heads.items() if is_topology(_text(head))]
-    monitors = [path for path, head in heads.items() if is_monitors_file(head)]
-    has_dumps = any(mark in head for head in heads.values() for mark in _OF_RECORDER)
-    found = Inputs(
-        next(iter(topologies), None),
-        tuple(path for path, head in heads.items() if path not in monitors and is_log(head)),
-        place if has_dumps else None,
-        tuple(monitors),
-    )
+    sorts = {path: _sorts(path) for path in paths}
+
+    def of(sort: str) -> tuple[Path, ...]:
+        return tuple(path for path, own in sorts.items() if sort in own)
+
+    found = Inputs(next(iter(of("topology")), None), of("log"), place if of("dump") else None, of("monitor"))
     if found == Inputs():
         raise InputError(
             f"{place}: no topology, log of NCCL, dump of PyTorch's flight recorder or record of a monitor (NCCL "
             "Inspector, NCCL's profiler plugin, xpu_timer) in it; docs/hangs.md says how to get them"
         )
     return found
+
+
+def _sorts(path: Path) -> set[str]:
+    """What of an input a file holds: `topology`, `log`, `dump` of the recorder, `monitor`."""
+    ends = _ends(path)
+    is_monitor = is_monitors_file(ends)
+    held = {
+        "topology": is_topology(_text(ends)),
+        "log": not is_monitor and is_log(ends),
+        "dump": any(mark in ends for mark in _OF_RECORDER),
+        "monitor": is_monitor,
+    }
+    return {name for name, is_held in held.items() if is_held}
 
 
 def _ends(path: Path) -> bytes:

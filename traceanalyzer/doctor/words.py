@@ -14,6 +14,7 @@ import pandas as pd
 from traceanalyzer.doctor.case import Diagnosis, counted, operation_words
 from traceanalyzer.meaning.columns import size_text, time_text
 from traceanalyzer.meaning.vocabulary import Severity, first_upper, numbered
+from traceanalyzer.model.schema import printable
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -43,8 +44,11 @@ KNOWLEDGE = msgspec.toml.decode(files("traceanalyzer.doctor").joinpath("knowledg
 
 
 def said(rule: str, facts: Mapping[str, Any]) -> Diagnosis:
-    """What a rule's facts mean, in the words that `knowledge.toml` has for the rule."""
-    texts = {name: _template(text).render(facts).strip() for name, text in KNOWLEDGE.rules[rule].items()}
+    """What a rule's facts mean, in the words that `knowledge.toml` has for the rule.
+
+    Texts are printable: logs and dumps hold what programs wrote into them.
+    """
+    texts = {name: printable(_template(text).render(facts).strip()) for name, text in KNOWLEDGE.rules[rule].items()}
     known: dict[str, Any] = {name: text for name, text in texts.items() if text}
     return Diagnosis(rule=rule, ranks=tuple(facts.get("ranks", ())), **known)
 
