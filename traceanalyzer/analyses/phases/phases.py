@@ -454,7 +454,7 @@ _EXPOSED = ("exposed_comm_ns", "exposed_transfer_ns", "exposed_wait_ns", "not_se
 class ByCollective(Result):
     """One row for each collective and group, most exposed first: of a mean step of `headline`, or of the capture."""
 
-    title = "Communication by collective"
+    title = "Communication by collective, mean over ranks"
     keys = ("collective", "group_label")
     is_of_one_run = True
     derived = {"busbw_gbps": "bus_bytes / bus_ns", "peak_pct": "busbw_gbps / bus_peak_gbps"}

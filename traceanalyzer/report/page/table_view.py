@@ -118,7 +118,7 @@ def console_table(
         head = view.columns[at]
         return first.index(head.name) if head.name in first else len(first), head.is_extra or head.is_later
 
-    shown, room = set[int](), width + 1  # nothing follows the last column but the table's edge
+    shown, room = set[int](), width
     for at in sorted(range(len(needed)), key=place):
         if needed[at] <= room or not shown:
             shown.add(at)
