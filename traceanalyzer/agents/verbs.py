@@ -325,12 +325,10 @@ class Workspace:
         path = self.place(folder)
         found = self._found(path)
         key = _identity(found)
-        if key not in self._reports:
-            self._reports[key] = self._made(found, label_of(path))
-        made = self._reports.pop(key)
+        made = self._reports.pop(key, None) or self._made(found, label_of(path))
         self._reports[key] = made  # last in, last out
-        while len(self._reports) > MOST_KEPT:
-            self._reports.pop(next(iter(self._reports)))
+        for old in [*self._reports][:-MOST_KEPT]:
+            del self._reports[old]
         return made
 
     def traces(self, folder: str, ranks: str | None) -> TraceSet:

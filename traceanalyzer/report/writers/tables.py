@@ -54,10 +54,9 @@ def summary_of(report: Report) -> pd.DataFrame:
         steps = tables["steps"].loc[tables["steps"]["is_complete"].fillna(value=False), ["rank", "step"]]
         own = calls.merge(steps, on=["rank", "step"]) if len(steps) else calls
         own = own.assign(ns=own["end_ns"] - own["start_ns"], collective=own["collective"].astype("str"))
-        for name, how in (("ns", "sum"), ("calls", "count")):
-            wide = own.pivot_table(values="ns", index="rank", columns="collective", aggfunc=how, fill_value=0)
-            wide = wide.add_suffix(f"_{name}")
-            table = table.join(wide, on="rank").fillna(dict.fromkeys(wide, 0))
+        sums = own.pivot_table("ns", "rank", "collective", ["sum", "count"], fill_value=0)
+        sums.columns = [f"{collective}_{'ns' if how == 'sum' else 'calls'}" for how, collective in sums.columns]
+        table = table.join(sums, on="rank").fillna(dict.fromkeys(sums, 0))
     if len(memory := tables.get("memory", pd.DataFrame())):
         wanted = [name for name in memory if name == "rank" or name.endswith(("allocated_bytes", "reserved_bytes"))]
         table = table.merge(memory[wanted], on="rank", how="left")
