@@ -19,7 +19,9 @@ from traceanalyzer.cli.options import (
     progress,
     say,
 )
+from traceanalyzer.errors import InputError, TraceAnalyzerError
 from traceanalyzer.execution import later
+from traceanalyzer.failures import Failure, sentences, warn
 from traceanalyzer.files.spill import give_back_memory, spilling_to
 
 if TYPE_CHECKING:
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from traceanalyzer.discovery import Found
     from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.doctor import Examination
-    from traceanalyzer.errors import TraceAnalyzerError
-    from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
     from traceanalyzer.job.run_info import RunInfo, Wiring
     from traceanalyzer.loading import LoadOptions
@@ -52,7 +52,6 @@ def examined(
         InputError: a file that was named cannot be read.
     """
     from traceanalyzer.doctor.inputs import texts_beside
-    from traceanalyzer.errors import InputError
 
     in_run = None if info is None or not info.topology else ("run.json", info.topology)
     found_topo, found_logs = texts_beside(folder) if folder.is_dir() else (None, [])
@@ -95,7 +94,7 @@ class Command:
     load: "LoadOptions"
     options: dict[str, Any]
     console: "Console"
-    errors: "list[tuple[str, TraceAnalyzerError]]"
+    errors: list[tuple[str, TraceAnalyzerError]]
 
 
 def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[Path, int]:
@@ -104,7 +103,6 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
     Raises:
         InputError: none of it can be analyzed.
     """
-    from traceanalyzer.failures import sentences, warn
     from traceanalyzer.report.writers import gates
     from traceanalyzer.report.writers.write import whole, write
 
@@ -255,7 +253,7 @@ def _judged(command: Command, made: "Report", label: str) -> "list[Outcome]":
     return gate.check_run(command.options["gates"], made.results, label, lack=lack)
 
 
-def _shown(command: Command, made: "Report", outcomes: "list[Outcome]") -> "list[Failure]":
+def _shown(command: Command, made: "Report", outcomes: "list[Outcome]") -> list[Failure]:
     """Print the summary, the longest kernels if asked for, and the gates; returns what could not be printed."""
     from traceanalyzer.report.writers import gates, terminal
 
