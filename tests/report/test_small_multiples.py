@@ -24,13 +24,13 @@ def three():
 
 
 def test_every_rank_of_every_run_has_a_bar_whose_parts_add_up(three):
-    made = cards(three)
-    assert [[bar.name for bar in card.bars] for card in made.cards] == [["rank 0", "rank 1"]] * 3
-    assert made.cards[0].change == "the base"
-    assert made.cards[2].change == "0%"
-    widths = [sum(box.width for box in bar.boxes) for card in made.cards for bar in card.bars]
+    made, _ = cards(three)
+    assert [[bar.name for bar in card.bars] for card in made] == [["rank 0", "rank 1"]] * 3
+    assert made[0].change == "the base"
+    assert made[2].change == "0%"
+    widths = [sum(box.width for box in bar.boxes) for card in made for bar in card.bars]
     assert max(widths) == pytest.approx(100)
     side = three.sides[1].first
     windows = side.table("headline")["window_ns"].astype(float) / three.fairness.scale.divisor(side)
     assert widths[2] / widths[3] == pytest.approx(windows[0] / windows[1])
-    assert any(box.look == WAIT.kind for bar in made.cards[0].bars for box in bar.boxes)
+    assert any(box.look == WAIT.kind for bar in made[0].bars for box in bar.boxes)

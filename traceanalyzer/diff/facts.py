@@ -144,13 +144,6 @@ def _of_micro_steps(column: str) -> Read:
     return read
 
 
-def _gradient_bytes(capture: Capture) -> str | None:
-    """Bytes of all-reduces and reduce-scatters in a step, by rank if they differ."""
-    frame = capture.table("micro_steps")
-    own = None if frame is None else frame.loc[frame["step"].isin(capture.steps), "gradient_bytes"]
-    return None if own is None or own.isna().any() else _of_micro_steps("gradient_bytes")(capture)
-
-
 def _model(capture: Capture) -> str | None:
     return ", ".join(f"{name} {value}" for name, value in sorted((capture.known.model or {}).items())) or None
 
@@ -358,13 +351,6 @@ FACTS: tuple[tuple[str, str, str, str, Read], ...] = (
         _exchanging,
     ),
     (MODEL_FLOPS, WORK, WORK, "a step is another amount of work.", model_flops_text),
-    (
-        "bytes of all-reduce and reduce-scatter a step",
-        NOTE,
-        "",
-        "another model, another element type in the exchange, or another strategy.",
-        _gradient_bytes,
-    ),
     ("ranks with a trace", NOTE, RANKS, "means over ranks are of these.", _ranks),
     (
         "steps compared",

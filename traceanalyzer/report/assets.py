@@ -123,6 +123,11 @@ def render(
     return environment().get_template(f"page/{template}").render({**shell, **context})
 
 
+def render_markdown(template: str, context: Mapping[str, Any]) -> str:
+    """A text in which nothing is escaped but what the template does itself."""
+    return environment().overlay(autoescape=False).get_template(f"page/{template}").render(context)
+
+
 def packed(content: bytes) -> str:
     """Deflated and in base64, as the page's scripts unpack it."""
     # An eighth of the time that zlib's usual level takes, for a twentieth more bytes.

@@ -10,6 +10,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import column_named
 from traceanalyzer.diff import Capture, Comparison, TableDiff, metrics
+from traceanalyzer.diff.joins import SAME
 from traceanalyzer.meaning.columns import ABSENT, Column, Scale, digits, is_known, scale
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_CAUSES, PARTS
 from traceanalyzer.report.comparison import DiffReport
@@ -71,6 +72,16 @@ class JoinedView:
     counts: Mapping[str, int]
     file: str
     basis: str = ""
+
+    @property
+    def heads(self) -> list[str]:
+        """Each column with its unit."""
+        return [f"{column.label} {column.unit}".strip() for column in self.columns]
+
+    @property
+    def changed(self) -> list[JoinedRow]:
+        """The rows in which the runs differ."""
+        return [row for row in self.rows if row.status != SAME]
 
 
 def joined_view(table: TableDiff, run: str = "", most: int | None = None) -> JoinedView:

@@ -11,6 +11,7 @@ from traceanalyzer.meaning.columns import Unit, signed, text
 from traceanalyzer.meaning.vocabulary import COMM, COMM_PARTS, IDLE, IDLE_PARTS, PARTS, UNMATCHED, WAIT, Part
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page.rows import Box, Row
+from traceanalyzer.report.words import change_text
 
 _DIVIDED = {COMM: COMM_PARTS, IDLE: IDLE_PARTS}
 
@@ -144,27 +145,19 @@ class Card:
     bars: tuple[Row, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Cards:
-    """A card for each run, and the parts that any of them has."""
-
-    cards: tuple[Card, ...]
-    parts: tuple[Part, ...]
-
-
-def cards(comparison: Comparison) -> Cards | None:
-    """`None` where fewer than two runs tell the parts of their ranks' steps."""
+def cards(comparison: Comparison) -> tuple[list[Card], tuple[Part, ...]]:
+    """A card for each run, and the parts that any has; none where fewer than two runs tell the parts of their steps."""
     found = {side.label: of_ranks(comparison, side) for side in comparison.sides}
     known = [table for table in found.values() if table is not None]
     if len(known) < 2:
-        return None
+        return [], ()
     longest = max(float(table.sum(axis=1).max()) for table in known) or 1.0
     parts = tuple(part for part in _EVERY if any(part.column in table and table[part.column].any() for table in known))
     made = [
         Card(run, *_step(comparison, run), () if table is None else tuple(_bars(table, parts, longest)))
         for run, table in found.items()
     ]
-    return Cards(tuple(made), parts)
+    return made, parts
 
 
 def _bars(table: pd.DataFrame, parts: Sequence[Part], longest: float) -> list[Row]:
@@ -189,5 +182,4 @@ def _step(comparison: Comparison, run: str) -> tuple[str, str]:
     row = metrics.row(comparison.metrics, "step_ns", run)
     if row is None or pd.isna(row["value"]):
         return "", ""
-    change = "" if pd.isna(row["change_pct"]) else f"{signed(float(row['change_pct']))}%"
-    return text(float(row["value"]), Unit.NS), "the base" if run == comparison.base.label else change
+    return text(float(row["value"]), Unit.NS), "the base" if run == comparison.base.label else change_text(row)

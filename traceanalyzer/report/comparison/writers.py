@@ -14,7 +14,7 @@ from rich.table import Table
 
 from traceanalyzer import __version__
 from traceanalyzer.analyses.base import plain_rows
-from traceanalyzer.diff import Comparison, TableDiff, facts, joins
+from traceanalyzer.diff import Comparison, facts
 from traceanalyzer.diff import compare as compare_sides
 from traceanalyzer.diff.captures import Side
 from traceanalyzer.diff.sources import SourceOptions, read_side, side_of, with_distinct_names, with_same_ranks
@@ -35,7 +35,6 @@ from traceanalyzer.report.comparison.rows import FiguresRow, JoinedView, joined_
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.printed import table_of, unwrapped, with_unit
 from traceanalyzer.report.writers import gates, write_text
-from traceanalyzer.report.writers.gates import cell, line
 from traceanalyzer.report.writers.tables import write_frame
 from traceanalyzer.validation import formats_of, place_of
 
@@ -133,6 +132,7 @@ def memory_page(memory: rows.Memory, base: str, command: str | None) -> str:
 def page(report: DiffReport) -> str:
     """The page's text."""
     comparison = report.comparison
+    cards, parts = step_parts.cards(comparison)
     context: dict[str, Any] = {
         "report": report,
         "version": report.version,
@@ -147,7 +147,8 @@ def page(report: DiffReport) -> str:
         "is_of_single_captures": rows.is_of_single_captures(comparison),
         "views": {run: _views(comparison, run) for run in comparison.tables},
         "memory": rows.memory_views(memory_of(report)),
-        "multiples": step_parts.cards(comparison),
+        "cards": cards,
+        "parts": parts,
         "DIFFERS": facts.DIFFERS,
     }
     return assets.render("diff.html", context, entry="comparison.js", styles=("diff.css",))
@@ -178,31 +179,24 @@ def markdown_write(report: DiffReport, folder: Path) -> list[Path]:
 def as_markdown(report: DiffReport) -> str:
     """Warnings, verdict, gates, figures, and what is new, removed or changed as far as a comment has room for it."""
     comparison = report.comparison
-    judged = comparison.fairness
-    lines = [f"## {cell(report.title)}", "", f"**{cell(comparison.different)}**", ""]
-    lines += [f"> **NOT COMPARABLE, forced:** {cell(reason)}" for reason in judged.refusals]
-    lines.append("")
-    lines += [f"- {cell(sentence)}" for sentence in sentences.verdict_sentences(comparison)]
-    lines += [f"- {cell(sentence)}" for sentence in rows.memory_sentences(memory_of(report))]
-    lines += ["", *(f"*{cell(note)}*  " for note in judged.notes), ""]
-    if report.outcomes:
-        lines += [gates.as_markdown(report.outcomes)]
-    lines += _figures(report)
-    room = LAYOUT.markdown_characters - sum(len(line) + 1 for line in lines)
-    for run, tables in comparison.tables.items():
-        for table in tables:
-            made = _markdown_table(table, run)
-            room -= sum(len(line) + 1 for line in made)
-            if room < 0:
-                return "\n".join([*lines, "More tables are in the report.", ""])
-            lines += made
-    return "\n".join(lines) + "\n"
-
-
-def _figures(report: DiffReport) -> list[str]:
-    head = ["figure, mean over ranks", "unit", *_heads(report.comparison.runs)]
-    lines = [line(head), "|---|---|" + "---:|" * (len(head) - 2)]
-    return [*lines, *(line([row.label, row.unit, *_texts(row)]) for row in rows.rows(report.comparison)), ""]
+    views = [(run, joined_view(own)) for run, tables in comparison.tables.items() for own in tables if own.differing]
+    context = {
+        "report": report,
+        "comparison": comparison,
+        "said": [*sentences.verdict_sentences(comparison), *rows.memory_sentences(memory_of(report))],
+        "gates": gates.as_markdown(report.outcomes) if report.outcomes else "",
+        "heads": _heads(comparison.runs),
+        "cell": gates.cell,
+        "line": gates.line,
+        "texts": _texts,
+        "figures": rows.rows(comparison),
+        "rows": LAYOUT.markdown_rows,
+    }
+    for count in range(len(views), -1, -1):
+        text = assets.render_markdown("diff.md", {**context, "views": views[:count], "is_whole": count == len(views)})
+        if len(text) <= LAYOUT.markdown_characters:
+            break
+    return text
 
 
 def _heads(runs: Sequence[str]) -> list[str]:
@@ -214,20 +208,6 @@ def _texts(row: FiguresRow) -> list[str]:
     """A row below them."""
     base, *others = row.cells
     return [base.text, *(part for one in others for part in (one.text, one.change))]
-
-
-def _markdown_table(table: TableDiff, run: str) -> list[str]:
-    if not table.differing:
-        return []
-    view = joined_view(table)
-    changed = [row for row in view.rows if row.status != joins.SAME]
-    counts = ", ".join(f"{count} {status.lower()}" for status, count in view.counts.items() if count)
-    lines = [f"<details><summary>{cell(table.title)}, {view.basis}, {cell(run)}: {counts}</summary>", ""]
-    lines += [line(["", *(f"{column.label} {column.unit}".strip() for column in view.columns)])]
-    lines += ["|---" * (len(view.columns) + 1) + "|"]
-    lines += [line([row.status, *(one.text for one in row.cells)]) for row in changed[: LAYOUT.markdown_rows]]
-    more = len(changed) - LAYOUT.markdown_rows
-    return [*lines, "", *([f"{more} more rows in tables/."] if more > 0 else []), "</details>", ""]
 
 
 # A comparison for who works in Python: short when printed, a page in a notebook, written at a word.
