@@ -103,7 +103,7 @@ def _copies(capture: Capture) -> Amounts | None:
     least_ns, made = LEAST_PCT / 100 * windows["window_ns"].mean(), {}
     for direction, (column, words) in _WAYS.items():
         own = frame[frame["direction"] == direction]
-        for memory, rows in own.groupby(own[column].fillna("unknown")):
+        for memory, rows in own.groupby(own[column].astype("object").where(own[column].notna(), "unknown")):
             if (cost_ns := rows.groupby("rank")["total_ns"].sum().max()) >= least_ns > 0:
                 made[words.format(memory)] = (cost_ns, _by_rank(capture, rows, "size_bytes"))
     return {name: made[name][1] for name in sorted(made, key=lambda name: -made[name][0])}

@@ -142,8 +142,9 @@ def _summed(
     if {"busbw_gbps", "transfer_ns"} <= set(frame):  # GB/s · ns are bytes, which add up
         frame = frame.assign(bus_bytes=frame["busbw_gbps"].astype("Float64") * frame["transfer_ns"].astype("Float64"))
     sums = [name for name in columns if name in frame and (is_numeric_dtype(frame[name]) or frame[name].isna().all())]
-    values = frame[["rank"]].assign(**{key: _plain_keys(frame[key]) for key in keys})
-    values = values.join(frame[sums].astype("float64"))
+    values = frame[["rank"]].assign(
+        **{key: _plain_keys(frame[key]) for key in keys}, **{name: frame[name].astype("float64") for name in sums}
+    )
     table = known_sums(values.groupby(["rank", *keys], dropna=False, sort=False), sums) / divisor
     time = leading(columns, sums)
     if time:
