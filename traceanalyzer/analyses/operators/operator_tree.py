@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.grouping import rows_of_each
+from traceanalyzer.analyses.grouping import rows_of_each, stable_order
 from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.model import RankTrace
@@ -77,24 +75,21 @@ class Nesting:
 
     def gathered_up(self, own: np.ndarray, combine: np.ufunc) -> np.ndarray:
         """Values of each event combined (`np.add`, `np.minimum`) with those of all events inside it."""
-        total = own.copy()
-        for rows in reversed(self._levels):
-            combine.at(total, self.parent[rows], total[rows])
+        total, ancestor = own.copy(), self.parent
+        # Each pass doubles how far values have come, so that thousands of levels cost a dozen passes.
+        while len(rows := np.flatnonzero(ancestor != NONE)):
+            combine.at(total, ancestor[rows], total[rows])
+            ancestor = np.append(ancestor, np.int32(NONE))[ancestor]
         return total
 
     def handed_down(self, marked: np.ndarray, *, including_self: bool = True) -> np.ndarray:
         """For each event the row of its innermost marked ancestor (or itself); -1 without one."""
         nearest = np.where(marked, np.arange(len(marked), dtype=np.int32), np.int32(NONE))
-        above = np.full(len(marked), NONE, dtype=np.int32)
-        for rows in self._levels:
-            above[rows] = nearest[self.parent[rows]]
-            nearest[rows] = np.where(marked[rows], rows, above[rows])
-        return nearest if including_self else above
-
-    @cached_property
-    def _levels(self) -> list[np.ndarray]:
-        """Rows of events inside others, outer levels first."""
-        return [rows.astype(np.int32) for rows in rows_of_each(self.depth)[1:]]
+        ancestor = self.parent.copy()
+        while len(rows := np.flatnonzero((nearest == NONE) & (ancestor != NONE))):
+            above = ancestor[rows]
+            nearest[rows], ancestor[rows] = nearest[above], ancestor[above]
+        return nearest if including_self else np.append(nearest, np.int32(NONE))[self.parent]
 
     def children_ns(self) -> np.ndarray:
         """Time of each event that its direct children take."""
@@ -124,9 +119,12 @@ def _nest(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     lasts = ends > starts
     ended = np.searchsorted(np.sort(ends[lasts]), starts, side="right").astype(np.int32)
     depth = np.cumsum(lasts, dtype=np.int32) - lasts - ended
-    parent = np.full(len(depth), NONE, dtype=np.int32)
-    for above, rows in pairwise(rows_of_each(depth)):  # depth rises by one at most
-        parent[rows] = above[np.searchsorted(above, rows) - 1]
+    # The parent is the last event before it that lies one level higher.
+    order = stable_order(depth)
+    place = depth[order].astype(np.int64) * len(depth) + order
+    parent = np.empty(len(depth), dtype=np.int32)
+    parent[order] = np.append(NONE, order)[np.searchsorted(place, place - len(depth))]
+    parent[depth == 0] = NONE
     held = np.flatnonzero(parent != NONE)
     if (ends[parent[held]] >= ends[held]).all():
         return parent, depth

@@ -1,6 +1,7 @@
 """Each CUDA stream: busy time, kinds, bytes, role; pairs of streams; blocks of weights that are copied to and fro."""
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from traceanalyzer.analyses.grouping import memoized_by_trace, rows_of_each
 from traceanalyzer.analyses.host.activity import range_around
 from traceanalyzer.analyses.streams.copies import is_copy
 from traceanalyzer.analyses.time.breakdown import known_only
-from traceanalyzer.analyses.time.intervals import Intervals, new_ns
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, new_ns
 from traceanalyzer.meaning.columns import Adds, Better, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -165,24 +166,25 @@ def stream_pairs_per_rank(trace: RankTrace) -> pd.DataFrame:
     classes = traffic_unions(starts, ends, op_classes(trace))
     if classes.pop(UNKNOWN).inside(trace.window):
         classes = {}
-    rows = []
-    for of, unions in (("stream", streams), ("class", classes)):
-        inside = {name: own.inside(trace.window) for name, own in unions.items() if len(own)}
-        for at, (first, one) in enumerate(inside.items()):
-            others = [*inside.items()][at + 1 :]
-            pairs = zip(others, _shared_ns(one, [own for _, own in others]), strict=True)
-            rows += [(first, second, ns, one.total_ns, other.total_ns, of) for (second, other), ns in pairs]
-    return pd.DataFrame(rows, columns=["first", "second", "both_ns", "first_ns", "second_ns", "of"])
+    unions_of = {"stream": streams, "class": classes}
+    parts = [_pairs({name: own.inside(trace.window) for name, own in each.items() if len(own)}).assign(of=of)
+             for of, each in unions_of.items()]  # fmt: skip
+    return pd.concat(parts, ignore_index=True)
 
 
-def _shared_ns(one: Intervals, others: list[Intervals]) -> list[int]:
-    """How long each of the others runs while this one does; all at once, for there may be thousands."""
-    if not others:
-        return []
-    starts, ends = (np.concatenate([getattr(own, name) for own in others]) for name in ("starts", "ends"))
-    total = np.append(0, np.cumsum(one.covered_ns(starts, ends)))
-    shared: list[int] = np.diff(total[np.cumsum([0, *map(len, others)])]).tolist()
-    return shared
+def _pairs(unions: Mapping[str, Intervals]) -> pd.DataFrame:
+    """A row for each pair: how long both run, and each of them; whole columns at once, for there may be thousands."""
+    own, names = [*unions.values()], np.array([*unions], dtype=object)
+    first, second = np.triu_indices(len(own), 1)
+    total = np.array([one.total_ns for one in own], dtype=np.int64)
+    starts, ends = (np.concatenate([EMPTY.starts, *(getattr(one, name) for one in own)]) for name in ("starts", "ends"))
+    begin = np.cumsum([0, *map(len, own)])
+    shared = [np.empty(0, dtype=np.int64)]
+    for at, one in enumerate(own[:-1], 1):
+        covered = np.append(0, np.cumsum(one.covered_ns(starts[begin[at] :], ends[begin[at] :])))
+        shared.append(np.diff(covered[begin[at:] - begin[at]]))
+    columns = {"first": names[first], "second": names[second], "both_ns": np.concatenate(shared)}
+    return pd.DataFrame(columns | {"first_ns": total[first], "second_ns": total[second]})
 
 
 _BLOCK_PARTS = ("compute", "upload", "download")
