@@ -1,7 +1,7 @@
 """The text of a Kineto file, unpacked and cut into chunks of whole events."""
 
 import codecs
-import contextlib
+import gzip
 import math
 import os
 import re
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from isal import isal_zlib
 from msgspec import Struct
 
 from traceanalyzer.errors import NotATraceError
@@ -24,13 +23,8 @@ from traceanalyzer.meaning.rows import LATEST_NS
 
 _PACKED_BYTES = 256 << 10
 
-_SECTOR_BYTES = 4096
-"""Of a disk that fails are read at once."""
-
 _GZIP = 16 + zlib.MAX_WBITS
 """`wbits` of gzip with its header."""
-
-_BadGzip: Any = isal_zlib.error
 
 USUAL_RATIO = 10
 """Traces are text that repeats: packed they take a tenth of it, and less."""
@@ -38,19 +32,17 @@ USUAL_RATIO = 10
 
 @dataclass(slots=True)
 class PackedFile:
-    """An open file.
+    """An open file, read without a buffer of Python's: one that fails gives nothing of what lies before the failure.
 
     Attributes:
-        is_damaged: its packed data are not whole, or their checksum is wrong.
+        is_damaged: its packed data are wrong, or the disk fails.
     """
 
     file: BinaryIO
     is_damaged: bool = False
     _path: Path = Path()
     _stream: BinaryIO | None = None
-    _unpacker: Any = None
-    _packed: bytes = b""
-    _is_between: bool = False
+    _is_over: bool = False
     _given_bytes: int = 0
     _saved: bytes = b""
 
@@ -62,16 +54,12 @@ class PackedFile:
             NotATraceError: it cannot be read.
         """
         try:
-            file = path.open("rb")
+            file: Any = path.open("rb", buffering=0)
             first = file.read(6)
             file.seek(0)
-            stream = archives.unpacked(file, first)
+            return cls(file, _path=path, _stream=archives.unpacked(file, first))
         except OSError as error:
             raise NotATraceError(f"{path}: cannot be read ({error.strerror or error})") from error
-        is_gzip = first.startswith(b"\x1f\x8b")
-        return cls(
-            file, _path=path, _stream=stream, _unpacker=isal_zlib.decompressobj(wbits=_GZIP) if is_gzip else None
-        )
 
     def read(self, size_bytes: int) -> bytes:
         """Up to `size_bytes`; fewer only at the end of what can be read.
@@ -103,79 +91,25 @@ class PackedFile:
     @property
     def is_plain(self) -> bool:
         """Whether its bytes are the text itself: any part of it can be read alone."""
-        return self._stream is None and self._unpacker is None
+        return self._stream is None
 
     def close(self) -> None:
         """Close it; reading is over."""
         (self._stream or self.file).close()
 
     def _read_some(self, size_bytes: int) -> bytes:
-        if self._stream is not None:
-            return self._streamed(size_bytes)
+        if self._is_over:
+            part, self._saved = self._saved[:size_bytes], self._saved[size_bytes:]
+            return part
         try:
-            if self._unpacker is None:
-                return up_to_the_error(self.file, size_bytes)
-            if not self.is_damaged:
-                return self._unpacked(size_bytes)
-        except OSError:  # the disk's, or the network's
-            self.is_damaged = True
-            return b""
-        except _BadGzip:
-            self.is_damaged = True
-            self._saved = b"".join(_before_the_damage(self.file, self._given_bytes))
-        part, self._saved = self._saved[:size_bytes], self._saved[size_bytes:]
-        return part
-
-    def _streamed(self, size_bytes: int) -> bytes:
-        """The next bytes of an xz, bzip2 or zstd stream; in small pieces, so that little before a damage is lost."""
-        if self.is_damaged or self._stream is None:
-            return b""
-        try:
-            return self._stream.read(min(size_bytes, _PACKED_BYTES))
-        except archives.ERRORS:
-            self.is_damaged = True
-            return b""
-
-    def _unpacked(self, size_bytes: int) -> bytes:
-        """The next bytes of the gzip stream, which may consist of several members."""
-        while True:
-            self._packed = self._next_packed()
-            if not self._packed:
-                return b""
-            text: bytes = self._unpacker.decompress(self._packed, size_bytes)
-            self._packed, self._is_between = self._unpacker.unconsumed_tail, self._unpacker.eof
-            if self._is_between:
-                self._packed = self._unpacker.unused_data
-                self._unpacker = isal_zlib.decompressobj(wbits=_GZIP)
-            if text:
-                return text
-
-    def _next_packed(self) -> bytes:
-        """Packed bytes to go on with, without zeros behind a member: they fill a block, and gzip skips them too."""
-        packed = self._packed or up_to_the_error(self.file, _PACKED_BYTES)
-        while self._is_between and packed and not packed.strip(b"\0"):
-            packed = up_to_the_error(self.file, _PACKED_BYTES)
-        return packed.lstrip(b"\0") if self._is_between else packed
-
-
-def up_to_the_error(file: BinaryIO, size_bytes: int) -> bytes:
-    """The next bytes of a file; fewer where the disk fails, for a buffered read gives none of those before the failure.
-
-    Raises:
-        OSError: the first of them cannot be read.
-    """
-    at = file.tell()
-    try:
-        return file.read(size_bytes)
-    except OSError:
-        found = bytearray()
-        with contextlib.suppress(OSError):
-            while part := os.pread(file.fileno(), min(_SECTOR_BYTES, size_bytes - len(found)), at + len(found)):
-                found += part
-        if not found:
-            raise
-        file.seek(at + len(found))
-        return bytes(found)
+            if self._stream is None:
+                return self.file.read(size_bytes)
+            return self._stream.read(min(size_bytes, _PACKED_BYTES))  # small: a piece with damage in it is lost
+        except archives.ERRORS as error:  # of what is packed, the disk or the network
+            is_gzip = isinstance(self._stream, gzip.GzipFile)
+            self.is_damaged, self._is_over = not (is_gzip and isinstance(error, EOFError)), True
+            self._saved = b"".join(_before_the_damage(self.file, self._given_bytes)) if is_gzip else b""
+            return self._read_some(size_bytes)
 
 
 def _before_the_damage(file: BinaryIO, skipped_bytes: int) -> Iterator[bytes]:
@@ -197,7 +131,7 @@ def _before_the_damage(file: BinaryIO, skipped_bytes: int) -> Iterator[bytes]:
                 if unpacker.eof:
                     unpacker = zlib.decompressobj(_GZIP)
             packed = b""
-    except zlib.error:
+    except (zlib.error, OSError):
         return
 
 
@@ -300,7 +234,7 @@ class EventText:
     """
 
     path: Path
-    file: "PackedFile | WideText"
+    file: Any  # a `PackedFile`, or what makes UTF-8 of one
     head: bytes = b""
     tail: bytes = b""
     is_truncated: bool = False
@@ -319,8 +253,9 @@ class EventText:
         text = cls(path, packed)
         start = text.file.read(HEAD_BYTES).removeprefix(_UTF_8_MARK)
         if encoding := _wide_encoding(start):
-            text.file = WideText(packed, encoding, start)
-            start = text.file.read(HEAD_BYTES)
+            packed.close()
+            text.file = codecs.EncodedFile(PackedFile.open(path), "utf-8", encoding, errors="replace")
+            start = text.file.read(HEAD_BYTES).removeprefix(_UTF_8_MARK)
         match = _EVENTS_KEY.search(start) or _BARE_ARRAY.match(start)
         is_json = start.lstrip()[:1] in (b"{", b"[")
         while match is None and is_json and len(start) < 16 * HEAD_BYTES and (more := text.file.read(HEAD_BYTES)):
@@ -407,7 +342,7 @@ class EventText:
                         begin = after
                 block = after
             file.seek(begin)
-            self._rest = up_to_the_error(file, end - begin)
+            self._rest = file.read(end - begin)
         except OSError:  # the disk's, or the network's
             self.file.is_damaged = True
             self._rest = b""
@@ -459,39 +394,6 @@ def _read_at(file: BinaryIO, begin: int, end: int) -> bytes:
 def text_of(chunk: bytes | Stretch) -> bytes:
     """A chunk's text, wherever it is."""
     return chunk if isinstance(chunk, bytes) else chunk.text()
-
-
-class WideText:
-    """A UTF-16 file's text as UTF-8, as it is read."""
-
-    def __init__(self, file: PackedFile, encoding: str, start: bytes) -> None:
-        self._file, self._rest = file, b""
-        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-        self._rest = self._utf_8(start)
-
-    @property
-    def is_damaged(self) -> bool:
-        """Of the file as it is packed."""
-        return self._file.is_damaged
-
-    @property
-    def expected_bytes(self) -> int:
-        """How much text there may be, as `PackedFile` guesses it."""
-        return self._file.expected_bytes
-
-    def read(self, size_bytes: int) -> bytes:
-        """Up to `size_bytes`; fewer only at the end of what can be read."""
-        while len(self._rest) < size_bytes and (block := self._file.read(size_bytes)):
-            self._rest += self._utf_8(block)
-        part, self._rest = self._rest[:size_bytes], self._rest[size_bytes:]
-        return part
-
-    def close(self) -> None:
-        """Close it; reading is over."""
-        self._file.close()
-
-    def _utf_8(self, block: bytes) -> bytes:
-        return self._decoder.decode(block).encode(errors="replace").removeprefix(_UTF_8_MARK)
 
 
 def _wide_encoding(start: bytes) -> str | None:

@@ -2,7 +2,6 @@
 
 import atexit
 import bz2
-import gzip
 import lzma
 import os
 import re
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
+from isal import igzip, isal_zlib
 from msgspec import Struct
 
 from traceanalyzer.errors import InputError, first_line
@@ -39,7 +39,7 @@ def is_json(name: str) -> bool:
 
 
 def unpacked(file: BinaryIO, first: bytes) -> BinaryIO | None:
-    """A stream of the unpacked bytes of an xz, bzip2 or zstd file; `None` for others.
+    """A stream of the unpacked bytes of a gzip, xz, bzip2 or zstd file; `None` for others.
 
     Args:
         file: the open file, at its start; closing the stream closes it.
@@ -49,7 +49,7 @@ def unpacked(file: BinaryIO, first: bytes) -> BinaryIO | None:
     return None if opener is None else opener(file)
 
 
-ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, EOFError, OSError, ValueError)
+ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, isal_zlib.error, EOFError, OSError, ValueError)
 """What the streams raise on damage."""
 
 
@@ -75,6 +75,7 @@ def _closing(stream: Any, file: BinaryIO) -> BinaryIO:
 
 
 _OPENERS: Mapping[bytes, Callable[[BinaryIO], BinaryIO]] = {
+    b"\x1f\x8b": lambda file: _closing(igzip.IGzipFile(fileobj=file), file),
     b"\xfd7zXZ\x00": lambda file: _closing(lzma.LZMAFile(file), file),  # noqa: SIM115 - its reader closes it
     b"BZh": lambda file: _closing(bz2.BZ2File(file), file),
     b"\x28\xb5\x2f\xfd": _zstd,
@@ -174,11 +175,7 @@ def _plain(path: Path) -> Iterator[Any]:
     with path.open("rb") as file:
         first = file.read(6)
         file.seek(0)
-        if first.startswith(b"\x1f\x8b"):
-            with gzip.open(file) as stream:
-                yield Bounded(stream, path.stat().st_size)
-        else:
-            yield Bounded(unpacked(file, first) or file, path.stat().st_size)
+        yield Bounded(unpacked(file, first) or file, path.stat().st_size)
 
 
 _MORE_HEADER = (
