@@ -74,3 +74,14 @@ def test_other_files_tell_nothing(tmp_path):
     (tmp_path / "trainer_state.json").write_text("[1, 2", encoding="utf-8")
     assert logged_step(tmp_path) is None
     assert known_step({}, [tmp_path]) == ({}, ())
+
+
+def test_memory_of_the_trainers_results(tmp_path):
+    """As `TrainerMemoryTracker` writes it: the counter before, what each stage added, and its peak above its end."""
+    results = {"before_init_mem_gpu": 0, "init_mem_gpu_alloc_delta": 500_000_000, "init_mem_gpu_peaked_delta": 0,
+               "train_mem_gpu_alloc_delta": 1_500_000_000, "train_mem_gpu_peaked_delta": 30_000_000_000}  # fmt: skip
+    (tmp_path / "all_results.json").write_text(json.dumps(results | {"train_runtime": 12.5}))
+    peak = {"run_memory": {0: {"peak_allocated_bytes": 32_000_000_000}}}
+    assert logged_memory(tmp_path) == logged_memory(tmp_path / "profile") == peak
+    (tmp_path / "all_results.json").write_text(json.dumps(results | {"before_init_mem_gpu": "much"}))
+    assert logged_memory(tmp_path) == {}

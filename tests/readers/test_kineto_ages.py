@@ -205,3 +205,29 @@ def test_steps_among_the_operators_are_steps(tmp_path):
     write(tmp_path / "rank0.json", document(list(stepped((3, 4, 5), category="cpu_op")), rank=0, world_size=1))
     results = run(ta.load(tmp_path).ranks, ["steps"])
     assert results["steps"].to_frame()["step"].dropna().tolist() == [3, 4, 5]
+
+
+def test_facts_of_kernels_that_newer_versions_record(tmp_path):
+    """Fields as Kineto's CUPTI writer of 2026 spells them: what limits the occupancy stands in an object."""
+    limits = {"activeBlocksPerMultiprocessor": 3, "limitingFactors": "WARPS|REGS", "blockLimitRegs": 3}
+    newer = {
+        "registers per thread": 40,
+        "est. achieved occupancy %": 80,
+        "occupancy": limits,
+        "priority": -5,
+        "channel": 9,
+    }
+    older = {"registers per thread": 128, "est. achieved occupancy %": 20}
+    events = [
+        kernel(0, 30, correlation=1, **newer), kernel(40, 10, correlation=2, **newer | older),
+        kernel(60, 10, correlation=3, name="copy", **older), kernel(80, 10, correlation=4, name="bare"),
+    ]  # fmt: skip
+    write(tmp_path / "rank0.json", document(events, rank=0, world_size=1))
+    rows = {row["name"]: row for row in ta.kernels(ta.load(tmp_path)).rows()}
+    names = ("registers", "occupancy_pct", "limiting_factors", "priority", "channel")
+    found = {name: tuple(row[column] for column in names) for name, row in rows.items()}
+    assert found == {
+        "gemm": ("40,128", 65.0, "WARPS|REGS", "-5", "9"),
+        "copy": ("128", 20.0, None, None, None),
+        "bare": (None, None, None, None, None),
+    }

@@ -274,12 +274,17 @@ class Args(msgspec.Struct, gc=False):
     device: Int | None = None
     stream: Int | None = None
     correlation: Int = -1
+    registers: msgspec.Raw = _called("registers per thread", _NOT_RECORDED)
     graph_node: Int | None = _called("graph node id")
     note: str | None = _called("name")
     module: str | None = _called("module_fqn")
     size_bytes: Int | None = _called("bytes")
     grid: msgspec.Raw = _NOT_RECORDED
     block: msgspec.Raw = _NOT_RECORDED
+    occupancy_pct: msgspec.Raw = _called("est. achieved occupancy %", _NOT_RECORDED)
+    occupancy: msgspec.Raw = _NOT_RECORDED
+    priority: msgspec.Raw = _NOT_RECORDED
+    channel: msgspec.Raw = _NOT_RECORDED
     copy: str | int = _called("copy kind", "")
     source_memory: str | int = _called("src kind", "")
     target_memory: str | int = _called("dst kind", "")
@@ -438,6 +443,12 @@ def first_of(*values: int | None) -> int | None:
 def extent(sizes: str) -> str:
     """`[24, 1, 1]` as `24x1x1`."""
     return "x".join(re.findall(r"\d+", sizes))
+
+
+def launch_fact(text: str) -> str:
+    """A number as it is, and what limits the occupancy, of the object that says so; else nothing."""
+    found = re.search(r'"limitingFactors"\s*:\s*"([^"]*)"', text) or re.fullmatch(r"(-?\d{1,9}(?:\.\d{1,9})?)", text)
+    return found[1] if found else ""
 
 
 def as_list(text: str | None) -> str | None:

@@ -22,6 +22,7 @@ from traceanalyzer.decoding.columns import (
     as_list,
     extent,
     first_of,
+    launch_fact,
     number_in,
 )
 from traceanalyzer.decoding.decoder import API_CALLS, FOREIGN, OUT_OF_TREE, Origins
@@ -136,6 +137,8 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table.integers("peer_device", [_peer(arg) for arg in args])
     table.integers("graph_node", [arg.graph_node or None for arg in args])
     table.joined_texts(("grid", "block"), [SEPARATOR.join((arg.grid, arg.block)) for arg in args], extent)
+    facts = [SEPARATOR.join((a.registers, a.occupancy_pct, a.occupancy, a.priority, a.channel)) for a in args]
+    table.joined_texts(("registers", "occupancy_pct", "limiting_factors", "priority", "channel"), facts, launch_fact)
     _add_notes(builder, args)
     described = [row for row, arg in enumerate(args) if arg.collective is not None]
     if described:

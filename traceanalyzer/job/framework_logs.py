@@ -39,6 +39,11 @@ _COLOR = re.compile("\x1b\\[[0-9;]*m")
 _TRAINER = ("trainer_state.json", "all_results.json", "train_results.json")
 """Files of Hugging Face's Trainer."""
 
+_TRAINED_PEAK = (
+    "before_init_mem_gpu", "init_mem_gpu_alloc_delta", "train_mem_gpu_alloc_delta", "train_mem_gpu_peaked_delta",
+)  # fmt: skip
+"""With `skip_memory_metrics=False` these bytes add up to what its first process had allocated at most in training."""
+
 
 class LoggedStep(Struct, frozen=True):
     """A mean step and the file that tells it."""
@@ -88,7 +93,7 @@ def logged_step(folder: Path) -> LoggedStep | None:
     sources = (
         (_structured, sorted((of_job / "structured_logs").glob("*.jsonl"))[:1]),
         (_lines, _texts(folder, of_job)),
-        (_trainer, [place / name for place in (folder, folder.parent) for name in _TRAINER]),
+        (_trainer, _of_trainer(folder)),
     )
     for read, paths in sources:
         for path in paths:
@@ -98,16 +103,32 @@ def logged_step(folder: Path) -> LoggedStep | None:
 
 
 def logged_memory(folder: Path) -> dict[str, dict[int, dict[str, int]]]:
-    """Each rank's peak by torchtitan's lines, as `run_memory` of analyses; nothing where no log has it."""
-    for path in _texts(folder, _of_job(folder)):
-        text = _text(path) or ""
-        found = [(int(rank or 0), round(float(gib) * (1 << 30)))
-                 for rank, gib in _MEMORY.findall(_COLOR.sub("", text) if "[titan]" in text else "")]  # fmt: skip
-        if found:
-            peaks = dict(sorted(found, key=lambda one: one[1]))
-            return {"run_memory": {rank: {"peak_reserved_bytes": peak}
-                                   for rank, peak in peaks.items()}}  # fmt: skip
+    """Each rank's peak by torchtitan's lines, or rank 0's by the Trainer's results, as `run_memory` of analyses.
+
+    Nothing where neither lies beside the traces.
+    """
+    sources = ((_reserved, _texts(folder, _of_job(folder))), (_allocated, _of_trainer(folder)))
+    for read, paths in sources:
+        for path in paths:
+            if peaks := read(_text(path) or ""):
+                return {"run_memory": peaks}
     return {}
+
+
+def _reserved(text: str) -> dict[int, dict[str, int]]:
+    found = [(int(rank or 0), round(float(gib) * (1 << 30)))
+             for rank, gib in _MEMORY.findall(_COLOR.sub("", text) if "[titan]" in text else "")]  # fmt: skip
+    return {rank: {"peak_reserved_bytes": peak} for rank, peak in sorted(found, key=lambda one: one[1])}
+
+
+def _allocated(text: str) -> dict[int, dict[str, int]]:
+    parts = [_record(text).get(name) for name in _TRAINED_PEAK]
+    known = [part for part in parts if type(part) is int]
+    return {0: {"peak_allocated_bytes": sum(known)}} if len(known) == len(parts) and sum(known) > 0 else {}
+
+
+def _of_trainer(folder: Path) -> list[Path]:
+    return [place / name for place in (folder, folder.parent) for name in _TRAINER]
 
 
 def _of_job(folder: Path) -> Path:

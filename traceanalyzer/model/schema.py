@@ -37,6 +37,12 @@ GPU_OPS: Mapping[str, str] = MappingProxyType(
         "block": _CATEGORY,
         "graph_node": _MAYBE_INT,
         "captured_ns": _MAYBE_INT,  # of a replayed graph: its launch among the operators that captured it
+        # What Kineto records of a kernel, as text: launches of one kernel say the same.
+        "registers": _CATEGORY,  # of a thread
+        "occupancy_pct": _CATEGORY,  # that its block allows, as the profiler estimates it
+        "limiting_factors": _CATEGORY,  # of the occupancy: "WARPS|REGS"
+        "priority": _CATEGORY,  # of its stream: "-5" comes before "0"
+        "channel": _CATEGORY,  # of the hardware that it was queued in
     }
 )
 """Kernels, copies and memsets of one rank, sorted by start."""

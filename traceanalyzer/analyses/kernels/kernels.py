@@ -1,14 +1,16 @@
 """Kernels and copies by name, per rank and over ranks; compiler fusions."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import KIND, NAME, OF_A_MEAN_RANK, RANK, STORED_OF_A_MEAN_RANK, Result
-from traceanalyzer.analyses.grouping import Groups, rows_of_each
+from traceanalyzer.analyses.base import KIND, NAME, OF_A_MEAN_RANK, RANK, STORED_OF_A_MEAN_RANK, Result, ratio
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
-    array_of,
     lengths_of,
     sorted_by,
     table_of,
@@ -38,6 +40,15 @@ class Kernels(Result):
         max_ns="Longest.",
         share_pct="100 · total / sum of the durations of all GPU operations of the rank.",
         streams="Streams that they ran on.",
+        registers=Column.text("Registers of a thread, where the profiler records them.", is_secondary=True),
+        occupancy_pct=Column.share(
+            "Share of a multiprocessor's warps that the launches' registers and shared memory allow, as the profiler "
+            "estimates it: mean, weighted by their durations.",
+            is_secondary=True,
+        ),
+        limiting_factors=Column.text("What limits the occupancy, such as `WARPS|REGS`.", is_secondary=True),
+        priority=Column.text("Priorities of the streams: the least number goes first.", is_secondary=True),
+        channel=Column.text("Hardware channels that they were queued in.", is_secondary=True),
     )
 
 
@@ -49,16 +60,30 @@ def kernels_per_rank(trace: RankTrace) -> pd.DataFrame:
     keys = {name: trace.gpu_ops[name].array[rows] for name in ("name", "kind", "activity")}
     groups = Groups.of(keys)
     durations = lengths_of(trace.gpu_ops)[rows]
-    held = groups.of_row >= 0
-    numbers, number = np.unique(array_of(trace.gpu_ops, "stream")[rows][held], return_inverse=True)
-    group, number = np.divmod(np.unique(groups.of_row[held] * len(numbers) + number), len(numbers))
-    streams = [",".join(map(str, numbers[number[rows]].tolist())) for rows in rows_of_each(group)]
     columns = {
         **groups.keys,
         **groups.spread(durations),
-        "streams": text_array(streams),
+        "occupancy_pct": _mean_of(groups, trace.gpu_ops["occupancy_pct"].array[rows], durations),
     }
+    for column, name in {"streams": "stream", **{name: name for name in _RECORDED}}.items():
+        columns[column] = text_array(groups.of_distinct(trace.gpu_ops[name].array[rows], _listed))
     return sorted_by(table_of(columns), "total_ns")
+
+
+_RECORDED = ("registers", "limiting_factors", "priority", "channel")
+
+
+def _listed(values: list[Any]) -> str | None:
+    """Values as they are written, shorter numbers first."""
+    return ",".join(sorted(map(str, values), key=lambda text: (len(text), text))) or None
+
+
+def _mean_of(groups: Groups, texts: pd.Categorical, weights: np.ndarray) -> pd.Series:
+    """For each group the mean of numbers that are kept as texts; absent where none is known."""
+    numbers = np.append(pd.to_numeric(texts.categories.to_numpy(dtype=object)).astype(float), 0.0)[texts.codes]
+    known = groups.sums(weights * (texts.codes != NONE))
+    sums = groups.sums(np.round(weights * numbers))
+    return ratio(pd.Series(sums), pd.Series(known))
 
 
 # Kernels and copies by name, all ranks in one row: the mean, and who has least and most of it.

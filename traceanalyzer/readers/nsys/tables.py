@@ -1,8 +1,7 @@
 """GPU operations, API calls and counters of an export."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -195,94 +194,31 @@ _MEMORIES = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 
 _UNKNOWN = 15
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Operations of one activity: where they ran, and their columns of `model.GPU_OPS`."""
+def read_gpu_ops(source: Source) -> tuple[pd.DataFrame, int]:
+    """Every GPU operation of the export, and how many are left out, because which rank's they are is not known.
 
-    process: np.ndarray
-    device: np.ndarray
-    columns: dict[str, Column]
-
-    def rows_of(self, process: int, device: int) -> np.ndarray:
-        return np.flatnonzero((self.process == process) & (self.device == device))
-
-
-@dataclass(frozen=True, slots=True)
-class GpuOps:
-    """GPU operations of all processes and devices of an export.
-
-    Attributes:
-        parts: one for each activity.
-        placeless: how many operations are left out, because which rank's they are is not known.
-    """
-
-    parts: tuple[_Part, ...]
-    placeless: int = 0
-
-    @property
-    def places(self) -> set[tuple[int, int]]:
-        """Every (process, device) that ran something."""
-        found: set[tuple[int, int]] = set()
-        for part in self.parts:
-            _, keys = pd.factorize(part.process * DEVICES + part.device)
-            found |= {divmod(key, DEVICES) for key in keys.tolist()}
-        return found
-
-    @property
-    def is_nameless(self) -> bool:
-        """Whether kernels ran, and none of them has a name."""
-        return any(list(part.columns["name"].categories) == [UNNAMED] for part in self.parts)
-
-    def correlations(self, process: int) -> pd.Series:
-        """Correlation ids of one process's operations, on all of its devices; of those without a time nobody reads."""
-        own = [
-            part.columns["correlation"][(part.process == process) & (part.columns["start_ns"] != UNKNOWN_NS)]
-            for part in self.parts
-        ]
-        return pd.Series(_stacked(own)) if own else pd.Series(dtype="int64")
-
-    def of(self, process: int, device: int, offset_ns: int) -> pd.DataFrame:
-        """Operations of one process on one device, with the columns of `model.GPU_OPS` that the export has.
-
-        `offset_ns` is added to the export's times.
-        """
-        chosen = [(part, rows) for part in self.parts if len(rows := part.rows_of(process, device))]
-        names = chosen[0][0].columns if chosen else {}
-        columns = {name: _stacked([part.columns[name].take(rows) for part, rows in chosen]) for name in names}
-        for name in ("start_ns", "end_ns"):
-            if name in columns:
-                columns[name] += offset_ns
-        return pd.DataFrame(columns, copy=False)
-
-
-def read_gpu_ops(source: Source) -> GpuOps:
-    """Every GPU operation of the export.
+    Columns are `process`, `device` and those of `model.GPU_OPS` that the export has; times are the export's own.
 
     A CUDA graph that was captured as a whole is one row, `CUDA graph <id>`: the kernels inside are not recorded,
     so its kind is the one that the rules give to that name: `compute` unless the user says otherwise.
     """
-    parts = [read(source) for read in (_kernels, _copies, _memsets, _graphs)]
-    placed = _settled([part for part in parts if len(part.process)])
-    placeless = sum(len(part.process) for part in parts) - sum(len(part.process) for part in placed)
-    return GpuOps(tuple(part for part in placed if len(part.process)), placeless)
+    parts = [part for read in (_kernels, _copies, _memsets, _graphs) if len((part := read(source))["process"])]
+    ops = pd.DataFrame({name: _stacked([part[name] for part in parts]) for name in (parts or [{}])[0]}, copy=False)
+    if ops.empty or not (ops[["process", "device"]] == NONE).any(axis=None):
+        return ops, 0
+    places = settled(distinct(ops["process"], ops["device"]))
+    known = [places[pair] for pair in zip(ops["process"].tolist(), ops["device"].tolist(), strict=True)]
+    placed = ops[[pair is not None for pair in known]]
+    process, device = np.array([pair for pair in known if pair is not None], dtype=np.int64).reshape(-1, 2).T
+    return placed.assign(process=process, device=device), len(ops) - len(placed)
 
 
-def _settled(parts: list[_Part]) -> list[_Part]:
-    """The parts with every operation on a GPU of a process, without those of which that is not known."""
-    if not any((part.process == NONE).any() or (part.device == NONE).any() for part in parts):
-        return parts
-    places = settled(set().union(*(distinct(part.process, part.device) for part in parts)))
-    return [_moved(part, places) for part in parts]
+def are_nameless(ops: pd.DataFrame) -> bool:
+    """Whether kernels ran, and none of them has a name."""
+    return not ops.empty and [*ops.loc[(ops["activity"] == "kernel").to_numpy(), "name"].unique()] == [UNNAMED]
 
 
-def _moved(part: _Part, places: Mapping[Pair, Pair | None]) -> _Part:
-    pairs = [places[pair] for pair in zip(part.process.tolist(), part.device.tolist(), strict=True)]
-    is_known = np.array([pair is not None for pair in pairs])
-    process, device = np.array([pair for pair in pairs if pair is not None], dtype=np.int64).reshape(-1, 2).T
-    return _Part(process, device, {name: column[is_known] for name, column in part.columns.items()})
-
-
-def _kernels(source: Source) -> _Part:
+def _kernels(source: Source) -> dict[str, Column]:
     rows = _placed(source, KERNEL, KERNEL_NAMES[0], "graphNodeId", triples={"grid": _GRID, "block": _BLOCK})
     ids = _name_ids(source, rows)
     sizes = {name: labelled(rows[name], triple) for name in ("grid", "block")}
@@ -298,7 +234,7 @@ def _name_ids(source: Source, rows: pd.DataFrame) -> np.ndarray:
     return ids
 
 
-def _copies(source: Source) -> _Part:
+def _copies(source: Source) -> dict[str, Column]:
     kinds = ("copyKind", "srcKind", "dstKind")
     rows = _placed(source, MEMCPY, "bytes", *kinds, "srcDeviceId", "dstDeviceId", "graphNodeId")
     copy_kind, from_memory, to_memory = (
@@ -320,7 +256,7 @@ def _copies(source: Source) -> _Part:
     )
 
 
-def _memsets(source: Source) -> _Part:
+def _memsets(source: Source) -> dict[str, Column]:
     rows = _placed(source, MEMSET, "bytes", "memKind", "graphNodeId")
     # Exports of 2022 lack memKind; Kineto writes "Memset (Device)" for nearly all.
     return _part(
@@ -331,7 +267,7 @@ def _memsets(source: Source) -> _Part:
     )
 
 
-def _graphs(source: Source) -> _Part:
+def _graphs(source: Source) -> dict[str, Column]:
     rows = _placed(source, GRAPH, "graphId")
     return _part(rows, "graph", rows["graphId"], lambda one: "CUDA graph" if one < 0 else f"CUDA graph {one}")
 
@@ -342,13 +278,18 @@ def _placed(source: Source, table: str, *ints: str, **triples: Any) -> pd.DataFr
     return source.frame(table, missing, ints=(*_PLACE, *ints), **triples)
 
 
-def _part(rows: pd.DataFrame, activity: str, values: Any, name_of: Callable[[Any], str], **known: Column) -> _Part:
+def _part(
+    rows: pd.DataFrame, activity: str, values: Any, name_of: Callable[[Any], str], **known: Column
+) -> dict[str, Column]:
     """All columns of one activity, whose operations are named by `values`; those that it does not have are NA."""
     start, end = rows["start"].to_numpy(), rows["end"].to_numpy()
     activities = np.full(len(rows), ACTIVITIES.index(activity), dtype=np.int8)
     nothing = category(np.zeros(len(rows), np.int64), [None])
     numbers = {"bytes": "bytes", "graph_node": "graphNodeId"}
-    columns: dict[str, Column] = {
+    process, device = stated(rows)
+    return {
+        "process": process,
+        "device": device,
         "start_ns": start,
         "end_ns": np.where(end == UNKNOWN_NS, start, end),  # an operation without an end took no time
         "stream": rows["streamId"].to_numpy(),
@@ -360,7 +301,6 @@ def _part(rows: pd.DataFrame, activity: str, values: Any, name_of: Callable[[Any
         "name": labelled(values, name_of),
         "activity": pd.Categorical.from_codes(activities, categories=list(ACTIVITIES)),
     }
-    return _Part(*stated(rows), columns)
 
 
 def _stacked(parts: list[Column]) -> Column:

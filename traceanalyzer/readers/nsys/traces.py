@@ -14,6 +14,7 @@ from traceanalyzer.files.other_tools import database_of
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.meaning.rows import LATEST_NS, RANKS
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
+from traceanalyzer.model.make import UNKNOWN_NS
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.nsys.nccl import (
@@ -35,7 +36,7 @@ from traceanalyzer.readers.nsys.tables import (
     NODES,
     RUNTIME,
     WAIT_TABLES,
-    GpuOps,
+    are_nameless,
     distinct,
     process_number,
     process_of,
@@ -350,16 +351,15 @@ _TIMES = ("start_ns", "end_ns", "time_ns")
 
 @dataclass(frozen=True, slots=True)
 class _Export:
-    """Everything that was read, of all ranks; times are the export's own."""
+    """Everything that was read, of all ranks.
+
+    Attributes:
+        tables: by their names in `model.TABLES`, with `process`, and `device` where known; times are the export's.
+    """
 
     session: Session
-    gpu_ops: GpuOps
-    api_calls: pd.DataFrame
-    nvtx: Nvtx
-    nccl: Nccl
-    stream_waits: pd.DataFrame
-    counters: pd.DataFrame
-    graph_nodes: pd.DataFrame
+    tables: Mapping[str, pd.DataFrame]
+    members: pd.DataFrame
     notes: tuple[str, ...]
     dropped: dict[int, int]
 
@@ -403,13 +403,14 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     """
     if STRINGS not in source.tables and KERNEL in source.tables:
         raise NotATraceError(f"{path}: no table {STRINGS}, so that {_NO_NAMES}")
-    gpu_ops = read_gpu_ops(source)
-    if gpu_ops.is_nameless:
+    gpu_ops, placeless = read_gpu_ops(source)
+    if are_nameless(gpu_ops):
         has_column = not source.columns(KERNEL).isdisjoint(KERNEL_NAMES)
         lack = f"the table {STRINGS} lacks" if has_column else f"the table {KERNEL} has no column for"
         raise NotATraceError(f"{path}: {lack} the kernels' names, so that {_NO_NAMES}")
     session, nvtx = read_session(source), read_nvtx(source)
-    places = sorted(Place(process, device) for process, device in gpu_ops.places) or _places_of_host(nvtx)
+    devices = distinct(gpu_ops["process"], gpu_ops["device"]) if len(gpu_ops) else ()
+    places = sorted(Place(*place) for place in devices) or _places_of_host(nvtx)
     if not places:
         raise _no_gpu_ops(source, path)
     nccl = read_nccl(source, nvtx.ranges)
@@ -417,11 +418,13 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     if found[0].world_size in (None, len(found)):
         ranks = {one.place.process: one.rank for one in found}
         nccl = with_inferred_sizes(replace(nccl, calls=with_only_peers(nccl.calls, ranks)))
-    notes = notes_of_export(source, session, nvtx, nccl, gpu_ops.placeless)
-    export = _Export(
-        session, gpu_ops, read_api_calls(source), nvtx, nccl, read_stream_waits(source), read_counters(source),
-        read_graph_nodes(source), notes, dropped_events(source),
-    )  # fmt: skip
+    tables = {
+        "gpu_ops": gpu_ops, "api_calls": read_api_calls(source), "host_ops": nvtx.operators, "ranges": nvtx.ranges,
+        "comm_args": nccl.calls, "stream_waits": read_stream_waits(source), "counters": read_counters(source),
+        "graph_nodes": read_graph_nodes(source),
+    }  # fmt: skip
+    notes = notes_of_export(source, session, nvtx, nccl, placeless)
+    export = _Export(session, tables, nccl.members, notes, dropped_events(source))
     for identity in found:
         yield _trace(export, path, identity, found, rules)
 
@@ -448,46 +451,39 @@ def _no_gpu_ops(source: Source, path: Path) -> NotATraceError:
 
 
 def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Identity], rules: KindRules) -> RankTrace:
-    place, offset = identity.place, export.session.offset_ns
-    process = place.process
-    gpu_ops = export.gpu_ops.of(process, place.device, offset)
-    gpu = export.session.gpu(process_number(process), place.device)
-    counters = export.counters[export.counters["gpu"].isin((gpu, -1))]
+    place, all_ops = identity.place, export.tables["gpu_ops"]
+    gpu = export.session.gpu(process_number(place.process), place.device)
+    is_only = sum(one.place.process == place.process for one in all_ranks) == 1
+    offset_ns = export.session.offset_ns
+    own = {name: _of(table, place, gpu, offset_ns, is_only=is_only) for name, table in export.tables.items()}
+    nodes, gpu_ops = own.pop("graph_nodes"), own["gpu_ops"]
+    answering = None
+    if len(all_ops):  # of those without a time nobody reads
+        is_own = (all_ops["process"] == place.process) & (all_ops["start_ns"] != UNKNOWN_NS)
+        answering = all_ops.loc[is_own, "correlation"]
     trace = make_trace(
         _meta(export, path, identity, all_ranks, notes_of_rank(gpu_ops) if len(gpu_ops) else (), _compiler(gpu_ops)),
-        process_ops=export.gpu_ops.correlations(process),
+        process_ops=answering,
         rules=rules,
-        gpu_ops=gpu_ops,
-        api_calls=_of(export.api_calls, process, offset),
-        host_ops=_of(export.nvtx.operators, process, offset),
-        ranges=_of(export.nvtx.ranges, process, offset),
-        comm_args=_of(export.nccl.calls, process, offset),
-        stream_waits=_waits_of(export, place, offset),
-        counters=_shifted(counters, offset),
+        **own,
     )
-    nodes = export.graph_nodes
-    return with_capturing_operators(trace, _moved(nodes[(nodes["process"] == process).to_numpy()], offset))
+    return with_capturing_operators(trace, nodes)
 
 
-def _waits_of(export: _Export, place: Place, offset_ns: int) -> pd.DataFrame:
-    """Waits on the place's GPU; those of unknown GPUs only when the process drives no other."""
-    waits = _of(export.stream_waits, place.process, offset_ns)
-    devices = {device for process, device in export.gpu_ops.places if process == place.process}
-    return waits[(waits["device"] == place.device).fillna(value=len(devices) == 1)]
+def _of(table: pd.DataFrame, place: Place, gpu: int, offset_ns: int, *, is_only: bool) -> pd.DataFrame:
+    """A table's rows of one rank, with absolute times, and no name kept that only other ranks use.
 
-
-def _of(frame: pd.DataFrame, process: int, offset_ns: int) -> pd.DataFrame:
-    return _shifted(frame[(frame["process"] == process).to_numpy()], offset_ns)
-
-
-def _moved(frame: pd.DataFrame, offset_ns: int) -> pd.DataFrame:
-    return frame.assign(**{name: frame[name] + offset_ns for name in _TIMES if name in frame})
-
-
-def _shifted(frame: pd.DataFrame, offset_ns: int) -> pd.DataFrame:
-    """Times made absolute, and no name kept that only other ranks use."""
-    named = [name for name in ("name", "domain") if name in frame]
-    return _moved(frame, offset_ns).assign(**{name: frame[name].cat.remove_unused_categories() for name in named})
+    What is of an unknown device counts where it is the process's only rank, and what was sampled by its GPU.
+    """
+    if table.empty:
+        return table
+    rows = table["gpu"].isin((gpu, NONE)) if "gpu" in table else table["process"] == place.process
+    if "device" in table:
+        rows &= (table["device"] == place.device).fillna(value=is_only)
+    own = table[rows.to_numpy(dtype=bool)]
+    moved = {name: own[name] + offset_ns for name in _TIMES if name in own}
+    named = {name: own[name].cat.remove_unused_categories() for name in ("name", "domain") if name in own}
+    return own.assign(**moved, **named)
 
 
 def _meta(
@@ -516,8 +512,8 @@ def _meta(
         device_bytes=session.gpu_bytes.get(session.gpu(number, place.device)),
         process=number,
         is_host_only=is_host_only,
-        has_api_calls=is_host_only and bool((export.api_calls["process"] == place.process).any()),
-        groups=_groups(export.nccl.members, all_ranks),
+        has_api_calls=is_host_only and bool((export.tables["api_calls"]["process"] == place.process).any()),
+        groups=_groups(export.members, all_ranks),
         versions={**session.versions, **compiler},
         capture_start_ns=session.offset_ns if session.has_clock else None,
         capture_end_ns=_end_ns(session),
