@@ -63,9 +63,7 @@ def assert_same(one, other):
     ],
     ids=["kineto", "nsys", "no events"],
 )
-@pytest.mark.parametrize("rows_at_once", [100, store.ROWS_AT_ONCE])
-def test_what_comes_back_is_what_was_read(traces, rows_at_once, tmp_path, trace_file, monkeypatch):
-    monkeypatch.setattr(store, "ROWS_AT_ONCE", rows_at_once)
+def test_what_comes_back_is_what_was_read(traces, tmp_path, trace_file):
     made = traces()
     assert len(list(store.through(tmp_path / "kept", trace_file, (), iter(made)))) == len(made)
     back = list(store.through(tmp_path / "kept", trace_file, (), iter(())))

@@ -15,7 +15,7 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, BinaryIO, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -28,12 +28,11 @@ from traceanalyzer.decoding.columns import Growing
 from traceanalyzer.decoding.stream import USUAL_RATIO
 from traceanalyzer.errors import InputError
 from traceanalyzer.execution import CORES_A_FILE, aside
-from traceanalyzer.files.bounds import BLOCK_BYTES, ROWS_AT_ONCE
+from traceanalyzer.files.bounds import BLOCK_BYTES
 from traceanalyzer.files.cached import name_of
 from traceanalyzer.files.whole import DAY_S
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
-from traceanalyzer.model.spilled import spilled
 from traceanalyzer.model.tables import columns_of, table_of
 
 # The cache in the user's folder: what its entries are called, how one appears whole, and which go when it is full.
@@ -292,17 +291,17 @@ class _Column(Struct, array_like=True):
     of_texts: str = ""
 
 
-class _Part(Struct, array_like=True):
-    """Some rows of a table; the first ones say how many it has, and what codes stand for."""
+class _Head(Struct, array_like=True):
+    """What comes before a table's columns."""
 
     name: str
     facts: str
     rows: int
-    columns: list[_Column]
+    columns: int
 
 
 def write_tables(path: Path, tables: Iterable[StoredTable]) -> int:
-    """Write the tables, and return how many they are; of a long one some rows at a time.
+    """Write the tables, and return how many they are; one column at a time.
 
     Raises:
         OSError, ValueError, TypeError: one is not of the kind that comes back, or cannot be written.
@@ -314,65 +313,41 @@ def write_tables(path: Path, tables: Iterable[StoredTable]) -> int:
             if not frame.index.equals(pd.RangeIndex(len(frame))) or not frame.columns.is_unique:
                 raise ValueError("not a table that is kept")
             columns = columns_of(frame)
-            step = len(frame) if any(values.dtype in ("str", "object") for values in columns.values()) else ROWS_AT_ONCE
-            for begin in range(0, max(1, len(frame)), max(1, step)):
-                rows = slice(begin, begin + step)
-                part = [_packed(str(own), values[rows], is_first=not begin) for own, values in columns.items()]
-                body = msgspec.msgpack.encode(_Part(name, facts, len(frame), part))
-                packed = pa.compress(body, codec=_PACKED, asbytes=True)
-                file.write(_LENGTHS.pack(len(packed), len(body)) + packed)
+            _put(file, _Head(name, facts, len(frame), len(columns)))
+            for own, values in columns.items():
+                _put(file, _packed(str(own), values))
     return count
 
 
 _LENGTHS = struct.Struct("<QQ")
 
 
+def _put(file: BinaryIO, part: Struct) -> None:
+    body = msgspec.msgpack.encode(part)
+    packed = pa.compress(body, codec=_PACKED, asbytes=True)
+    file.write(_LENGTHS.pack(len(packed), len(body)) + packed)
+
+
 def read_tables(path: Path, count: int) -> list[StoredTable]:
-    """So many tables of a file, large ones in files without a name; what is wrong with it is one of `UNREADABLE`."""
+    """So many tables of a file, large columns in files without a name; what is wrong with it is of `UNREADABLE`."""
     found: list[StoredTable] = []
-    columns: list[_Grown] = []
     with path.open("rb") as file:
-        while lengths := file.read(_LENGTHS.size):
-            packed, size = _LENGTHS.unpack(lengths)
-            body = memoryview(pa.decompress(file.read(packed), size, codec=_PACKED))
-            part = msgspec.msgpack.decode(body, type=_Part)
-            columns = columns or [_Grown.of(column) for column in part.columns]
-            for grown, column in zip(columns, part.columns, strict=True):
-                grown.extend(column)
-            if not columns or columns[0].rows >= part.rows:
-                whole = table_of({own.first.name: own.values() for own in columns}, pd.RangeIndex(part.rows))
-                found.append((part.name, spilled(whole), part.facts))
-                columns = []
-    if len(found) != count:
-        raise ValueError("not as it was written")
+        for _ in range(count):
+            head = _next(file, _Head)
+            columns = dict(_unpacked(_next(file, _Column)) for _ in range(head.columns))
+            found.append((head.name, table_of(columns, pd.RangeIndex(head.rows)), head.facts))
+        if file.read(1):
+            raise ValueError("not as it was written")
     return found
 
 
-@dataclass(slots=True)
-class _Grown:
-    """A column as its parts are read."""
-
-    first: _Column
-    numbers: Growing
-    absent: Growing
-    rows: int = 0
-
-    @classmethod
-    def of(cls, first: _Column) -> "_Grown":
-        return cls(first, Growing(np.dtype(first.of_numbers).type), Growing(np.bool_))
-
-    def extend(self, part: _Column) -> None:
-        numbers = np.frombuffer(part.numbers, part.of_numbers)
-        self.numbers.extend(numbers)
-        self.absent.extend(np.frombuffer(part.absent, bool))
-        self.rows += len(numbers)
-
-    def values(self) -> Any:
-        return _unpacked(self.first, self.numbers.array(), self.absent.array())
+def _next(file: BinaryIO, type_: type[T]) -> T:
+    packed, size = _LENGTHS.unpack(file.read(_LENGTHS.size))
+    return msgspec.msgpack.decode(memoryview(pa.decompress(file.read(packed), size, codec=_PACKED)), type=type_)
 
 
-def _packed(name: str, values: Any, *, is_first: bool) -> _Column:
-    """A column's rows as bytes."""
+def _packed(name: str, values: Any) -> _Column:
+    """A column as bytes."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
         return _numbers(name, str(values.dtype), values)
     dtype = str(values.dtype)
@@ -381,7 +356,7 @@ def _packed(name: str, values: Any, *, is_first: bool) -> _Column:
         if values.ordered or not all(isinstance(text, str) for text in texts):
             raise ValueError("categories that are no names")
         of_texts = str(values.categories.dtype)
-        return _numbers(name, dtype, values.codes, texts=texts if is_first else [], of_texts=of_texts)
+        return _numbers(name, dtype, values.codes, texts=texts, of_texts=of_texts)
     if dtype in _MASKED:
         plain = values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0)
         return _numbers(name, dtype, plain, absent=np.asarray(values.isna()).tobytes())
@@ -405,7 +380,18 @@ def _numbers(name: str, dtype: str, numbers: np.ndarray, **more: Any) -> _Column
     return _Column(name, dtype, numbers.dtype.str, numbers.tobytes(), **more)
 
 
-def _unpacked(column: _Column, values: np.ndarray, absent: np.ndarray) -> Any:
+def _unpacked(column: _Column) -> tuple[str, Any]:
+    """A column's name and values."""
+    return column.name, _values(column, _laid(column.numbers, column.of_numbers), _laid(column.absent, "?"))
+
+
+def _laid(raw: bytes, dtype: str) -> np.ndarray:
+    grown = Growing(np.dtype(dtype).type)
+    grown.extend(np.frombuffer(raw, dtype))
+    return grown.array()
+
+
+def _values(column: _Column, values: np.ndarray, absent: np.ndarray) -> Any:
     if column.dtype in _MASKED:
         return _MASKED[column.dtype](values, absent)
     if column.dtype == "category":

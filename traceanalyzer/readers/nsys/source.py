@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from traceanalyzer.errors import NotATraceError, first_line
 from traceanalyzer.files.bounds import MOST_TIMES, ROWS_AT_ONCE, most_bytes
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import texts_as_category
 
 # What a source of an export's tables offers, so that nothing above it knows databases from Parquet files.
 
@@ -172,24 +173,10 @@ def maybe(numbers: Any) -> pd.api.extensions.ExtensionArray:
     return pd.arrays.IntegerArray(numbers, numbers == NONE)
 
 
-def category(codes: np.ndarray, names: Sequence[str | None]) -> pd.Categorical:
-    """Categories of those `names` that `codes` (positions in `names`) use; equal names become one."""
-    used = np.zeros(len(names), dtype=bool)
-    used[codes] = True
-    kept = [name for name, is_used in zip(names, used.tolist(), strict=True) if is_used and name is not None]
-    distinct = {name: position for position, name in enumerate(dict.fromkeys(kept))}
-    # An unused or absent name is never looked up: -1 is pandas' code for NA.
-    remap = np.array([NONE if name is None else distinct.get(name, NONE) for name in names], dtype=np.int64)
-    new_codes = remap[codes] if len(names) else np.empty(0, dtype=np.int64)
-    return pd.Categorical.from_codes(new_codes, categories=pd.Index(list(distinct), dtype="str"))
-
-
 def labelled(values: Any, label: Callable[[Any], str | None]) -> pd.Categorical:
     """A label for each value, worked out once for a distinct one."""
-    if not len(values):
-        return category(np.empty(0, dtype=np.int64), [])
     codes, distinct = pd.factorize(values)
-    return category(codes, [label(one) for one in distinct.tolist()])
+    return texts_as_category([label(one) for one in distinct.tolist()]).take(codes)
 
 
 def triple(packed: int) -> str | None:

@@ -12,7 +12,7 @@ from traceanalyzer.kinds import ACTIVITIES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import UNKNOWN_NS
 from traceanalyzer.model.schema import NONE, UNNAMED
-from traceanalyzer.readers.nsys.source import Number, Source, category, labelled, maybe, triple
+from traceanalyzer.readers.nsys.source import Number, Source, labelled, maybe, triple
 
 # What the packed ids of an export hold: `globalPid` and `globalTid` are machine, VM, process and thread.
 
@@ -284,7 +284,7 @@ def _part(
     """All columns of one activity, whose operations are named by `values`; those that it does not have are NA."""
     start, end = rows["start"].to_numpy(), rows["end"].to_numpy()
     activities = np.full(len(rows), ACTIVITIES.index(activity), dtype=np.int8)
-    nothing = category(np.zeros(len(rows), np.int64), [None])
+    nothing = labelled(np.zeros(len(rows), np.int64), lambda _: None)
     numbers = {"bytes": "bytes", "graph_node": "graphNodeId"}
     process, device = stated(rows)
     return {

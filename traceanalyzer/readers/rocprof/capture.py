@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.kinds import MEMORIES, KindRules, collective
@@ -112,6 +113,13 @@ def _copies(capture: ProcessTables) -> pd.DataFrame:
         agent=copies["target"].where(words == "HOST_TO_DEVICE", copies["source"]),
         peer_device=peer.where(is_peer),
     )
+
+
+def extents(sizes: np.ndarray) -> pd.Categorical:
+    """Rows of three sizes as `24x1x1`."""
+    distinct, codes = np.unique(sizes.reshape(-1, 3), axis=0, return_inverse=True)
+    names = ["x".join(map(str, row)) for row in distinct.tolist()]
+    return pd.Categorical.from_codes(codes.reshape(-1), categories=pd.Index(names, dtype="str"))
 
 
 def _comm_args(ranges: pd.DataFrame) -> pd.DataFrame:

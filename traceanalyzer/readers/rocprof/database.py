@@ -14,7 +14,7 @@ import pandas as pd
 
 from traceanalyzer.model.make import UNKNOWN_NS
 from traceanalyzer.readers.nsys.source import SqliteSource, maybe
-from traceanalyzer.readers.rocprof.capture import RCCL_DOMAIN, ROCTX_DOMAIN, Gpu, ProcessTables
+from traceanalyzer.readers.rocprof.capture import RCCL_DOMAIN, ROCTX_DOMAIN, Gpu, ProcessTables, extents
 
 _DISPATCH = "rocpd_kernel_dispatch"
 
@@ -86,8 +86,8 @@ class Database:
         return rows.assign(
             name=_named(rows["kernel_id"], names).fillna("(unnamed)"),
             correlation=_correlations(rows, events),
-            grid=_extents(-(-items // group)),  # the profiler counts work-items
-            block=_extents(group),
+            grid=extents(-(-items // group)),  # the profiler counts work-items
+            block=extents(group),
         )
 
     def _copies(self, suffix: str, strings: dict[int, str], events: pd.DataFrame) -> pd.DataFrame:
@@ -149,13 +149,6 @@ def _named(ids: pd.Series, names: Mapping[int, str]) -> pd.Series:
 
 def _correlations(rows: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:
     return events["stack_id"].reindex(rows["event_id"], fill_value=-1).to_numpy()
-
-
-def _extents(sizes: np.ndarray) -> pd.Categorical:
-    """Rows of three sizes as `24x1x1`."""
-    distinct, codes = np.unique(sizes.reshape(-1, len(_AXES)), axis=0, return_inverse=True)
-    names = ["x".join(map(str, row)) for row in distinct.tolist()]
-    return pd.Categorical.from_codes(codes.reshape(-1), categories=pd.Index(names, dtype="str"))
 
 
 def _message(text: str) -> str | None:

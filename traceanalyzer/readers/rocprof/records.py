@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 import msgspec
 import numpy as np
 import pandas as pd
+from msgspec.structs import astuple
 
 from traceanalyzer.decoding.stream import PackedFile
 from traceanalyzer.errors import NotATraceError
@@ -17,7 +18,15 @@ from traceanalyzer.files.safe_pickle import without_collection
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import RankHint
-from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, RCCL_DOMAIN, ROCTX_DOMAIN, Gpu, ProcessTables, traces
+from traceanalyzer.readers.rocprof.capture import (
+    NO_GPU_OPS,
+    RCCL_DOMAIN,
+    ROCTX_DOMAIN,
+    Gpu,
+    ProcessTables,
+    extents,
+    traces,
+)
 
 # The fields of rocprofv3's JSON that are used, with their types; the machine's name and command line are not.
 
@@ -295,13 +304,14 @@ def _kernels(process: Process) -> pd.DataFrame:
     records = process.buffer_records.kernel_dispatch
     names = {symbol.kernel_id: _kernel_name(symbol) for symbol in process.kernel_symbols}
     info = [record.dispatch_info for record in records]
-    blocks = [(one.workgroup_size, one.grid_size) for one in info]
+    group = np.array([astuple(one.workgroup_size) for one in info], dtype=np.int64).reshape(-1, 3)
+    items = np.array([astuple(one.grid_size) for one in info], dtype=np.int64).reshape(-1, 3)
     return _times(records).assign(
         name=[names.get(one.kernel_id, "(unnamed)") for one in info],
         agent=_ints(one.agent_id.handle for one in info),
         stream=_ints(_stream(record.stream_id, record.dispatch_info.queue_id) for record in records),
-        grid=pd.Categorical([_blocks(grid, group) for group, grid in blocks]),
-        block=pd.Categorical([f"{group.x}x{group.y}x{group.z}" for group, _ in blocks]),
+        grid=extents(-(-items // np.maximum(group, 1))),  # the profiler counts work-items
+        block=extents(group),
     )
 
 
@@ -311,12 +321,6 @@ def _kernel_name(symbol: Symbol) -> str:
 
 def _stream(stream: Handle | None, queue: Handle) -> int:
     return queue.handle if stream is None else stream.handle
-
-
-def _blocks(grid: Extent, group: Extent) -> str:
-    """Work-groups: the profiler counts work-items."""
-    sizes = ((grid.x, group.x), (grid.y, group.y), (grid.z, group.z))
-    return "x".join(str(-(-items // max(size, 1))) for items, size in sizes)
 
 
 def _copies(process: Process) -> pd.DataFrame:
