@@ -101,13 +101,6 @@ class Names:
         """Append rows."""
         self.rows.extend(np.fromiter(map(self.codes.__getitem__, texts), dtype=np.int32, count=len(texts)))
 
-    def extend_some(self, count: int, texts: Mapping[int, str | bytes]) -> None:
-        """Append `count` rows of which few have a text."""
-        added = np.full(count, self.codes[None], dtype=np.int32)
-        for row, text in texts.items():
-            added[row] = self.codes[text]
-        self.rows.extend(added)
-
     def merge(self, later: "Names") -> None:
         """Append the rows of texts that were collected elsewhere: codes are given as if they came here one by one."""
         new_code = np.array([self.codes[text] for text in later.codes], dtype=np.int32)
@@ -172,10 +165,6 @@ class Columns:
         `plain` makes of each distinct text what the column shows.
         """
         self._joined.setdefault(columns, (Names(), plain))[0].extend(values)
-
-    def some_texts(self, column: str, count: int, values: Mapping[int, str | bytes]) -> None:
-        """The same of a column that is absent but for a few of its `count` new rows."""
-        self._texts.setdefault(column, Names()).extend_some(count, values)
 
     def integers(self, column: str, values: list[Any]) -> None:
         """A column of integers; `None` and `ABSENT` are NA."""

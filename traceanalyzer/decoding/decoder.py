@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Union
 
@@ -175,42 +174,26 @@ _EVERY = 16
 _HOST = ("cpu_op", "operator", "cuda_runtime", "cuda_driver", "runtime")
 
 
-@dataclass(slots=True)
-class Origins:
-    """The processes that a file's events name.
+Origin = tuple[str | int, int | str]
+"""A category of the host's calls and the process that called, or a GPU and the number that its operations have.
 
-    Attributes:
-        hosts: categories of the host's events, each with the processes that called.
-        devices: GPUs, each with the numbers under which its operations are filed: of one process there is one.
-    """
+Categories are separate: within a container the operators' number of one process may be another than its calls'.
+"""
 
-    hosts: set[tuple[str, int | str]] = field(default_factory=set)
-    devices: set[tuple[int, int | str]] = field(default_factory=set)
 
-    def add_calls(self, category: str, events: list[Any]) -> None:
-        """Take the host's events of one category; of others than operators and calls nothing."""
-        if category in _HOST:
-            self.hosts.update((category, process) for process in {event.pid for event in _some(events)})
+def origins_of_calls(category: str, events: list[Any]) -> set[Origin]:
+    """Of the host's events of one category; of others than operators and calls none."""
+    return {(category, event.pid) for event in _some(events)} if category in _HOST else set()
 
-    def add_operations(self, events: list[Any]) -> None:
-        """Take GPU operations."""
-        pairs = {(event.args.device, event.pid) for event in _some(events) if event.args}
-        self.devices.update((device, place) for device, place in pairs if device is not None)
 
-    def merge(self, later: "Origins") -> None:
-        """Take what events that follow name."""
-        self.hosts |= later.hosts
-        self.devices |= later.devices
+def origins_of_operations(events: list[Any]) -> set[Origin]:
+    """Of GPU operations."""
+    return {(event.args.device, event.pid) for event in _some(events) if event.args and event.args.device is not None}
 
-    def are_several(self) -> bool:
-        """Whether the file holds the recordings of several processes.
 
-        Categories are separate: within a container the operators' number of one process may be another than its
-        calls'.
-        """
-        return any(
-            count > 1 for pairs in (self.hosts, self.devices) for count in Counter(key for key, _ in pairs).values()
-        )
+def are_of_several(origins: set[Origin]) -> bool:
+    """Whether a file with these origins holds the recordings of several processes."""
+    return len({place for place, _ in origins}) < len(origins)
 
 
 def _some(events: list[Any]) -> list[Any]:

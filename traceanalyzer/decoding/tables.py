@@ -25,7 +25,14 @@ from traceanalyzer.decoding.columns import (
     launch_fact,
     number_in,
 )
-from traceanalyzer.decoding.decoder import API_CALLS, FOREIGN, OUT_OF_TREE, Origins
+from traceanalyzer.decoding.decoder import (
+    API_CALLS,
+    FOREIGN,
+    OUT_OF_TREE,
+    Origin,
+    origins_of_calls,
+    origins_of_operations,
+)
 from traceanalyzer.meaning.names import runtime_activity
 
 _NO_ARGS = Args()
@@ -67,7 +74,7 @@ class TableBuilder:
     base_ns: int = 0
     foreign: Counter[str] = field(default_factory=Counter)
     called: Counter[str] = field(default_factory=Counter)
-    origins: Origins = field(default_factory=Origins)
+    origins: set[Origin] = field(default_factory=set)
     _columns: dict[str, Columns] = field(default_factory=dict)
 
     def add(self, events: list[Any]) -> None:
@@ -93,7 +100,7 @@ class TableBuilder:
         add = _add_api_calls if is_of_others else _ADD.get(category)
         if is_of_others:
             self.called[category] += len(events)
-        self.origins.add_calls(category, events)
+        self.origins |= origins_of_calls(category, events)
         if add:
             add(self, category, events)
         elif category in FOREIGN or not category or category.startswith(OUT_OF_TREE):
@@ -106,7 +113,7 @@ class TableBuilder:
             self.table(name).merge(columns, rows_before)
         self.foreign.update(later.foreign)
         self.called.update(later.called)
-        self.origins.merge(later.origins)
+        self.origins |= later.origins
 
     def table(self, name: str) -> Columns:
         """A table to add rows to."""
@@ -123,7 +130,7 @@ class TableBuilder:
 
 def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
     args = [event.args or _NO_ARGS for event in events]
-    builder.origins.add_operations(events)
+    builder.origins |= origins_of_operations(events)
     table = builder.table("gpu_ops")
     first_row = table.rows
     table.times(events)
@@ -166,8 +173,7 @@ def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> 
     table = _add_spans(builder, "api_calls", events)
     args = [event.args or _NO_ARGS for event in events]
     table.integers("correlation", [arg.correlation for arg in args])
-    kernels = {row: arg.kernel for row, arg in enumerate(args) if arg.kernel is not None}
-    table.some_texts("kernel", len(events), kernels)
+    table.texts("kernel", [arg.kernel for arg in args])
 
 
 def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
@@ -186,10 +192,12 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
     signatures = [SEPARATOR.join((arg.shapes or arg.old_shapes, arg.strides, arg.dtypes)) for arg in args]
     table.joined_texts(("shapes", "strides", "dtypes"), signatures)
     # Of operators whose work the shapes alone do not tell; of others arguments are many and unused.
-    described = _rows_of(names, {*filter(_needs_arguments, distinct)})
-    table.some_texts("arguments", len(events), {row: bytes(args[row].arguments) for row in described})
+    described = {*filter(_needs_arguments, distinct)}
+    told = [bytes(arg.arguments) if name in described else None for name, arg in zip(names, args, strict=True)]
+    table.texts("arguments", told)
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
-    comms = [events[row] for row in _rows_of(names, {_COMM_HOST_OP} & distinct) if _moves_data(args[row])]
+    is_any = _COMM_HOST_OP in distinct
+    comms = [event for event in events if event.name == _COMM_HOST_OP and _moves_data(event.args)] if is_any else []
     if comms:
         _add_comm_args(builder, comms, [-1] * len(comms))
 
@@ -277,11 +285,6 @@ def _call_number(args: Args) -> int | None:
     """PyTorch's id of a call, 64 bits that are the same on all its ranks; else its number within the group."""
     call_id = str(args.comms_id)
     return int(call_id) % 2**62 if call_id.isdecimal() else args.sequence
-
-
-def _rows_of(names: list[str], wanted: set[str]) -> list[int]:
-    """Where one of these names is."""
-    return [row for row, name in enumerate(names) if name in wanted] if wanted else []
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.decoding.columns import ABSENT, Coded, to_ns
-from traceanalyzer.decoding.decoder import DEVICES, FOREIGN, OUT_OF_TREE, EventDecoder
+from traceanalyzer.decoding.decoder import DEVICES, FOREIGN, OUT_OF_TREE, EventDecoder, are_of_several
 from traceanalyzer.decoding.stream import EventText
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.files.other_tools import written_by
@@ -144,7 +144,7 @@ def why_refused(text: EventText, decoder: EventDecoder, builder: TableBuilder, k
     """Why what was decoded gives no trace; `None` where it does: of a GPU's work, or of the host alone."""
     if decoder.followed:
         return f"{decoder.followed + 1} traces, one behind the other; {_SPLIT}"
-    if builder.origins.are_several():
+    if are_of_several(builder.origins):
         return _of_several(known)
     if has_ops:
         return None
