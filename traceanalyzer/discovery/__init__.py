@@ -8,7 +8,6 @@ from pathlib import Path
 
 from traceanalyzer.cuda_graphs import is_capture
 from traceanalyzer.discovery.candidates import (
-    Candidate,
     at_url,
     by_tool,
     files_below,
@@ -35,7 +34,7 @@ from traceanalyzer.discovery.clustering import (
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
 from traceanalyzer.expressions import Expression
 from traceanalyzer.files.archives import is_archive, unpack, without_suffix
-from traceanalyzer.files.remote import named, url_of
+from traceanalyzer.files.remote import LocalFile, named, url_of
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.schema import printable
 from traceanalyzer.readers import Header, RankHint, ended_ns, header_of, reader_of
@@ -141,12 +140,12 @@ def of_files(paths: Sequence[Path], rank_regex: str | None = None) -> Found:
 
 
 def _peeked(
-    candidates: Iterable[Candidate], top: Path, in_path: re.Pattern[str] | None
+    candidates: Iterable[LocalFile], top: Path, in_path: re.Pattern[str] | None
 ) -> tuple[list[TraceFile], list[Skipped]]:
     captures: list[TraceFile] = []
     skipped: list[Skipped] = []
     for one in without_copies(list(candidates)):
-        place = one.shown or one.path
+        place = one.place
         try:
             if is_archive(one.path):
                 captures += _members(one.path, place, top, in_path, skipped)
@@ -168,7 +167,7 @@ def _members(
     for name, why in made.skipped:
         skipped.append(Skipped(printable(f"{called}/{name}" if name else called), why))
     beside = without_suffix(place)
-    inside = [Candidate(one.path, beside / one.path.relative_to(made.folder)) for one in files_below(made.folder)]
+    inside = [LocalFile(one.path, beside / one.path.relative_to(made.folder)) for one in files_below(made.folder)]
     captures, more = _peeked(inside, top, in_path)
     skipped += more
     if not inside and not made.skipped:

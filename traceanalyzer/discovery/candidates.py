@@ -5,7 +5,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.decoding.stream import EventText
@@ -15,7 +15,7 @@ from traceanalyzer.files import archives, safe_pickle
 from traceanalyzer.files.archives import SUFFIXES, is_archive, is_json
 from traceanalyzer.files.bounds import BEGIN_BYTES, FREE_BYTES
 from traceanalyzer.files.other_tools import FLIGHT_RECORDER, format_of_start, named_by
-from traceanalyzer.files.remote import mirrored, named, url_of
+from traceanalyzer.files.remote import LocalFile, mirrored, named, url_of
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.schema import printable
 from traceanalyzer.readers import NODE_ORDER, RankHint, reader_of
@@ -39,30 +39,19 @@ _OF_HTA = re.compile(r"overlaid_critical_path_(.+)|(.+)_with_counters\.json")
 _PERFETTO = ("perfetto_trace.json.gz", "perfetto_trace.json")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A file to look into; by which path people know it, where that is another; whence to fetch it whole."""
-
-    path: Path
-    shown: Path | None = None
-    url: str | None = None
-
-
-def named_files(paths: Sequence[Path]) -> Iterator[Candidate]:
+def named_files(paths: Sequence[Path]) -> Iterator[LocalFile]:
     """The named files, those of URLs as `at_url` gives them."""
     for path in paths:
         url = url_of(path)
-        yield from [Candidate(path)] if url is None else at_url(url)
+        yield from [LocalFile(path)] if url is None else at_url(url)
 
 
-def at_url(url: str) -> Iterator[Candidate]:
+def at_url(url: str) -> Iterator[LocalFile]:
     """Files below a URL: the heads of JSON, all others whole."""
-    for file in mirrored(url, is_wanted, is_json):
-        if file.path.name not in OURS:
-            yield Candidate(file.path, file.shown, file.url)
+    yield from (file for file in mirrored(url, is_wanted, is_json) if file.path.name not in OURS)
 
 
-def files_below(folder: Path) -> Iterator[Candidate]:
+def files_below(folder: Path) -> Iterator[LocalFile]:
     """Files that a reader takes by name, and archives, in natural order; a folder that one takes whole stays whole.
 
     A folder that cannot be looked into is among them, so that it is named as skipped: it may hold a rank.
@@ -73,17 +62,17 @@ def files_below(folder: Path) -> Iterator[Candidate]:
         for name in list(folders):
             if _may_be_trace(Path(place, name)):
                 folders.remove(name)
-                yield Candidate(Path(place, name))
+                yield LocalFile(Path(place, name))
         for name in sorted(files, key=natural):
             path = Path(place, name)
             if name not in OURS and (_may_be_trace(path) or is_archive(path) or packed_by(path)):
-                yield Candidate(path)
-    yield from (Candidate(Path(error.filename)) for error in closed)
+                yield LocalFile(path)
+    yield from (LocalFile(Path(error.filename)) for error in closed)
 
 
-def without_copies(candidates: Sequence[Candidate]) -> list[Candidate]:
+def without_copies(candidates: Sequence[LocalFile]) -> list[LocalFile]:
     """The files without copies beside a capture: what JAX writes of it for viewers, and what HTA makes of it."""
-    places = [one.shown or one.path for one in candidates]
+    places = [one.place for one in candidates]
     hosts = {place.with_name(place.name.removesuffix(_XPLANE)) for place in places if place.name.endswith(_XPLANE)}
     copies = {host.with_name(host.name + end) for host in hosts for end in _COPIES}
     copies |= {host.with_name(name) for host in hosts for name in _PERFETTO}

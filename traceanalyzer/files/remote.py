@@ -21,18 +21,23 @@ HEAD_BYTES = 2 * BLOCK_BYTES
 _URL = re.compile(r"([a-z][a-z0-9+.]+):/+(.*)", re.DOTALL)
 
 
-class Mirrored(Struct, frozen=True):
-    """A remote file, or its head, on this machine.
+class LocalFile(Struct, frozen=True):
+    """A file on this machine, or the head of a remote one.
 
     Attributes:
         path: here.
-        shown: its URL, as a path.
+        shown: by which path people know it, where that is another; of a remote one its URL.
         url: where it is to be fetched from; `None` when it is here whole.
     """
 
     path: Path
-    shown: Path
-    url: str | None
+    shown: Path | None = None
+    url: str | None = None
+
+    @property
+    def place(self) -> Path:
+        """The path by which people know it."""
+        return self.shown or self.path
 
 
 def url_of(path: Path) -> str | None:
@@ -48,7 +53,7 @@ def named(path: Path) -> str:
     return url_of(path) or str(path)
 
 
-def mirrored(url: str, is_wanted: Callable[[str], bool], is_read_from_head: Callable[[str], bool]) -> list[Mirrored]:
+def mirrored(url: str, is_wanted: Callable[[str], bool], is_read_from_head: Callable[[str], bool]) -> list[LocalFile]:
     """The wanted files below a URL, or the one that it is of: whole, or the heads of those for which these do.
 
     Raises:
@@ -75,7 +80,7 @@ def mirrored(url: str, is_wanted: Callable[[str], bool], is_read_from_head: Call
             else:
                 target.write_bytes(files.cat_file(place, start=0, end=HEAD_BYTES))
             whence = None if is_whole else files.unstrip_protocol(place)
-            found.append(Mirrored(target, top / relative if relative else top, whence))
+            found.append(LocalFile(target, top / relative if relative else top, whence))
     return found
 
 
