@@ -3,8 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from traceanalyzer.cuda_graphs import is_capture
 from traceanalyzer.discovery.candidates import (
@@ -25,6 +27,7 @@ from traceanalyzer.discovery.clustering import (
     SAME_RUN_NS,
     Run,
     TraceFile,
+    hinted,
     merged,
     numbered,
     process,
@@ -151,7 +154,8 @@ def _peeked(
                 captures += _members(one.path, place, top, in_path, skipped)
                 continue
             header = _peek(one.path)
-            captures.append(TraceFile(one.path, header, _hint(place, top, in_path), shown=one.shown, url=one.url))
+            hint = _hint(place, top, in_path)
+            captures.append(TraceFile(one.path, one.shown, one.url, header=header, hint=hint))
         except NotATraceError as error:
             skipped.append(Skipped(printable(named(place)), _without_path(str(error), one.path)))
         except OSError as error:  # of its path: one that is longer than the system's are
@@ -276,7 +280,7 @@ def _placed(captures: Sequence[TraceFile]) -> list[TraceFile]:
         is_tensor_alone = len({tp for _, _, tp in distinct}) == len(distinct)
         for path, (dp, pp, tp) in places.items():
             ranks[path] = tp if is_tensor_alone else (dp * pipelines + pp) * tensors + tp
-    return [replace(c, hint=RankHint(ranks[c.path], BY_NAME)) if c.path in ranks else c for c in captures]
+    return hinted(captures, ranks, BY_NAME)
 
 
 def _ranked_by_folder(captures: list[TraceFile], top: Path) -> list[TraceFile]:
@@ -293,10 +297,8 @@ def _ranked_by_folder(captures: list[TraceFile], top: Path) -> list[TraceFile]:
         if own and around:
             under.setdefault((_run_folder(capture.place, top), own.rank), set()).add(around.rank)
     shared = {place for (place, _), ranks in under.items() if len(ranks) > 1}
-    return [
-        replace(c, hint=folder_ranks[c.path]) if folder_ranks.get(c.path) and _run_folder(c.place, top) in shared else c
-        for c in captures
-    ]
+    in_shared = [c.path for c in captures if _run_folder(c.place, top) in shared]
+    return hinted(captures, {path: hint.rank for path in in_shared if (hint := folder_ranks.get(path))}, BY_NAME)
 
 
 def _run_folder(path: Path, top: Path) -> Path:

@@ -5,11 +5,10 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.decoding.stream import EventText
-from traceanalyzer.discovery.clustering import RUN_INFO, SAME_RUN_NS, TraceFile, natural
+from traceanalyzer.discovery.clustering import RUN_INFO, SAME_RUN_NS, TraceFile, hinted, natural
 from traceanalyzer.errors import InputError, NotATraceError
 from traceanalyzer.files import archives, safe_pickle
 from traceanalyzer.files.archives import SUFFIXES, is_archive, is_json
@@ -18,7 +17,7 @@ from traceanalyzer.files.other_tools import FLIGHT_RECORDER, format_of_start, na
 from traceanalyzer.files.remote import LocalFile, mirrored, named, url_of
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.schema import printable
-from traceanalyzer.readers import NODE_ORDER, RankHint, reader_of
+from traceanalyzer.readers import NODE_ORDER, reader_of
 
 # Which files may be traces by their names: of a folder, of an archive, at a URL.
 
@@ -275,7 +274,7 @@ def of_nodes(captures: Sequence[TraceFile]) -> list[TraceFile]:
     for folders in by_place.values():
         if len(folders) > 1:
             ranks |= _counted([folders[folder] for folder in sorted(folders, key=lambda one: natural(one.name))])
-    return [replace(c, hint=RankHint(ranks[c.path], NODE_ORDER)) if c.path in ranks else c for c in captures]
+    return hinted(captures, ranks, NODE_ORDER)
 
 
 def _counted(nodes: Sequence[list[TraceFile]]) -> dict[Path, int]:

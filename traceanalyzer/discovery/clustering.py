@@ -2,14 +2,16 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
-from traceanalyzer.files.remote import fetched
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceanalyzer.files.remote import LocalFile, fetched
 from traceanalyzer.readers import FILE_ORDER, Header, RankHint
 
 RUN_INFO = "run.json"
@@ -24,24 +26,18 @@ DISTINCT_NS = 10**6
 _CAPTURE_TIME = re.compile(r"\.\d{10,}(?=\.pt\.trace\.json)")
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
-    """One trace file (or folder that a reader takes whole) and what its head says."""
+class TraceFile(LocalFile, frozen=True, kw_only=True):
+    """One trace file (or folder that a reader takes whole) and what its head says.
 
-    path: Path
+    Attributes:
+        header: of the file.
+        hint: the rank in its path.
+        end_ns: when it ended; `None` where that is not known, or was not asked because the file says which rank it is.
+    """
+
     header: Header
     hint: RankHint | None = None
     end_ns: int | None = None
-    """When it ended; `None` where that is not known, or was not asked because the file says which rank it is."""
-    shown: Path | None = None
-    """Where people find it: members of archives and remote files lie elsewhere for reading."""
-    url: str | None = None
-    """Where the file is to be fetched from, when `path` has its head only."""
-
-    @property
-    def place(self) -> Path:
-        """The path by which people know it."""
-        return self.shown or self.path
 
     @contextmanager
     def whole(self) -> Iterator[Path]:
@@ -74,8 +70,7 @@ class TraceFile:
         return self.path.stat().st_mtime_ns if self.header.start_ns is None else self.header.start_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Captures that belong together: one of each rank of one job.
 
     Attributes:
@@ -121,9 +116,12 @@ def numbered(captures: Sequence[TraceFile]) -> list[TraceFile]:
     unnamed = sorted({process(c.path) for c in captures if c.is_numbered_by_order}, key=natural)
     free = [number for number in range(len(unnamed) + len(taken)) if number not in taken]
     rank = dict(zip(unnamed, free, strict=False))
-    return [
-        replace(c, hint=RankHint(rank[process(c.path)], FILE_ORDER)) if c.is_numbered_by_order else c for c in captures
-    ]
+    return hinted(captures, {c.path: rank[process(c.path)] for c in captures if c.is_numbered_by_order}, FILE_ORDER)
+
+
+def hinted(captures: Sequence[TraceFile], ranks: Mapping[Path, int], source: str) -> list[TraceFile]:
+    """The captures; those that have a rank here with it and where it comes from."""
+    return [replace(c, hint=RankHint(ranks[c.path], source)) if c.path in ranks else c for c in captures]
 
 
 def merged(runs: list[Run]) -> list[Run]:

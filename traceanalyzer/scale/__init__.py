@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import structs
+
 from traceanalyzer.analyses import ANALYSES, Results, combine_tables, reduce_rank
 from traceanalyzer.analyses.engine import RESULT_MAKERS, needs_of
 from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
@@ -209,7 +211,7 @@ def with_timelines(
         return summary
     names = [name for name in DRAWN if name in summary.results]
     paths = {path for path, _ in own}
-    wanted = replace(run, captures=tuple(capture for capture in run.captures if capture.path in paths))
+    wanted = structs.replace(run, captures=tuple(capture for capture in run.captures if capture.path in paths))
     work = partial(_of_ranks, options=options, claims=own, made=partial(reduce_rank, names=names))
     parts: dict[str, dict[int, pd.DataFrame]] = {
         name: dict(list(summary.results[name].table.groupby("rank"))) for name in names
