@@ -106,16 +106,10 @@ class Names:
         new_code = np.array([self.codes[text] for text in later.codes], dtype=np.int32)
         self.rows.extend(new_code[later.rows.array()])
 
-    def column(self) -> "Coded":
-        """All rows; `None` and "" are absent."""
-        return self._coded(
-            [text.decode(errors="replace") if isinstance(text, bytes) else text or "" for text in self.codes]
-        )
-
-    def column_of_part(self, part: int, plain: Callable[[str], str]) -> "Coded":
-        """All rows, of texts that were joined the part at this position, made plain."""
-        parts = [text.split(SEPARATOR)[part] for text in self.codes if isinstance(text, bytes)]
-        return self._coded([plain(text.decode(errors="replace")) for text in parts])
+    def column(self, part: int, plain: Callable[[str], str]) -> "Coded":
+        """All rows, of joined texts the part at this position, made plain; `None` and "" are absent."""
+        parts = [text.split(SEPARATOR)[part] if isinstance(text, bytes) else text or "" for text in self.codes]
+        return self._coded([plain(own.decode(errors="replace") if isinstance(own, bytes) else own) for own in parts])
 
     def _coded(self, texts: list[str]) -> "Coded":
         """All rows, given the text of each code."""
@@ -137,8 +131,7 @@ def _narrowest(texts: int) -> type[np.signedinteger[Any]]:
 class Columns:
     """One table that grows by chunks of events."""
 
-    _texts: dict[str, Names] = field(default_factory=dict)
-    _joined: dict[tuple[str, ...], tuple[Names, Callable[[str], str]]] = field(default_factory=dict)
+    _texts: dict[tuple[str, ...], tuple[Names, Callable[[str], str]]] = field(default_factory=dict)
     _numbers: dict[str, Growing] = field(default_factory=dict)
     rows: int = 0
 
@@ -157,14 +150,14 @@ class Columns:
 
     def texts(self, column: str, values: list[Any]) -> None:
         """A column of texts that repeat, as text or UTF-8; `None` and "" are absent."""
-        self._texts.setdefault(column, Names()).extend(values)
+        self.joined_texts((column,), values)
 
-    def joined_texts(self, columns: tuple[str, ...], values: list[bytes], plain: Callable[[str], str] = str) -> None:
+    def joined_texts(self, columns: tuple[str, ...], values: list[Any], plain: Callable[[str], str] = str) -> None:
         """Several columns of JSON texts that repeat together, each row's joined by `SEPARATOR`.
 
         `plain` makes of each distinct text what the column shows.
         """
-        self._joined.setdefault(columns, (Names(), plain))[0].extend(values)
+        self._texts.setdefault(columns, (Names(), plain))[0].extend(values)
 
     def integers(self, column: str, values: list[Any]) -> None:
         """A column of integers; `None` and `ABSENT` are NA."""
@@ -191,10 +184,8 @@ class Columns:
 
         `rows_before` says by how much its columns that hold rows of another table move; -1 means "none" and stays.
         """
-        for name, texts in later._texts.items():  # noqa: SLF001 - of its own class
-            self._texts.setdefault(name, Names()).merge(texts)
-        for names, (texts, plain) in later._joined.items():  # noqa: SLF001 - of its own class
-            self._joined.setdefault(names, (Names(), plain))[0].merge(texts)
+        for names, (texts, plain) in later._texts.items():  # noqa: SLF001 - of its own class
+            self._texts.setdefault(names, (Names(), plain))[0].merge(texts)
         for name, grown in later._numbers.items():  # noqa: SLF001 - of its own class
             numbers, moved = grown.array(), rows_before.get(name, 0)
             self._grow(name, np.where(numbers == NONE, NONE, numbers + moved) if moved else numbers)
@@ -210,12 +201,10 @@ class Columns:
             if name in _TIMES:
                 values += base_ns
             yield name, values
-        for name in list(self._texts):
-            yield name, self._texts.pop(name).column()
-        for names in list(self._joined):
-            texts, plain = self._joined.pop(names)
+        for names in list(self._texts):
+            texts, plain = self._texts.pop(names)
             for part, name in enumerate(names):
-                yield name, texts.column_of_part(part, plain)
+                yield name, texts.column(part, plain)
 
 
 def to_ns(times_us: list[Any]) -> np.ndarray:

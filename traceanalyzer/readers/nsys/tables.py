@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -132,8 +132,12 @@ def _samples(time_ns: pd.Series, name: pd.Categorical, value: pd.Series, gpu: Co
 DEVICES = 1 << 16
 """Above all numbers of a machine's GPUs."""
 
-Pair = tuple[int, int]
-"""Process and device; -1 for what is not known."""
+
+class Place(NamedTuple):
+    """A process and the device that it used, one rank; -1 for what is not known."""
+
+    process: int
+    device: int
 
 
 def stated(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -143,28 +147,28 @@ def stated(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return process, np.where((device < 0) | (device >= DEVICES), NONE, device)
 
 
-def distinct(process: np.ndarray, device: np.ndarray) -> set[Pair]:
-    """The pairs that occur."""
+def distinct(process: Column, device: Column) -> set[Place]:
+    """The places that occur."""
     pairs = pd.DataFrame({"process": process, "device": device}).drop_duplicates()
-    return {(int(one), int(number)) for one, number in pairs.itertuples(index=False, name=None)}
+    return {*map(Place, pairs["process"].tolist(), pairs["device"].tolist())}
 
 
-def settled(pairs: Collection[Pair]) -> dict[Pair, Pair | None]:
-    """Where the operations of each pair count: a process's on its only GPU, a GPU's with its only process.
+def settled(places: Collection[Place]) -> dict[Place, Place | None]:
+    """Where the operations of each place count: a process's on its only GPU, a GPU's with its only process.
 
     0 stands for what no row says. `None`: it may be of several, or of a process that no whole row names.
     """
-    whole = [pair for pair in pairs if NONE not in pair]
-    return {pair: pair if NONE not in pair else _only(pair, whole) for pair in pairs}
+    whole = [place for place in places if NONE not in place]
+    return {place: place if NONE not in place else _only(place, whole) for place in places}
 
 
-def _only(pair: Pair, whole: Sequence[Pair]) -> Pair | None:
-    process, device = pair
-    may_be = [one for one in whole if process in (NONE, one[0]) and device in (NONE, one[1])]
+def _only(place: Place, whole: Sequence[Place]) -> Place | None:
+    process, device = place
+    may_be = [one for one in whole if process in (NONE, one.process) and device in (NONE, one.device)]
     if len(may_be) == 1:
         return may_be[0]
     is_of_others = bool(may_be) or (process == NONE and bool(whole))
-    return None if is_of_others else (max(process, 0), max(device, 0))
+    return None if is_of_others else Place(max(process, 0), max(device, 0))
 
 
 # What ran on the GPUs of an export: kernels, copies, memsets and CUDA graphs.
@@ -207,9 +211,9 @@ def read_gpu_ops(source: Source) -> tuple[pd.DataFrame, int]:
     if ops.empty or not (ops[["process", "device"]] == NONE).any(axis=None):
         return ops, 0
     places = settled(distinct(ops["process"], ops["device"]))
-    known = [places[pair] for pair in zip(ops["process"].tolist(), ops["device"].tolist(), strict=True)]
-    placed = ops[[pair is not None for pair in known]]
-    process, device = np.array([pair for pair in known if pair is not None], dtype=np.int64).reshape(-1, 2).T
+    known = [places[place] for place in map(Place, ops["process"].tolist(), ops["device"].tolist())]
+    placed = ops[[place is not None for place in known]]
+    process, device = np.array([place for place in known if place is not None], dtype=np.int64).reshape(-1, 2).T
     return placed.assign(process=process, device=device), len(ops) - len(placed)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -36,6 +37,7 @@ from traceanalyzer.readers.nsys.tables import (
     NODES,
     RUNTIME,
     WAIT_TABLES,
+    Place,
     are_nameless,
     distinct,
     process_number,
@@ -136,14 +138,6 @@ MPI_RANKS = "MPI_RANKS"
 
 RANKS_ARE_NAMED_IN = ("CommInit", "rank")
 """Words in the names of the ranges that tell ranks: no others are needed to number them."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """A process and the device that it used: one rank."""
-
-    process: int
-    device: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +404,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
         raise NotATraceError(f"{path}: {lack} the kernels' names, so that {_NO_NAMES}")
     session, nvtx = read_session(source), read_nvtx(source)
     devices = distinct(gpu_ops["process"], gpu_ops["device"]) if len(gpu_ops) else ()
-    places = sorted(Place(*place) for place in devices) or _places_of_host(nvtx)
+    places = sorted(devices) or _places_of_host(nvtx)
     if not places:
         raise _no_gpu_ops(source, path)
     nccl = read_nccl(source, nvtx.ranges)
@@ -432,7 +426,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
 def _places_of_tables(source: Source) -> list[Place]:
     tables = [stated(source.frame(table, ints=("globalPid", "deviceId"))) for table in GPU_TABLES]
     places = settled(set().union(*(distinct(*columns) for columns in tables)))
-    return sorted({Place(*place) for place in places.values() if place is not None})
+    return sorted({place for place in places.values() if place is not None})
 
 
 def _places_of_host(nvtx: Nvtx) -> list[Place]:
@@ -531,7 +525,7 @@ def _compiler(gpu_ops: pd.DataFrame) -> dict[str, str]:
 
 def _groups(members: pd.DataFrame, all_ranks: list[Identity]) -> tuple[ProcessGroup, ...]:
     """Communicators whose ranks the program names, or that are all in this export."""
-    rank_of = {(one.place.process, one.place.device): one.rank for one in all_ranks}
+    rank_of: dict[Any, int] = {one.place: one.rank for one in all_ranks}
     # A payload without a device, or of a process with one, means the process's only rank.
     rank_of |= {(one.place.process, pd.NA): one.rank for one in all_ranks}
     groups = []
