@@ -175,13 +175,8 @@ def _one_per_device(
 
 def _of_device(held: Mapping[str, pd.DataFrame], device: int | None) -> dict[str, pd.DataFrame]:
     """Tables of one GPU of the process: its operations, and what the host did."""
-    ops, on_device = held["gpu_ops"], _rows_of(held["gpu_ops"], device)
-    own = {
-        "gpu_ops": _where(ops, on_device),
-        "comm_args": args_of_kept_ops(held["comm_args"], on_device),
-        **{name: _where(held[name], _rows_of(held[name], device)) for name in ("stream_waits", "counters")},
-    }
-    return {**held, **own}
+    own = {name: _where(table, _rows_of(table, device)) for name, table in held.items()}
+    return own | {"comm_args": args_of_kept_ops(held["comm_args"], _rows_of(held["gpu_ops"], device))}
 
 
 def _drives_the_world(known: Properties, ops: pd.DataFrame) -> bool:

@@ -2,10 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -25,13 +23,6 @@ class _Group(msgspec.Struct, gc=False):
     ranks: list[_Rank] | str = []  # a text where Kineto itself wrote it: `[0, 1]`, or `[0, 1, ..., 63]`
 
 
-class _Distributed(msgspec.Struct, gc=False):
-    rank: _Rank | None = None
-    world_size: _Rank | None = None
-    pg_config: list[_Group] = []
-    nccl_version: str | None = None
-
-
 class Device(msgspec.Struct, gc=False):
     """A GPU that the process saw."""
 
@@ -41,41 +32,57 @@ class Device(msgspec.Struct, gc=False):
     totalGlobalMem: Annotated[int, msgspec.Meta(ge=0, le=2**50)] | None = None  # noqa: N815 - the format's name
 
 
-class _Properties(msgspec.Struct, gc=False):
-    deviceProperties: list[Device] = []  # noqa: N815 - the format's name
-    trace_id: str | None = None
-    baseTimeNanoseconds: Annotated[int, msgspec.Meta(ge=0, le=LATEST_NS)] = 0  # noqa: N815
-    cuda_driver_version: _Number | None = None
-    cuda_runtime_version: _Number | None = None
-    pytorch_version: str | None = None
-    hostname: str | None = None
-    host_name: str | None = None
-
-
 _OLD_DEVICES = "computeProperties"
 """What PyTorch 1.8 calls `deviceProperties`."""
 
 _JSON = json.JSONDecoder(strict=False)
 
-_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+_JOB = "distributedInfo"
+"""Holds what is of the job."""
+
+_OF_JOB = ("rank", "world_size", "pg_config", "nccl_version")
 
 
-@dataclass(frozen=True, slots=True)
-class Properties:
+class Properties(msgspec.Struct, frozen=True):
     """A file's properties; `None` and empty where it does not say.
 
     Attributes:
         base_ns: ns since the epoch that event times are relative to; 0 when they are absolute.
     """
 
-    rank: int | None = None
-    world_size: int | None = None
-    groups: tuple[ProcessGroup, ...] = ()
-    devices: tuple[Device, ...] = ()
+    rank: _Rank | None = None
+    world_size: _Rank | None = None
+    pg_config: list[_Group] = []
+    nccl_version: str | None = None
+    devices: list[Device] = msgspec.field(default_factory=list, name="deviceProperties")
     trace_id: str | None = None
-    host: str | None = None
-    base_ns: int = 0
-    versions: Mapping[str, str] = field(default_factory=dict)
+    base_ns: Annotated[int, msgspec.Meta(ge=0, le=LATEST_NS)] = msgspec.field(default=0, name="baseTimeNanoseconds")
+    cuda_driver_version: _Number | None = None
+    cuda_runtime_version: _Number | None = None
+    pytorch_version: str | None = None
+    hostname: str | None = None
+    host_name: str | None = None
+
+    @property
+    def host(self) -> str | None:
+        """The machine's name."""
+        return self.hostname or self.host_name
+
+    @property
+    def groups(self) -> tuple[ProcessGroup, ...]:
+        """The job's process groups."""
+        return tuple(ProcessGroup(each.pg_name, each.pg_desc, _ranks(each.ranks)) for each in self.pg_config)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of libraries, by their names."""
+        versions = {
+            "cuda_driver": _cuda_version(self.cuda_driver_version),
+            "cuda_runtime": _cuda_version(self.cuda_runtime_version),
+            "nccl": self.nccl_version,
+            "pytorch": self.pytorch_version,
+        }
+        return {name: version for name, version in versions.items() if version}
 
     def device(self, number: int | None) -> Device:
         """The GPU of a number in events; of one that no GPU has (ROCm's agents) the first, if all are alike."""
@@ -87,11 +94,17 @@ class Properties:
 def properties(head: bytes, tail: bytes = b"") -> Properties:
     """Properties from the text before the events' array and after it, each by itself: an odd one costs no other."""
     text = (head + b"\n" + tail).decode(errors="replace")
-    names = (*_Properties.__struct_fields__, "distributedInfo", _OLD_DEVICES)
+    fields = {field.encode_name: field for field in msgspec.structs.fields(Properties)}
+    names = (*(name for name in fields if name not in _OF_JOB), _JOB, _OLD_DEVICES)
     found = {name: value for name in names if (value := _value(text, name)) is not None}
     found.setdefault("deviceProperties", found.pop(_OLD_DEVICES, []))
-    info = found.pop("distributedInfo", None)
-    return _public(_fitting(found, _Properties), _fitting(info if isinstance(info, dict) else {}, _Distributed))
+    info = found.pop(_JOB, None)
+    found |= {name: info[name] for name in _OF_JOB if name in info} if isinstance(info, dict) else {}
+    kept = {}
+    for name, value in found.items():
+        with suppress(msgspec.ValidationError, UnicodeEncodeError):  # halves of characters, too
+            kept[fields[name].name] = msgspec.convert(value, fields[name].type, strict=False)
+    return Properties(**kept)
 
 
 def _value(text: str, name: str) -> Any:
@@ -101,34 +114,6 @@ def _value(text: str, name: str) -> Any:
         return _JSON.raw_decode(text, key.end())[0] if key else None
     except (ValueError, RecursionError):
         return None
-
-
-def _fitting(values: dict[str, Any], type_: type[_Struct]) -> _Struct:
-    """A struct of the values that are of the type that they should be."""
-    kept = {}
-    for name, value in values.items():
-        with suppress(msgspec.ValidationError, UnicodeEncodeError):  # halves of characters, too
-            kept[name] = getattr(msgspec.convert({name: value}, type_, strict=False), name, None)
-    return type_(**{name: value for name, value in kept.items() if name in type_.__struct_fields__})
-
-
-def _public(raw: _Properties, info: _Distributed) -> Properties:
-    versions = {
-        "cuda_driver": _cuda_version(raw.cuda_driver_version),
-        "cuda_runtime": _cuda_version(raw.cuda_runtime_version),
-        "nccl": info.nccl_version,
-        "pytorch": raw.pytorch_version,
-    }
-    return Properties(
-        rank=info.rank,
-        world_size=info.world_size,
-        groups=tuple(ProcessGroup(g.pg_name, g.pg_desc, _ranks(g.ranks)) for g in info.pg_config),
-        devices=tuple(raw.deviceProperties),
-        trace_id=raw.trace_id,
-        host=raw.hostname or raw.host_name,
-        base_ns=raw.baseTimeNanoseconds,
-        versions={name: version for name, version in versions.items() if version},
-    )
 
 
 def _ranks(ranks: list[int] | str) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -190,7 +190,7 @@ def salvaged(text: bytes) -> tuple[Content, int, bool] | None:
             return None
     content = plain.get("rocprofiler-sdk-tool") if isinstance(plain, Mapping) else None
     processes = [one for one in (content if isinstance(content, list) else [content]) if isinstance(one, Mapping)]
-    made = [_process(one) for one in processes]
+    made = [_fitting(one, Process) for one in processes]
     return (Content([process for process, _ in made]), sum(lost for _, lost in made), is_cut) if made else None
 
 
@@ -210,35 +210,20 @@ def closed(text: bytes) -> bytes:
     return text[:end] + open_then
 
 
-def _process(content: Mapping[str, Any]) -> tuple[Process, int]:
-    """A process, field by field and record by record."""
-    kept: dict[str, Any] = {}
-    lost = 0
-    for name, kind in get_type_hints(Process, include_extras=True).items():
-        if name not in content:
-            continue
-        if name == "buffer_records":
-            kept[name], lost = _buffers(content[name])
-            continue
-        try:
-            kept[name] = msgspec.convert(content[name], kind)
-        except msgspec.ValidationError:
-            lost += 1
-    return Process(**kept), lost
-
-
-def _buffers(content: Any) -> tuple[Buffers, int]:
-    kept: dict[str, list[Any]] = {}
-    lost = 0
-    for name, kind in get_type_hints(Buffers).items():
-        records = content.get(name) if isinstance(content, Mapping) else None
-        kept[name] = []
-        for record in records if isinstance(records, list) else ():
-            try:
-                kept[name].append(msgspec.convert(record, kind.__args__[0]))
-            except msgspec.ValidationError:
-                lost += 1
-    return Buffers(**kept), lost
+def _fitting(content: Any, kind: Any) -> tuple[Any, int]:
+    """What of plain content is of that kind, record by record and field by field, and how many are not."""
+    if get_origin(kind) is list and isinstance(content, list):
+        records = [_fitting(record, get_args(kind)[0]) for record in content]
+        return [record for record, _ in records if record is not None], sum(lost for _, lost in records)
+    if kind in (Process, Buffers) and isinstance(content, Mapping):
+        fields = [field for field in msgspec.structs.fields(kind) if field.encode_name in content]
+        found = {field.name: _fitting(content[field.encode_name], field.type) for field in fields}
+        kept = {name: value for name, (value, _) in found.items() if value is not None}
+        return kind(**kept), sum(lost for _, lost in found.values())
+    try:
+        return msgspec.convert(content, kind), 0
+    except msgspec.ValidationError:
+        return None, 1
 
 
 # rocprofv3's JSON: records decoded, and the captures of its processes.
