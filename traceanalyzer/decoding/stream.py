@@ -254,7 +254,8 @@ class EventText:
         start = text.file.read(HEAD_BYTES).removeprefix(_UTF_8_MARK)
         if encoding := _wide_encoding(start):
             packed.close()
-            text.file = codecs.EncodedFile(PackedFile.open(path), "utf-8", encoding, errors="replace")
+            again: Any = PackedFile.open(path)
+            text.file = codecs.EncodedFile(again, "utf-8", encoding, errors="replace")
             start = text.file.read(HEAD_BYTES).removeprefix(_UTF_8_MARK)
         match = _EVENTS_KEY.search(start) or _BARE_ARRAY.match(start)
         is_json = start.lstrip()[:1] in (b"{", b"[")

@@ -4,7 +4,7 @@ import filecmp
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from traceanalyzer.decoding.stream import EventText
@@ -216,18 +216,14 @@ def _why(copy: TraceFile, twin: TraceFile) -> str:
     return why if copy.ranks == twin.ranks else f"{why}: no two ranks record the same times"
 
 
-def _alike(captures: Sequence[TraceFile]) -> Iterator[list[TraceFile]]:
-    """Those of one size that begin alike: files of a thousand ranks may be as long, and each is opened once."""
-    by_size: dict[int, list[TraceFile]] = defaultdict(list)
+def _alike(captures: Sequence[TraceFile]) -> Iterable[list[TraceFile]]:
+    """Those of one size that begin alike."""
+    found: dict[tuple[int, int], list[TraceFile]] = defaultdict(list)
     for capture in captures:
         if capture.url is None and capture.path.is_file() and capture.header.start_ns is not None:
-            by_size[capture.path.stat().st_size].append(capture)
-    for of_size in by_size.values():
-        by_begin: dict[int, list[TraceFile]] = defaultdict(list)
-        for capture in of_size if len(of_size) > 1 else ():
             with capture.path.open("rb") as file:
-                by_begin[hash(file.read(BEGIN_BYTES))].append(capture)
-        yield from by_begin.values()
+                found[capture.path.stat().st_size, hash(file.read(BEGIN_BYTES))].append(capture)
+    return found.values()
 
 
 # Files of several tools in one folder: recordings of the same ranks are runs of their own.

@@ -1,11 +1,12 @@
 """Which captures were made together: one of each rank of one job is a run."""
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from msgspec import Struct
@@ -161,8 +162,7 @@ def _ranks(captures: Sequence[TraceFile]) -> set[int]:
 def _grouped(captures: list[TraceFile]) -> list[list[TraceFile]]:
     """Captures of one folder by run; a file that does not say when it began joins the newest run that lacks it."""
     timed = [capture for capture in captures if capture.header.start_ns is not None]
-    together = _by_ordinal(timed) or _by_pauses(timed) if timed else []
-    groups = [group for one in together for group in _at_one_time(one)]
+    groups = _by_ordinal(timed) or _by_pauses(timed) if timed else []
     for capture in captures:
         if capture.header.start_ns is None:
             lacking = [group for group in groups if not _ranks(group) & set(capture.ranks)]
@@ -184,10 +184,10 @@ def _by_ordinal(captures: list[TraceFile]) -> list[list[TraceFile]] | None:
     lists = list(by_rank.values())
     if len(lists) < 2 or len(lists[0]) < 2 or len({len(own) for own in lists}) > 1 or _has_several_sizes(captures):
         return None
-    groups = [list(group) for group in zip(*lists, strict=True)]
+    groups = [sorted(group, key=lambda capture: capture.start_ns) for group in zip(*lists, strict=True)]
     period = min(two.start_ns - one.start_ns for own in lists for one, two in pairwise(own))
-    spread = max(max(c.start_ns for c in group) - min(c.start_ns for c in group) for group in groups)
-    return groups if period > DISTINCT_NS and spread < period else None
+    spread = max(group[-1].start_ns - group[0].start_ns for group in groups)
+    return groups if period > DISTINCT_NS and spread < period and not any(map(_is_mixed, groups)) else None
 
 
 def _by_pauses(captures: list[TraceFile]) -> list[list[TraceFile]]:
@@ -219,31 +219,19 @@ def _by_size(captures: list[TraceFile]) -> list[list[TraceFile]]:
     return [captures] if None in by_size else list(by_size.values())
 
 
-def _at_one_time(group: list[TraceFile]) -> list[list[TraceFile]]:
-    """Cut before each capture that begins when all before it have ended, where none of them says which rank it is.
-
-    Files that do say may come from hosts whose clocks differ.
-    """
-    done: list[list[TraceFile]] = []
-    for capture in sorted(group, key=lambda capture: capture.start_ns):
-        if not done or (capture.is_numbered_by_order and _has_ended(done[-1], capture.start_ns)):
-            done.append([capture])
-        else:
-            done[-1].append(capture)
-    return done
-
-
-def _has_ended(group: list[TraceFile], time_ns: int) -> bool:
-    return all(capture.end_ns is not None and capture.end_ns < time_ns for capture in group)
-
-
 def _is_mixed(captures: list[TraceFile]) -> bool:
+    """Whether captures in order of time are of several jobs, or of one job's several recordings."""
     times: dict[int, list[TraceFile]] = defaultdict(list)
-    for capture in sorted(captures, key=lambda capture: capture.start_ns):
+    for capture in captures:
         for rank in capture.ranks:
             times[rank].append(capture)
     repeats = any(_follow(one, two) for own in times.values() for one, two in pairwise(own))
-    return repeats or _has_several_sizes(captures)
+    # Files that do say which rank they are may come from hosts whose clocks differ.
+    ended = accumulate((math.inf if one.end_ns is None else one.end_ns for one in captures), max)
+    is_later = any(
+        two.is_numbered_by_order and end < two.start_ns for end, two in zip(ended, captures[1:], strict=False)
+    )
+    return repeats or is_later or _has_several_sizes(captures)
 
 
 def _follow(one: TraceFile, two: TraceFile) -> bool:

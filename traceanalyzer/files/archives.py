@@ -49,7 +49,9 @@ def unpacked(file: BinaryIO, first: bytes) -> BinaryIO | None:
     return None if opener is None else opener(file)
 
 
-ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, isal_zlib.error, EOFError, OSError, ValueError)
+_BAD_GZIP: Any = isal_zlib.error
+
+ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, _BAD_GZIP, EOFError, OSError, ValueError)
 """What the streams raise on damage."""
 
 
@@ -75,7 +77,7 @@ def _closing(stream: Any, file: BinaryIO) -> BinaryIO:
 
 
 _OPENERS: Mapping[bytes, Callable[[BinaryIO], BinaryIO]] = {
-    b"\x1f\x8b": lambda file: _closing(igzip.IGzipFile(fileobj=file), file),
+    b"\x1f\x8b": lambda file: _closing(igzip.IGzipFile(fileobj=file), file),  # type: ignore[no-untyped-call]
     b"\xfd7zXZ\x00": lambda file: _closing(lzma.LZMAFile(file), file),  # noqa: SIM115 - its reader closes it
     b"BZh": lambda file: _closing(bz2.BZ2File(file), file),
     b"\x28\xb5\x2f\xfd": _zstd,
