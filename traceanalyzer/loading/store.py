@@ -9,8 +9,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -128,45 +128,34 @@ def code_of(files: Iterable[Path], *others: object) -> str:
     return hashlib.sha256(repr((identities, others)).encode(errors="surrogateescape")).hexdigest()
 
 
-@dataclass(slots=True)
-class Draft:
-    """An entry that is being written; it appears when it is whole. An error ends it, and nothing else."""
+@contextmanager
+def _drafted(entry: Path, is_still: Callable[[], bool] = lambda: True) -> Iterator[Path]:
+    """A folder for `_write_rank` that becomes the entry when the block ends well and the file is still the same.
 
-    folder: Path
-    ranks: int = 0
-    is_usable: bool = True
-
-    @classmethod
-    def create(cls, folder: Path) -> "Draft | None":
-        """An empty one in the cache's folder; `None` where nothing can be written."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return cls(Path(tempfile.mkdtemp(prefix=_DRAFT, dir=folder)))
-        except OSError:
-            return None
-
-    def add(self, write: Callable[[Path], None]) -> None:
-        """One rank more: `write` puts it into a folder."""
-        if not self.is_usable:
-            return
-        try:
-            place = self.folder / str(self.ranks)
-            place.mkdir()
-            write(place)
-            self.ranks += 1
-        except UNREADABLE:
-            self.is_usable = False
-
-    def settle(self, target: Path) -> None:
-        """Make it the entry, if all of it was written."""
-        if self.is_usable and self.ranks:
+    An error of the file system ends it, and nothing else.
+    """
+    draft = entry.with_name(_DRAFT)  # not there: nothing is written where nothing can be
+    with suppress(OSError):
+        entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=entry.parent))
+    try:
+        yield draft
+        if (checksums := _checksums(draft)) and is_still():
             with suppress(OSError):  # another process was first
-                (self.folder / _CHECKSUMS).write_bytes(msgspec.json.encode(_checksums(self.folder)))
-                self.folder.rename(target)
+                (draft / _CHECKSUMS).write_bytes(msgspec.json.encode(checksums))
+                draft.rename(entry)
+            prune_at_times(entry)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
-    def drop(self) -> None:
-        """Remove what is left of it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+
+def _write_rank(place: Path, write: Callable[[Path], None]) -> None:
+    """`write` puts one rank more into a folder of the draft's; what cannot be written takes all of it away."""
+    try:
+        place.mkdir()
+        write(place)
+    except UNREADABLE:
+        shutil.rmtree(place.parent, ignore_errors=True)
 
 
 def ranks_of(entry: Path) -> list[Path]:
@@ -195,16 +184,9 @@ def keep(entry: Path | None, again: Path | None, writes: Iterable[Callable[[Path
     """Keep what each of `writes` puts into a folder, unless the entry has another name by now: `again`."""
     if entry is None or entry != again:
         return
-    draft = Draft.create(entry.parent)
-    if draft is None:
-        return
-    try:
-        for write in writes:
-            draft.add(write)
-        draft.settle(entry)
-        prune_at_times(entry)
-    finally:
-        draft.drop()
+    with _drafted(entry) as draft:
+        for number, write in enumerate(writes):
+            _write_rank(draft / str(number), write)
 
 
 def _checksums(entry: Path) -> dict[str, int]:
@@ -458,27 +440,15 @@ def through(
         if given:
             return
     shutil.rmtree(folder / key, ignore_errors=True)  # what is there cannot be read
-    draft = Draft.create(folder) if not given else None
-    try:
-        for trace in islice(read, given, None):
-            written = aside(partial(_with, draft, trace), processes=CORES_A_FILE.get()) if draft else None
+    with _drafted(folder / key, lambda: not given and _key(path, options) == key) as draft:
+        for number, trace in enumerate(islice(read, given, None)):
+            work = partial(_write_rank, draft / str(number), partial(_write, trace))
+            written = aside(work, processes=CORES_A_FILE.get())
             try:
                 yield trace
             finally:
-                del trace
-                draft = written() if written else None
-        if draft is not None and _key(path, options) == key:
-            draft.settle(folder / key)
-            prune_at_times(folder / key)
-    finally:
-        if draft is not None:
-            draft.drop()
-
-
-def _with(draft: Draft, trace: RankTrace) -> Draft:
-    """The draft with one rank more."""
-    draft.add(partial(_write, trace))
-    return draft
+                del trace, work
+                written()
 
 
 def _key(path: Path, options: tuple[object, ...]) -> str | None:
