@@ -77,10 +77,6 @@ class Source(ABC):
         """Columns of a table; empty when there is no such table."""
 
     @abstractmethod
-    def strings(self, ids: np.ndarray) -> dict[int, str]:
-        """Texts of these `StringIds`; only these, since the table also holds the machine's environment."""
-
-    @abstractmethod
     def _select(self, table: str, columns: Mapping[str, Column], words: Sequence[str]) -> pa.Table:
         """Columns that the table has, of all its rows; see `read`."""
 
@@ -134,6 +130,15 @@ class Source(ABC):
         """The same as tuples of Python's numbers and texts."""
         frame = self.frame(table, missing, **names)
         return zip(*(frame[name].tolist() for name in frame), strict=True)
+
+    @cached_property
+    def _strings(self) -> pa.Table:
+        return self.read(STRINGS, ints=("id",), texts=("value",))
+
+    def strings(self, ids: np.ndarray) -> dict[int, str]:
+        """Texts of these `StringIds`; only these leave this class: the table also holds the machine's environment."""
+        rows = self._strings.filter(pc.is_in(self._strings["id"], value_set=pa.array(ids, pa.int64())))
+        return dict(zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True))
 
     def names(self, ids: np.ndarray, otherwise: str) -> Callable[[int], str]:
         """From an id among these to its text; `otherwise` for one without a text."""
@@ -225,27 +230,10 @@ class SqliteSource(Source):
         # A column that is all NULL comes with another type.
         return rows.cast(pa.schema([(name, _TYPES[one.kind]) for name, one in columns.items()])) if columns else rows
 
-    def strings(self, ids: np.ndarray) -> dict[int, str]:
-        """Texts of these `StringIds`."""
-        found: dict[int, str] = {}
-        if not self._has_strings:
-            return found
-        for first in range(0, len(ids), ROWS_AT_ONCE):
-            wanted = ",".join(str(int(one)) for one in ids[first : first + ROWS_AT_ONCE])
-            found.update(
-                self._ask(f"SELECT id, CAST(value AS TEXT) FROM StringIds WHERE id IN ({wanted})")  # noqa: S608
-            )
-        return found
-
-    @cached_property
-    def _has_strings(self) -> bool:
-        """Whether texts are stored; a generated column, which can be of any length, is none of `columns`."""
-        return self.columns("StringIds").issuperset(("id", "value"))
-
     def _named(self, has: frozenset[str], words: Sequence[str]) -> str:
         """A condition on a row's text."""
         either = [_like("text", words)] if "text" in has else []
-        if "textId" in has and self._has_strings:
+        if "textId" in has and self.columns(STRINGS).issuperset(("id", "value")):
             either.append(f'"textId" IN (SELECT id FROM StringIds WHERE {_like("value", words)})')  # noqa: S608
         return " OR ".join(either) or "0"
 
@@ -363,20 +351,13 @@ class ParquetSource(Source):
     def _named(self, rows: pa.Table, words: Sequence[str]) -> pa.Table:
         """Rows whose text, or string of `textId`, contains one of the words."""
         pattern = "(?i)" + "|".join(re.escape(word) for word in words)
-        strings = self.read(STRINGS, ints=("id",), texts=("value",))
-        named = strings.filter(pc.match_substring_regex(strings["value"], pattern))["id"].combine_chunks()
+        named = self._strings.filter(pc.match_substring_regex(self._strings["value"], pattern))["id"].combine_chunks()
         is_named = pa.array(np.zeros(len(rows), dtype=bool))
         if "text" in rows.column_names:
             is_named = pc.or_(is_named, pc.match_substring_regex(rows["text"].fill_null(""), pattern))
         if "textId" in rows.column_names:
             is_named = pc.or_(is_named, pc.is_in(rows["textId"], value_set=named))
         return rows.filter(is_named)
-
-    def strings(self, ids: np.ndarray) -> dict[int, str]:
-        """Texts of these `StringIds`."""
-        rows = self.read(STRINGS, ints=("id",), texts=("value",))
-        rows = rows.filter(pc.is_in(rows["id"], value_set=pa.array(ids, pa.int64())))
-        return dict(zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True))
 
     def _file(self, table: str) -> Path:
         return self.path / f"{table}.parquet"
