@@ -10,7 +10,7 @@ from pathlib import Path
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.execution import signals_wait
-from traceanalyzer.files.bounds import BEGIN_BYTES
+from traceanalyzer.files.bounds import BEGIN_BYTES, FREE_BYTES
 from traceanalyzer.validation import place_of
 
 # Files that are written: they appear when they are whole, and until then what lay there stays.
@@ -109,11 +109,7 @@ def remove_old_drafts(folder: Path) -> None:
 # Files that are read at once: no more of them than was agreed on, whatever the file says of its size.
 
 
-MOST_SMALL_BYTES = 256 << 20
-"""Of what people write by hand, or a tool for one of them: lists of hosts, gates, metrics."""
-
-
-def content(path: Path, most: int = MOST_SMALL_BYTES) -> bytes:
+def content(path: Path, most: int = FREE_BYTES) -> bytes:
     """The file's bytes: of a device or a pipe too, which tell no size and may never end.
 
     Raises:

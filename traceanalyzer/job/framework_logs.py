@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.files import whole
-from traceanalyzer.files.bounds import FREE_BYTES
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.rows import LATEST_NS
 
@@ -146,7 +145,7 @@ def _text(path: Path) -> str | None:
     try:
         if path.is_symlink() or not path.is_file():
             return None
-        return whole.content(path, FREE_BYTES).decode("utf-8", errors="replace")
+        return whole.content(path).decode("utf-8", errors="replace")
     except OSError:
         return None
 
