@@ -60,7 +60,7 @@ def test_what_a_kind_of_finding_reads_exists(kind):
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__.rpartition(".")[2])
 def test_every_reader_has_its_functions_and_leaves_other_files_alone(reader, tmp_path):
-    for function in (reader.recognises, reader.peek, reader.ended_ns, reader.read):
+    for function in (reader.recognises, reader.peek, reader.read):
         assert function.__doc__
     other = tmp_path / "notes.txt"
     other.write_text("not a trace")

@@ -243,7 +243,7 @@ def test_a_reader_that_fails_costs_its_file_only(monkeypatch, capsys):
         reader = read(path)
         if path.name != "rank1.json":
             return reader
-        return type("Broken", (), {"peek": reader.peek, "read": broken, "ended_ns": reader.ended_ns})
+        return type("Broken", (), {"peek": reader.peek, "read": broken})
 
     monkeypatch.setattr(readers, "reader_of", one_broken)
     assert typed("job -o out --jobs 1 --format json") == 3

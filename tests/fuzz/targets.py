@@ -21,7 +21,7 @@ from tests.fuzz.tables import damage_database, damage_folder
 from tests.fuzz.texts import kineto_bytes
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
-from traceanalyzer.readers import RankHint, reader_of
+from traceanalyzer.readers import RankHint, ended_ns, reader_of
 
 HINT = RankHint(0, "path")
 
@@ -49,7 +49,7 @@ def read_trace(path: Path) -> bool:
     if reader is None:
         return True
     reader.peek(path)
-    reader.ended_ns(path)
+    ended_ns(path)
     is_partial = False
     for trace in reader.read(path, HINT, KindRules()):
         check(trace)
@@ -86,7 +86,7 @@ def kineto_read(path: Path) -> bool:
     """Read a Kineto file and hold it against what the standard library's JSON makes of it."""
     reader = reader_of(path)
     reader.peek(path)
-    reader.ended_ns(path)
+    ended_ns(path)
     ops, is_partial = [], False
     for trace in reader.read(path, HINT, KindRules()):
         check(trace)

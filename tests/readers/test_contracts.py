@@ -10,6 +10,7 @@ from traceanalyzer.readers import (
     READERS,
     Header,
     RankHint,
+    ended_ns,
     kineto,
     nsys,
     reader_of,
@@ -46,8 +47,8 @@ def test_its_file_is_its_own_and_gives_tables_of_the_schema(reader, write, tmp_p
     assert reader_of(path) is reader
     head = reader.peek(path)
     assert isinstance(head, Header)
-    ended_ns = reader.ended_ns(path)
-    assert ended_ns is None or head.start_ns is None or ended_ns >= head.start_ns
+    end_ns = ended_ns(path)
+    assert end_ns is None or head.start_ns is None or end_ns >= head.start_ns
     traces = list(reader.read(path, HINT, KindRules()))
     assert len({trace.rank for trace in traces}) == len(traces) > 0
     assert head.ranks is None or {*head.ranks} == {trace.rank for trace in traces}

@@ -32,7 +32,7 @@ def traces(tmp_path):
 def test_each_gpu_is_a_rank_at_times_of_day(tmp_path, traces):
     path = tmp_path / "host.xplane.pb"
     assert reader_of(path) is xplane
-    assert (xplane.peek(path).start_ns, xplane.ended_ns(path)) == (build.EPOCH_NS, build.EPOCH_NS + 1000)
+    assert (xplane.peek(path).start_ns, xplane.peek(path).end_ns) == (build.EPOCH_NS, build.EPOCH_NS + 1000)
     assert [(trace.rank, trace.meta.device) for trace in traces] == [(0, 0), (1, 1)]
     assert (traces[0].gpu_ops["start_ns"] - START).tolist() == [100, 150, 300, 350, 460]
 

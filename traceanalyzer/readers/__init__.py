@@ -1,6 +1,6 @@
 """Input formats: every reader, and which one reads a file."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,9 +32,10 @@ def header_of(path: Path) -> Header:
 
 
 def ended_ns(path: Path) -> int | None:
-    """When the capture ended; see `Reader.ended_ns`."""
+    """When the capture ended, ns since the epoch; `None` where the file does not say."""
     with _bounded(path) as reader:
-        return reader.ended_ns(path)
+        of_whole: Callable[[Path], int | None] | None = getattr(reader, "ended_ns", None)
+        return of_whole(path) if of_whole else reader.peek(path).end_ns
 
 
 def ranks_of(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:

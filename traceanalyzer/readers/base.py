@@ -30,12 +30,14 @@ class Header(Struct, frozen=True):
         world_size: ranks of the job.
         trace_id: id that the profiler gave to the capture.
         start_ns: when the capture began, ns since the epoch.
+        end_ns: when it ended.
     """
 
     ranks: tuple[int, ...] | None = None
     world_size: int | None = None
     trace_id: str | None = None
     start_ns: int | None = None
+    end_ns: int | None = None
 
 
 class RankHint(Struct, frozen=True):
@@ -57,7 +59,11 @@ _SQLITE = b"SQLite format 3\x00"
 
 
 class Reader(Protocol):
-    """One input format. A module with these four functions is a reader."""
+    """One input format. A module with these three functions is a reader.
+
+    Where the head does not say when the capture ended but the file does, it has `ended_ns(path)` too, which may have to
+    go through the whole file: it is asked of files that name no rank.
+    """
 
     def recognises(self, path: Path) -> bool:
         """Whether the file or folder is of this format, from its name and first bytes."""
@@ -67,12 +73,6 @@ class Reader(Protocol):
 
         Raises:
             NotATraceError: the file is not a trace after all; the message says why.
-        """
-
-    def ended_ns(self, path: Path) -> int | None:
-        """When the capture ended, ns since the epoch; `None` where it does not say.
-
-        It may have to go through the whole file, and is asked only of files that name no rank.
         """
 
     def read(self, path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:

@@ -33,11 +33,6 @@ def peek(path: Path) -> Header:  # noqa: ARG001 - every reader is asked for a fi
     return Header()
 
 
-def ended_ns(path: Path) -> int | None:  # noqa: ARG001 - every reader is asked for a file
-    """Not known; see `Reader.ended_ns`."""
-    return None
-
-
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """A rank for each GPU of the file's processes; see `Reader.read`."""
     from traceanalyzer.readers.rocprof import records

@@ -60,7 +60,7 @@ def peek(path: Path) -> Header:
 
 
 def ended_ns(path: Path) -> int | None:
-    """When the capture ended, by the mark that the profiler leaves at the file's end; see `Reader.ended_ns`."""
+    """When the capture ended, by the mark that the profiler leaves at the file's end; see `Reader`."""
     text = EventText.open(path)
     last = text.window_end_us()
     return None if last is None else properties(text.head).base_ns + round(last * 1000)

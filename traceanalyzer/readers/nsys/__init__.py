@@ -48,13 +48,6 @@ def peek(path: Path) -> Header:
     return traces.peek(_source(path), path)
 
 
-def ended_ns(path: Path) -> int | None:
-    """When the capture ended; see `Reader.ended_ns`."""
-    from traceanalyzer.readers.nsys import traces
-
-    return traces.ended_ns(_source(path))
-
-
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """Each rank of the export; see `Reader.read`.
 

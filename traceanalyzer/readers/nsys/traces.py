@@ -377,12 +377,8 @@ def peek(source: Source, path: Path) -> Header:
         ranks=None if found[0].source == DEVICE_ORDER else tuple(one.rank for one in found),
         world_size=found[0].world_size,
         start_ns=session.offset_ns or None,
+        end_ns=_end_ns(session),
     )
-
-
-def ended_ns(source: Source) -> int | None:
-    """When the capture ended; `None` where the export has no clock or no length."""
-    return _end_ns(read_session(source))
 
 
 def _end_ns(session: Session) -> int | None:

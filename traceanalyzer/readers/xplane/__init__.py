@@ -16,17 +16,10 @@ def recognises(path: Path) -> bool:
 
 
 def peek(path: Path) -> Header:
-    """When the capture began, where the file says so; see `Reader.peek`."""
+    """When the capture began and ended, where the file says so; see `Reader.peek`."""
     from traceanalyzer.readers.xplane import space
 
     return space.peek(path)
-
-
-def ended_ns(path: Path) -> int | None:
-    """When the capture ended, where the file says so; see `Reader.ended_ns`."""
-    from traceanalyzer.readers.xplane import space
-
-    return space.ended_ns(path)
 
 
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:

@@ -29,16 +29,12 @@ _EPOCH_LEAST_NS = 10**18
 
 
 def peek(path: Path) -> Header:
-    """When the capture began, where the file says so; see `Reader.peek`."""
+    """When the capture began and ended, where the file says so; see `Reader.peek`."""
     space = _space(path)
     in_use = [number for number, plane in _gpu_planes(space, path).items() if any(line.events for line in plane.lines)]
     numbers = device_numbers(space, len(in_use))
-    return Header(ranks=numbers, world_size=_world_size(space, numbers), start_ns=_start_ns(space))
-
-
-def ended_ns(path: Path) -> int | None:
-    """When the capture ended, where the file says so; see `Reader.ended_ns`."""
-    return _stamp(_space(path), "profile_stop_time")
+    size, stop = _world_size(space, numbers), _stamp(space, "profile_stop_time")
+    return Header(ranks=numbers, world_size=size, start_ns=_start_ns(space), end_ns=stop)
 
 
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
