@@ -10,11 +10,9 @@ from concurrent.futures import BrokenExecutor, Future
 from itertools import islice
 
 from traceanalyzer.decoding.decoder import EventDecoder
-from traceanalyzer.decoding.stream import Stretch, text_of
+from traceanalyzer.decoding.stream import Chunk, text_of
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.execution import Pool, quiet_pool
-
-Chunk = bytes | Stretch
 
 CHUNKS_A_BATCH = 16
 

@@ -6,12 +6,11 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
-
-from msgspec import Struct
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files import archives, bounds
@@ -221,6 +220,10 @@ _UTF_8_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
+Chunk = bytes | Callable[[], bytes]
+"""Text of whole events separated by commas, or what reads it."""
+
+
 @dataclass(slots=True)
 class EventText:
     """An open trace; `head` is known at once, `tail` and `is_truncated` when `chunks` has been used up.
@@ -269,11 +272,6 @@ class EventText:
         return text
 
     @property
-    def expected_bytes(self) -> int:
-        """About how long the text is."""
-        return self.file.expected_bytes
-
-    @property
     def begin(self) -> bytes:
         """The text that was read to find the events, as long as `chunks` was not begun."""
         return self.head + self._rest
@@ -316,8 +314,8 @@ class EventText:
         self._rest = b"".join(parts)
         yield from self._last_chunk()
 
-    def stretches(self, size_bytes: int = CHUNK_BYTES) -> Iterator["bytes | Stretch"]:
-        """The same chunks; of a plain file where they lie, so that whoever decodes one reads it, and its last as text.
+    def stretches(self, size_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
+        """The same chunks; of a plain file what reads them, for whoever decodes one, and its last as text.
 
         Of each block no more is read than its end, where it is cut.
         """
@@ -334,7 +332,7 @@ class EventText:
                 for start in (max(block, after - _REACH), block, begin):
                     text = _read_at(file, start, after)
                     if cut := last_cut(text):
-                        yield Stretch(self.path, begin, start + cut[0])
+                        yield partial(_stretch, self.path, begin, start + cut[0])
                         begin = start + cut[1]
                         break
                 else:
@@ -367,24 +365,17 @@ class EventText:
         yield self._rest[:end]
 
 
-class Stretch(Struct, frozen=True):
-    """Whole events of a plain file, as far as they are from its begin."""
+def _stretch(path: Path, begin: int, end: int) -> bytes:
+    """Text of whole events of a plain file.
 
-    path: Path
-    begin: int
-    end: int
-
-    def text(self) -> bytes:
-        """The events' text.
-
-        Raises:
-            NotATraceError: it cannot be read any more.
-        """
-        try:
-            with self.path.open("rb") as file:
-                return _read_at(file, self.begin, self.end)
-        except OSError as error:
-            raise NotATraceError(f"{self.path}: cannot be read ({error.strerror or error})") from error
+    Raises:
+        NotATraceError: it cannot be read any more.
+    """
+    try:
+        with path.open("rb") as file:
+            return _read_at(file, begin, end)
+    except OSError as error:
+        raise NotATraceError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def _read_at(file: BinaryIO, begin: int, end: int) -> bytes:
@@ -392,9 +383,9 @@ def _read_at(file: BinaryIO, begin: int, end: int) -> bytes:
     return file.read(end - begin)
 
 
-def text_of(chunk: bytes | Stretch) -> bytes:
+def text_of(chunk: Chunk) -> bytes:
     """A chunk's text, wherever it is."""
-    return chunk if isinstance(chunk, bytes) else chunk.text()
+    return chunk if isinstance(chunk, bytes) else chunk()
 
 
 def _wide_encoding(start: bytes) -> str | None:

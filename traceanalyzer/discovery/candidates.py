@@ -5,6 +5,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from traceanalyzer.decoding.stream import EventText
@@ -221,7 +222,7 @@ def _alike(captures: Sequence[TraceFile]) -> Iterable[list[TraceFile]]:
     found: dict[tuple[int, int], list[TraceFile]] = defaultdict(list)
     for capture in captures:
         if capture.url is None and capture.path.is_file() and capture.header.start_ns is not None:
-            with capture.path.open("rb") as file:
+            with suppress(OSError), capture.path.open("rb") as file:  # a disk that fails tells of no copy
                 found[capture.path.stat().st_size, hash(file.read(BEGIN_BYTES))].append(capture)
     return found.values()
 
