@@ -94,7 +94,8 @@ class PackedFile:
 
     def close(self) -> None:
         """Close it; reading is over."""
-        (self._stream or self.file).close()
+        with self.file:
+            (self._stream or self.file).close()
 
     def _read_some(self, size_bytes: int) -> bytes:
         if self._is_over:

@@ -42,7 +42,7 @@ def unpacked(file: BinaryIO, first: bytes) -> BinaryIO | None:
     """A stream of the unpacked bytes of a gzip, xz, bzip2 or zstd file; `None` for others.
 
     Args:
-        file: the open file, at its start; closing the stream closes it.
+        file: the open file, at its start; whoever opened it closes it, after the stream.
         first: its first bytes, six at least where it has so many.
     """
     opener = next((make for magic, make in _OPENERS.items() if first.startswith(magic)), None)
@@ -63,23 +63,10 @@ def _zstd(file: BinaryIO) -> BinaryIO:
     return stream
 
 
-def _closing(stream: Any, file: BinaryIO) -> BinaryIO:
-    """The stream, which closes the file below it when it is closed: those of the standard library do not."""
-    close = stream.close
-
-    def both() -> None:
-        close()
-        file.close()
-
-    stream.close = both
-    made: BinaryIO = stream
-    return made
-
-
-_OPENERS: Mapping[bytes, Callable[[BinaryIO], BinaryIO]] = {
-    b"\x1f\x8b": lambda file: _closing(igzip.IGzipFile(fileobj=file), file),  # type: ignore[no-untyped-call]
-    b"\xfd7zXZ\x00": lambda file: _closing(lzma.LZMAFile(file), file),  # noqa: SIM115 - its reader closes it
-    b"BZh": lambda file: _closing(bz2.BZ2File(file), file),
+_OPENERS: Mapping[bytes, Callable[[BinaryIO], Any]] = {
+    b"\x1f\x8b": lambda file: igzip.IGzipFile(fileobj=file),  # type: ignore[no-untyped-call]
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+    b"BZh": bz2.BZ2File,
     b"\x28\xb5\x2f\xfd": _zstd,
 }
 

@@ -1,7 +1,10 @@
 """Operators: who launched what, each GPU operation once; forward linked to backward; what is recomputed."""
 
+import time
+
 import pytest
 
+from tests.fuzz.outcome import MOST_SECONDS
 from tests.programs import program
 from tests.samples import sample
 from traceanalyzer.analyses import run
@@ -11,6 +14,20 @@ NODE = "autograd::engine::evaluate_function: MmBackward0"
 
 def rows(trace, name="operators"):
     return {row["operator"]: row for row in run([trace], [name])[name].rows()}
+
+
+def test_a_nest_of_a_hundred_thousand_levels_is_summed_up_within_seconds():
+    """A file of some kilobytes can hold it, and must not keep a report waiting."""
+    depth = 100_000
+    host = [("aten::outer", 0, 3 * depth), *(("aten::inner", 1 + n, 3 * depth - n) for n in range(depth))]
+    trace = program(host, [("gemm", 4 * depth, 4 * depth + 7, {"launch": depth + 1})])
+    began = time.process_time()
+    found = rows(trace)
+    assert time.process_time() - began < MOST_SECONDS
+    assert {name: (row["calls"], row["gpu_own_ns"], row["gpu_total_ns"]) for name, row in found.items()} == {
+        "aten::outer": (1, 0, 7),
+        "aten::inner": (depth, 7, 7),
+    }
 
 
 def test_own_time_counts_each_operation_once_and_total_includes_callees():

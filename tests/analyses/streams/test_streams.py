@@ -1,8 +1,11 @@
 """Roles of streams, what runs together, copies by direction: literal cases and the stream samples."""
 
+import time
+
 import pytest
 
 import traceanalyzer as ta
+from tests.fuzz.outcome import MOST_SECONDS
 from tests.host_builders import host_trace
 from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
@@ -59,3 +62,13 @@ def test_three_ways_to_broadcast(name, rates, together_pct):
     pairs = frame(traces, "stream_pairs").set_index(["of", "first", "second"])["both_pct"]
     together = pairs.get(("class", "upload", "exchange"))
     assert together is None if together_pct is None else together == pytest.approx(together_pct, abs=0.01)
+
+
+def test_a_thousand_streams_are_paired_within_seconds():
+    count = 1_000
+    ops = [("gemm", 10 * n, 10 * n + 15, -1, n) for n in range(count)]
+    began = time.process_time()
+    pairs = frame([host_trace(ops)], "stream_pairs")
+    assert time.process_time() - began < MOST_SECONDS
+    pairs = pairs[pairs["of"] == "stream"]
+    assert (len(pairs), int(pairs["both_ns"].sum())) == (count * (count - 1) // 2, 5 * (count - 1))
