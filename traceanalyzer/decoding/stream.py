@@ -94,8 +94,9 @@ class PackedFile:
 
     def close(self) -> None:
         """Close it; reading is over."""
-        with self.file:
-            (self._stream or self.file).close()
+        for each in (self._stream, self.file):
+            if each is not None:
+                each.close()
 
     def _read_some(self, size_bytes: int) -> bytes:
         if self._is_over:
