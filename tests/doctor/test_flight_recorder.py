@@ -93,6 +93,15 @@ def test_older_dumps_and_json(tmp_path, shape):
     )
 
 
+def test_a_page_of_calls_without_a_time(tmp_path):
+    dumps = {
+        rank: dump([entry(1, state="started", **({"time_created_ns": None} if rank else {}))], (0, 1))
+        for rank in (0, 1)
+    }
+    page = report_examination.page(examine(flight_recorder=write_dumps(tmp_path / "dumps", dumps)))
+    assert "2023-11-14 22:13:20.001000000" in page
+
+
 class Evil:
     def __reduce__(self):
         return (open, ("evil-was-here", "w"))

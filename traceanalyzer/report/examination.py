@@ -194,7 +194,7 @@ def _facts(examination: Examination) -> list[str]:
 
 
 def _table(name: TableName, rows: list[dict[str, Any]]) -> TableView:
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows, dtype="object")  # a number beside none would become a float
     if "log" in frame and len(set(frame["log"])) == 1:
         frame = frame.drop(columns="log")
     moments = frame.columns.intersection(_MOMENTS)
