@@ -9,20 +9,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from traceanalyzer import __version__
-from traceanalyzer.doctor import Diagnosis, Examination, FlightRecorder, Topology, hang
+from traceanalyzer.doctor import Diagnosis, Examination, FlightRecorder, hang
 from traceanalyzer.doctor.examination import TableName, tables
 from traceanalyzer.job.run_info import nvlinks
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import GRAVE, numbered
 from traceanalyzer.report import assets
 from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.page.table_view import TableView, view_of
+from traceanalyzer.report.page.table_view import TableView, console_table, view_of
 from traceanalyzer.report.writers import write_text
 
 # An examination as JSON.
@@ -224,7 +222,8 @@ _MARKS = {
 def show(examination: Examination, console: Console) -> None:
     """Print it all."""
     if examination.case.topology is not None:
-        _matrix(examination.case.topology, console)
+        paths = pd.DataFrame(tables(examination.case)["topology"])
+        console.print(console_table(view_of(paths, "Paths between devices", {}), console.width))
     if all(one.severity == "info" for one in examination.diagnoses):
         console.print(f"[bold]•[/] {examination.verdict[0]}", highlight=False)
     for one in examination.diagnoses:
@@ -251,26 +250,3 @@ def _diagnosis(one: Diagnosis, console: Console) -> None:
     for name, text in (("Why", one.signal), ("Fix", one.recommendation), ("Note", one.caveat)):
         if text:
             console.print(f"  [dim]{name}:[/] {escape(text)}", highlight=False)
-
-
-def _matrix(topology: Topology, console: Console) -> None:
-    shown = topology.devices[: LAYOUT.printed_devices]
-    table = Table(title="Paths between devices", box=box.SIMPLE_HEAD)
-    table.add_column("")
-    for device in shown:
-        table.add_column(device, justify="center")
-    table.add_column("NUMA")
-    for device in shown:
-        cells = [_cell(topology.path(device, other), is_self=device == other) for other in shown]
-        table.add_row(escape(topology.name_of(device)), *cells, escape(topology.numa_node.get(device, "")))
-    if len(shown) < len(topology.devices):
-        table.caption = f"{len(shown)} of {len(topology.devices)} devices; --json and the page have all"
-    console.print(table)
-
-
-def _cell(path: str | None, *, is_self: bool) -> str:
-    if is_self:
-        return "[dim]·[/]"
-    if path is None:
-        return "?"
-    return f"[bold #0072B2]{path}[/]" if nvlinks(path) else f"[#D55E00]{path}[/]" if path == "SYS" else path

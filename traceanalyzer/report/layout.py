@@ -85,7 +85,6 @@ class Layout:
     hang_rows: int = 40
     """Of one group; further patterns are counted below."""
     hang_columns: int = 24
-    printed_devices: int = 20
 
 
 LAYOUT = Layout()
