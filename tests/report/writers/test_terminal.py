@@ -15,6 +15,7 @@ from traceanalyzer.findings.savings import Saves
 from traceanalyzer.report import Report
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.writers import terminal
+from traceanalyzer.report.writers.markdown import as_markdown
 
 SHOWN = (*ASKED, "unlike_ranks")
 
@@ -62,6 +63,18 @@ def test_of_many_ranks_those_unlike_the_others_and_the_median_are_shown():
     lines = [line.split() for line in held.get().splitlines()]
     assert [line[0] for line in lines if line and line[0].isdigit()][:3] == ["15", "20", "21"]
     assert "3 of 32 ranks: those unlike the others and the median, 15" in held.get()
+
+
+def test_a_summary_for_a_pull_request_has_less_than_80_lines():
+    findings = tuple(
+        Finding(f"Cause {number}.", "It is.", "Mend.", severity="high", saves=SAVES) for number in range(30)
+    )
+    facts = tuple(Finding(f"Fact {number}.") for number in range(30))
+    ranks = [rank_trace(OPS, rank=rank) for rank in range(LAYOUT.many_ranks - 1)]
+    notes = tuple(f"Note {number}." for number in range(30))
+    lines = as_markdown(Report("ddp", run(ranks, SHOWN), (*findings, *facts), notes=notes)).splitlines()
+    assert len(lines) < 80
+    assert [line for line in lines if "19 more ranks" in line]
 
 
 def shown(*findings):

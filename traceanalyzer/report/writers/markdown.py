@@ -1,6 +1,7 @@
 """A report as Markdown: what a pull request or a build's summary has room for."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.findings import Finding
@@ -35,7 +36,10 @@ def as_markdown(report: Report) -> str:
     ]
     if of_ranks:
         view = rank_view(report, of_ranks)
-        blocks += [table_lines(view), [cell("; ".join(filter(None, (view.title, rank_caption(of_ranks, view)))))]]
+        left = len(view.rows) - LAYOUT.markdown_rows
+        captions = (view.title, rank_caption(of_ranks, view), f"{left} more ranks in the report" if left > 0 else "")
+        first = replace(view, rows=view.rows[: LAYOUT.markdown_rows])
+        blocks += [table_lines(first), [cell("; ".join(filter(None, captions)))]]
     notes = [words.capture_line(report), *report.remarks, *words.of_files(report)]
     notes += [f"Skipped {sentence}" for sentence in words.skipped(report.skipped, most=LAYOUT.listed)]
     notes = [one for one in notes if one]
