@@ -115,7 +115,7 @@ const viewed = (view, t0, t1) => {
     ];
   }
   if (t0 > begin || t1 < end) return [`${span}${t0 > begin ? `, from ${timeText(t0)} on` : " from the start"}`, ""];
-  const why = ranks.length > 1 ? "from the first operation of any rank to the last of any" : "";
+  const why = ranks.length > 1 ? "from the first step or operation of any rank to the last" : "";
   return [`the whole capture, ${span}`, why];
 };
 
