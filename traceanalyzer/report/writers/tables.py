@@ -54,7 +54,7 @@ def summary_of(report: Report) -> pd.DataFrame:
         steps = tables["steps"].loc[tables["steps"]["is_complete"].fillna(value=False), ["rank", "step"]]
         own = calls.merge(steps, on=["rank", "step"]) if len(steps) else calls
         own = own.assign(ns=own["end_ns"] - own["start_ns"], collective=own["collective"].astype("str"))
-        sums = own.pivot_table("ns", "rank", "collective", ["sum", "count"], fill_value=0)
+        sums = own.pivot_table(values="ns", index="rank", columns="collective", aggfunc=["sum", "count"], fill_value=0)
         sums.columns = [f"{collective}_{'ns' if how == 'sum' else 'calls'}" for how, collective in sums.columns]
         table = table.join(sums, on="rank").fillna(dict.fromkeys(sums, 0))
     if len(memory := tables.get("memory", pd.DataFrame())):
