@@ -3,6 +3,7 @@
 import pandas as pd
 
 from traceanalyzer.analyses.blame.step_budget import DOING, StepNeeds, WhatRan, host_needs_ns
+from traceanalyzer.analyses.grouping import memoized_by_tables
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.host_names import holds_whole_pass, is_launch, is_sync
 from traceanalyzer.analyses.statistics import SHARE
@@ -12,9 +13,17 @@ from traceanalyzer.meaning.vocabulary import HOST
 
 def doing(run: Run, what_ran: WhatRan, rank: int, what: str = DOING) -> pd.Series:
     """Idle time of a rank's GPU by what its CPU does, or in which range it is, before launches: ns per step."""
-    table = run.within(what_ran.table)
-    own = table[(table["rank"] == rank) & (table["part"] == HOST.column) & (table["what"] == what)]
-    return own.groupby("name", observed=True)["total_ns"].sum().sort_values(ascending=False) / run.count
+    times = _idle_by_rank(what_ran.table, what=what, steps=run.steps)
+    own = times.xs(rank) if rank in times.index else times[:0].droplevel("rank")
+    return own.sort_values(ascending=False) / run.count
+
+
+@memoized_by_tables
+def _idle_by_rank(table: pd.DataFrame, *, what: str, steps: tuple[int, ...] | None) -> pd.Series:
+    """The same of each rank and name, in all of these steps."""
+    is_asked = (table["part"] == HOST.column) & (table["what"] == what)
+    own = table[is_asked if steps is None else is_asked & table["step"].isin(steps)]
+    return own.groupby(["rank", "name"], observed=True)["total_ns"].sum()
 
 
 def other_work(times: pd.Series) -> str | None:

@@ -38,12 +38,21 @@ def array_of_series(column: pd.Series) -> Any:
 
 def columns_of(table: pd.DataFrame) -> dict[str, Any]:
     """The table's columns by name, as `array_of_series` gives each; they are not to be written to."""
-    return {str(name): array_of_series(column) for name, column in table.items()}
+    return {str(name): _values(table, place) for place, name in enumerate(table.columns)}
+
+
+def _values(table: pd.DataFrame, place: int) -> Any:
+    # A `Series` for each look-up takes 15 times as long, a tenth of a small rank's analyses: benchmarks/rank_cost.py.
+    values = table._get_column_array(place)  # noqa: SLF001
+    if isinstance(values, np.ndarray):
+        values = values.view()
+        values.flags.writeable = False
+    return values
 
 
 def array_of(table: pd.DataFrame, name: str) -> np.ndarray:
     """A column as numpy has it, not to be written to."""
-    return table[name].to_numpy()
+    return np.asarray(_values(table, table.columns.get_loc(name)))
 
 
 def arrays_of(table: pd.DataFrame, *names: str, rows: Any = slice(None)) -> list[np.ndarray]:
@@ -53,7 +62,8 @@ def arrays_of(table: pd.DataFrame, *names: str, rows: Any = slice(None)) -> list
 
 def column_of(table: pd.DataFrame, name: str) -> Any:
     """A column as an array of pandas' own kinds, not to be written to."""
-    return table[name].array
+    values = _values(table, table.columns.get_loc(name))
+    return pd.arrays.NumpyExtensionArray(values) if isinstance(values, np.ndarray) else values
 
 
 def floats(column: Any) -> np.ndarray:
@@ -64,7 +74,8 @@ def floats(column: Any) -> np.ndarray:
 def columns_as_they_are(table: pd.DataFrame) -> dict[str, Any]:
     """The columns for another table, in which objects stay objects: of a plain array of them pandas finds the type."""
     return {
-        str(name): column.array if column.dtype == object else array_of_series(column) for name, column in table.items()
+        name: pd.arrays.NumpyExtensionArray(values) if values.dtype == object else values
+        for name, values in columns_of(table).items()
     }
 
 
@@ -79,12 +90,16 @@ def with_columns(table: pd.DataFrame, **columns: Any) -> pd.DataFrame:
 
 def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> pd.DataFrame:
     """These rows (positions, or a mask) of the named columns, else of all, numbered anew."""
-    return (table[[*names]] if names else table).iloc[rows].reset_index(drop=True)
+    places = np.flatnonzero(rows) if rows.dtype == bool else rows
+    columns = columns_as_they_are(table)
+    return table_of({name: columns[name].take(places) for name in names or columns}, pd.RangeIndex(len(places)))
 
 
 def rows_where(table: Table, mask: Any) -> Table:
     """Rows for which an array or a column says yes, by position; an absent answer is no."""
-    return table[pd.array(mask, dtype="boolean").to_numpy(dtype=bool, na_value=False)]
+    if getattr(mask, "dtype", None) != bool:
+        mask = pd.array(mask, dtype="boolean").to_numpy(dtype=bool, na_value=False)
+    return table[mask]
 
 
 def only(table: Table, names: Sequence[str]) -> Table:
@@ -94,15 +109,15 @@ def only(table: Table, names: Sequence[str]) -> Table:
 
 def sorted_by(table: pd.DataFrame, name: str, *, kind: Literal["stable", "quicksort"] = "stable") -> pd.DataFrame:
     """The table by a column, the largest first, numbered anew."""
-    return table.sort_values(name, ascending=False, kind=kind, ignore_index=True)
+    return picked(table, column_of(table, name).argsort(ascending=False, kind=kind))
 
 
 def under_each_other(tables: Sequence[pd.DataFrame], *, is_with_texts: bool = False) -> pd.DataFrame:
     """The rows of one table or more; names of categories become texts where they differ, or where that is asked for."""
     types: dict[str, set[Any]] = {}
     for table in tables:
-        for name, dtype in table.dtypes.items():
-            types.setdefault(str(name), set()).add(dtype)
+        for name, values in columns_of(table).items():
+            types.setdefault(name, set()).add(values.dtype)
     as_texts = {
         name
         for name, own in types.items()

@@ -1,7 +1,6 @@
 """Which operation waits for which of another stream: by recorded events, else inferred from calls and times."""
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -208,39 +207,47 @@ def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     the wait for this one's, has long ended on ranks that wait for a late one. A rank of which times contradict it in
     each of several steps shows that the program does not wait for it: the call was for another event.
     """
-    shown = {rank: rows_where(piece.waits, piece.waits["is_touching"]) for rank, piece in pieces.items()}
-    tables = [*shown.values(), *(piece.denied for piece in pieces.values())]
-    if all(table.empty for table in tables):
+    waits, denied = (_of_all(pieces, name) for name in ("waits", "denied"))
+    if not waits["is_touching"].any() and denied.empty:
         return dict(pieces)
-    ops = _operations_of(pieces, shown)
-    left = _without_denied(pieces, ops)
-    seen = under_each_other([_pairs(ops[rank], waits) for rank, waits in shown.items()])
+    ops = _operations_of(pieces, under_each_other([rows_where(waits, waits["is_touching"]), denied]))
+    is_denied = _is_denied(ops, waits, denied)
+    seen = _pairs(ops, rows_where(waits, waits["is_touching"]))
     each = seen.groupby(["kind_source", "kind_target"])["over_ns"]
-    seen = seen.assign(over_ns=each.transform("max"))[each.transform("size") > 1]
+    seen = seen.assign(over_ns=each.transform("max"))[each.transform("size") > 1][[*_PAIR, "over_ns"]]
     wanted = seen.drop_duplicates(ignore_index=True).rename_axis("wait").reset_index()
-    pairs = {rank: _everywhere(own, wanted) for rank, own in ops.items()}
-    jitter_ns = wanted["over_ns"].clip(lower=0)  # by `wait`, the row
-    refuted = set[int]()
-    for own in pairs.values():
-        refuted |= {*own.loc[own["end_ns_x"] - own["start_ns_y"] > own["wait"].map(jitter_ns), "wait"]}
-    return {rank: _with(piece, pairs[rank][~pairs[rank]["wait"].isin(refuted)]) for rank, piece in left.items()}
+    pairs = _everywhere(ops, wanted)
+    over_ns = pairs["end_ns_x"] - pairs["start_ns_y"]
+    is_refuted = over_ns > pairs["wait"].map(wanted["over_ns"].clip(lower=0))  # by `wait`, the row; jitter is allowed
+    pairs = pairs[~is_refuted.groupby(pairs["wait"]).transform("any")]
+    more, made = dict(list(pairs.groupby("rank"))), {}
+    for rank, piece in pieces.items():
+        left = rows_where(piece.waits, ~is_denied[array_of(waits, "rank") == rank])
+        made[rank] = _with(replace(piece, waits=left), more.get(rank))
+    return made
 
 
-def _operations_of(pieces: Mapping[int, Piece], shown: Mapping[int, pd.DataFrame]) -> dict[int, pd.DataFrame]:
-    """Of each rank the operations, by row, of kernels that waits are of: what they are, where, and when."""
+def _of_all(pieces: Mapping[int, Piece], name: str) -> pd.DataFrame:
+    """The waits or the denied ones of all ranks, with their `rank`."""
+    tables = {rank: getattr(piece, name) for rank, piece in pieces.items()}
+    ranks = np.repeat(np.array([*tables], dtype=np.int64), [*map(len, tables.values())])
+    return under_each_other([*tables.values()]).assign(rank=ranks)
+
+
+def _operations_of(pieces: Mapping[int, Piece], waits: pd.DataFrame) -> pd.DataFrame:
+    """The operations, by rank and row, of kernels that these waits are of: what they are, where, and when."""
     known: dict[object, int] = {}
     kinds = {rank: _kinds(piece, known) for rank, piece in pieces.items()}
-    held = [kinds[rank][array_of(table, end).astype(np.int64)] for rank, piece in pieces.items()
-            for table in (shown[rank], piece.denied) for end in ("source", "target")]  # fmt: skip
-    found = {}
+    ends = waits.groupby("rank")[["source", "target"]]
+    held = np.unique(np.concatenate([kinds[rank][rows.to_numpy(dtype=np.int64)] for rank, rows in ends]))
+    found = []
     for rank, piece in pieces.items():
-        rows = np.flatnonzero(np.isin(kinds[rank], np.concatenate(held)))
+        rows = np.flatnonzero(np.isin(kinds[rank], held))
         step, start, length = (array_of(piece.ops, name)[rows] for name in ("step", "start_ns", "duration_ns"))
-        columns = {"step": step, "kind": kinds[rank][rows]}
+        columns = {"rank": np.full(len(rows), rank), "row": rows, "step": step, "kind": kinds[rank][rows]}
         number = number_in_group(Groups.of(columns, ["step", "kind"]).of_row)
-        table = table_of({**columns, "number": number, "start_ns": start, "end_ns": start + length})
-        found[rank] = table.set_axis(rows)
-    return found
+        found.append(table_of({**columns, "number": number, "start_ns": start, "end_ns": start + length}))
+    return under_each_other(found)
 
 
 def _kinds(piece: Piece, known: dict[object, int]) -> np.ndarray:
@@ -253,50 +260,42 @@ def _kinds(piece: Piece, known: dict[object, int]) -> np.ndarray:
 
 
 def _pairs(ops: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
-    """What both operations of each wait within a step are, in the waits' index; without those of other kernels.
+    """What both operations of each wait within a step are, with its `rank` and `wait`, the row; without other kernels'.
 
     With `over_ns`, by how much they overlap.
     """
-    source, target = (ops.reindex(array_of(waits, end)).set_axis(waits.index) for end in ("source", "target"))
-    both = source.add_suffix("_source").join(target.add_suffix("_target"))
-    both["over_ns"] = both["end_ns_source"] - both["start_ns_target"]
-    return both.loc[both["step_source"] == both["step_target"], [*_PAIR, "over_ns"]]
+    own = waits[["rank", "source", "target"]].rename_axis("wait").reset_index()
+    for end in ("source", "target"):
+        own = own.merge(ops.add_suffix(f"_{end}"), left_on=["rank", end], right_on=[f"rank_{end}", f"row_{end}"])
+    own = own[own["step_source"] == own["step_target"]]
+    return own[["rank", "wait", *_PAIR]].assign(over_ns=own["end_ns_source"] - own["start_ns_target"])
 
 
-def _without_denied(pieces: Mapping[int, Piece], ops: Mapping[int, pd.DataFrame]) -> dict[int, Piece]:
-    """The pieces without the told waits that times contradict more than once on a rank that never waits so."""
-    told = {}
-    never: set[tuple[float, ...]] = set()
-    for rank, piece in pieces.items():
-        is_told = ~(piece.waits["is_recorded"] | piece.waits["is_touching"]).astype(bool)
-        told[rank] = _tuples(_pairs(ops[rank], piece.waits[is_told]))
-        counts = Counter(_tuples(_pairs(ops[rank], piece.denied)).values())
-        never |= {pair for pair, count in counts.items() if count > 1} - {*told[rank].values()}
-    return {
-        rank: replace(piece, waits=piece.waits.drop(index=[row for row, pair in told[rank].items() if pair in never]))
-        for rank, piece in pieces.items()
-    }
-
-
-def _tuples(pairs: pd.DataFrame) -> dict[int, tuple[float, ...]]:
-    return dict(zip(pairs.index, pairs[_PAIR].itertuples(index=False, name=None), strict=True))
+def _is_denied(ops: pd.DataFrame, waits: pd.DataFrame, denied: pd.DataFrame) -> np.ndarray:
+    """Mask of the told waits that times contradict more than once on a rank that never waits so."""
+    told = _pairs(ops, rows_where(waits, ~(waits["is_recorded"] | waits["is_touching"]).astype(bool)))
+    counts = _pairs(ops, denied).groupby(["rank", *_PAIR], as_index=False).size()
+    never = counts[counts["size"] > 1].merge(told[["rank", *_PAIR]].drop_duplicates(), how="left", indicator=True)
+    never = never.loc[never["_merge"] == "left_only", _PAIR].drop_duplicates()
+    return np.isin(np.arange(len(waits)), told.merge(never, on=_PAIR)["wait"])
 
 
 def _everywhere(ops: pd.DataFrame, wanted: pd.DataFrame) -> pd.DataFrame:
-    """Both operations (`row_x`, `row_y`) of each wanted `wait` in each of the rank's steps."""
-    own = ops.rename_axis("row").reset_index()
+    """Both operations (`row_x`, `row_y`) of each wanted `wait` in each step of each `rank`."""
     source, target = (
         wanted[["wait", f"kind_{end}", f"number_{end}"]].merge(
-            own, left_on=[f"kind_{end}", f"number_{end}"], right_on=["kind", "number"]
-        )[["wait", "step", "row", "start_ns", "end_ns"]]
+            ops, left_on=[f"kind_{end}", f"number_{end}"], right_on=["kind", "number"]
+        )[["wait", "rank", "step", "row", "start_ns", "end_ns"]]
         for end in ("source", "target")
     )
-    return source.merge(target, on=["wait", "step"])
+    return source.merge(target, on=["wait", "rank", "step"])
 
 
-def _with(piece: Piece, pairs: pd.DataFrame) -> Piece:
+def _with(piece: Piece, pairs: pd.DataFrame | None) -> Piece:
     """With the waits that it does not have yet."""
+    if pairs is None:
+        return piece
     more = _table(array_of(pairs, "row_x"), array_of(pairs, "row_y"), is_touching=True)
     both = under_each_other([piece.waits, more])
     is_new = ~both.duplicated(["source", "target"]) | (both.index < len(piece.waits))
-    return replace(piece, waits=both[is_new]) if len(more) else piece
+    return replace(piece, waits=both[is_new])
