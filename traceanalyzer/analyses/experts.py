@@ -46,6 +46,8 @@ def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
     if not len(calls):
         return calls
     own = calls[(calls["collective"] == "all_to_all") & (calls["in_split"].notna() | calls["out_split"].notna())]
+    if own.empty:
+        return own
     own = own.assign(group_ranks=own["group_ranks"].astype("object").fillna(""))
     facts = own[
         ["in_split", "out_split", "dtype", "in_elements", "out_elements", "size_bytes", "group_ranks", "group_size"]

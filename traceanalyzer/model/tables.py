@@ -97,9 +97,8 @@ def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> 
 
 def rows_where(table: Table, mask: Any) -> Table:
     """Rows for which an array or a column says yes, by position; an absent answer is no."""
-    if getattr(mask, "dtype", None) != bool:
-        mask = pd.array(mask, dtype="boolean").to_numpy(dtype=bool, na_value=False)
-    return table[mask]
+    is_plain = isinstance(mask, np.ndarray) and mask.dtype.kind == "b"
+    return table[mask if is_plain else pd.array(mask, dtype="boolean").to_numpy(dtype=bool, na_value=False)]
 
 
 def only(table: Table, names: Sequence[str]) -> Table:
