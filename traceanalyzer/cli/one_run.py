@@ -103,7 +103,6 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
     Raises:
         InputError: none of it can be analyzed.
     """
-    from traceanalyzer.report.writers import gates
     from traceanalyzer.report.writers.write import whole, write
 
     options, load, console, clock = command.options, command.load, command.console, debug.Clock()
@@ -123,7 +122,10 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
         files = write(made, draft.path, formats, failures=failures, processes=_beside(run, options))
         clock.mark("write")
         warn(failures[len(made.failures) :])
-        files += gates.write(outcomes, draft.path)
+        if outcomes:  # else neither gates nor comparisons are loaded
+            from traceanalyzer.report.writers import gates
+
+            files += gates.write(outcomes, draft.path)
         if options["debug"]:
             debug.write(options["debug"], debug.measured(clock, failures, made.results))
         if "parquet" in formats:
@@ -255,12 +257,15 @@ def _judged(command: Command, made: "Report", label: str) -> "list[Outcome]":
 
 def _shown(command: Command, made: "Report", outcomes: "list[Outcome]") -> list[Failure]:
     """Print the summary, the longest kernels if asked for, and the gates; returns what could not be printed."""
-    from traceanalyzer.report.writers import gates, terminal
+    from traceanalyzer.report.writers import terminal
 
     failures = list(terminal.show_guarded(made, command.console))
     if command.options["top"]:
         terminal.top_show(made, command.options["top"], command.console)
-    gates.show(outcomes, command.console)
+    if outcomes:
+        from traceanalyzer.report.writers import gates
+
+        gates.show(outcomes, command.console)
     return failures
 
 

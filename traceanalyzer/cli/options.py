@@ -320,6 +320,8 @@ def wanted_gates(options: Mapping[str, Any], *, of_comparison: bool = False) -> 
 
 def gate_code(outcomes: "Sequence[Outcome]", inconclusive: int = INCONCLUSIVE) -> int:
     """The exit code of gates; in GitHub Actions each that did not pass becomes an annotation, too."""
+    if not outcomes:
+        return DONE
     from traceanalyzer import gate
 
     codes = {gate.FAILED: GATE_FAILED, gate.UNKNOWN: CANNOT_JUDGE, gate.INCONCLUSIVE: inconclusive}
