@@ -124,7 +124,7 @@ def operator_shapes_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFra
     if others := [owner for owner in _WITHOUT if gpu_ops[owner]]:
         columns = {"gpu_ops": gpu_ops[others], **dict.fromkeys(("gpu_own_ns", "gpu_total_ns"), gpu_ns[others])}
         rest = table_of({"operator": text_array([_WITHOUT[owner] for owner in others]), **columns})
-        table = under_each_other([table, rest], is_with_texts=True)
+        table = under_each_other([table, rest])
     assert table["gpu_own_ns"].sum() == durations.sum(), "own GPU time must add up to the GPU operations'"
     return sorted_by(table, "gpu_own_ns")
 
