@@ -36,6 +36,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
     arrays_of,
+    column_of,
     is_name,
     mask_of,
     nowhere,
@@ -578,7 +579,7 @@ def _launched(trace: RankTrace, launches: np.ndarray) -> Any:
     launch = trace.launch
     rows = nowhere(len(trace.api_calls) + 1)
     rows[launch] = np.arange(len(launch))
-    return picked(trace.gpu_ops, rows[launches])["name"].array
+    return column_of(trace.gpu_ops, "name").take(rows[launches])
 
 
 # How long hosts compile, or capture graphs, in what was recorded, and how long their GPUs idle meanwhile.
