@@ -10,14 +10,10 @@ CAPTURE = Path(__file__).parent / "captures" / "moe" / "rank0.json.gz"
 
 _IN_A_PROGRAM = """
 import os, signal, sys
-from functools import partial
 from pathlib import Path
 from pandas.testing import assert_frame_equal
-from traceanalyzer import findings
-from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses import engine, reduce_rank
-from traceanalyzer.analyses.replay import gains as shares
-from traceanalyzer.execution import FREE, IS_PROGRAM, all_aside, aside, can_fork
+from traceanalyzer.execution import IS_PROGRAM, all_aside, aside, can_fork
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.files import spill
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
@@ -73,29 +69,6 @@ for processes in (2, 9):
         same = [column for column in table if column != "piece"]
         assert_frame_equal(shared[name][same], table[same], obj=name)
 assert len(forks) == 1 + 8
-
-results = engine.combine({0: alone})
-sent = []
-made_in_parallel = engine.made_in_parallel
-engine.made_in_parallel = lambda *given: sent.append(made_in_parallel(*given)) or {**sent[-1]}
-tables = {name: {0: table} for name, table in alone.items()}
-replays = []
-shares.WORTH_A_SHARE = 1
-shares.all_aside = lambda works, **how: replays.extend(works) or all_aside(works, **how)
-shared = engine.combine_tables({**tables}, 1, processes=6)
-assert [*shared] == [*results]
-assert sent.pop()
-for name, result in results.items():
-    assert type(shared[name]) is type(result)
-    if not result.is_event_copy:
-        assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
-
-changes = [(Change("compute", share),) for share in (0.2, 0.4, 0.6, 0.8)]
-alone = results["replay"].engine.steps(changes)
-FREE.set(3)
-assert (shared["replay"].engine.steps(changes) == alone).all()
-assert len(replays) == 2  # of three shares one is its own
-assert findings.find(shared) == findings.find(results)
 
 print("the same")
 """

@@ -32,10 +32,6 @@ T = TypeVar("T")
 IS_PROGRAM: ContextVar[bool] = ContextVar("is the program", default=False)
 """Whether this process is the program's own: in a user's, others may have reasons against forks."""
 
-FREE: ContextVar[int] = ContextVar("free", default=1)
-"""How many processes may share what this one is at, itself among them."""
-
-
 # Work in a fork of this process, which sends back what comes of it.
 
 
@@ -43,16 +39,6 @@ def can_fork() -> bool:
     """Whether this process may be forked now."""
     # On a Mac system libraries do not outlive a fork; Windows has none.
     return IS_PROGRAM.get() and sys.platform == "linux" and threading.active_count() == 1
-
-
-@contextmanager
-def shared_among(processes: int) -> Iterator[None]:
-    """What is made meanwhile may be shared among so many."""
-    before = FREE.set(processes)
-    try:
-        yield
-    finally:
-        FREE.reset(before)
 
 
 def aside(work: Callable[[], T], *, processes: int = 2) -> Callable[[], T]:

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.integrity.checks import EVENTS
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
-from traceanalyzer.execution import Shared, all_aside, can_fork, shared_among
+from traceanalyzer.execution import Shared, all_aside, can_fork
 from traceanalyzer.failures import Failure
 from traceanalyzer.files.spill import give_back_grown, give_back_memory
 from traceanalyzer.model import RankTrace
@@ -124,13 +124,13 @@ def _needed_by(name: str) -> list[str]:
     return _named_by(SHARED.get(name))
 
 
-# Analyses on several cores: forks of this process make some of a large rank's tables, and some of a run's Results.
+# Analyses on several cores: forks of this process make some of a large rank's tables.
 #
 # What is made is the same whoever makes it. A fork leaves out what fails: it fails again in this process,
 # which notes it.
 
 
-LONGEST = ("host_events", "operator_shapes", "replay", "host_work", "idle", "critical_path")
+LONGEST = ("host_events", "operator_shapes", "replay", "host_work", "idle")
 """Begun first, so that nobody waits for one of them at the end; no figure depends on it."""
 
 _MOST = 10
@@ -149,7 +149,7 @@ def made_in_parallel(
     Args:
         needs: of each analysis, what it needs.
         first: what this process makes.
-        make: makes an analysis' table or Result, or what is shared, and keeps it in its process.
+        make: makes an analysis' table, or what is shared, and keeps it in its process.
         held: what of an analysis this process has by now; `None` for nothing.
         processes: how many may work at it, this one among them.
     """
@@ -161,7 +161,7 @@ def made_in_parallel(
     forks = all_aside([partial(_taken, free, make, held)] * (processes // 2), processes=processes)
     left = processes - 1 - len(forks)
     for name in first:
-        with suppress(Exception), shared_among(1 + left):
+        with suppress(Exception):
             make(name)
     forks += all_aside([partial(_taken, bound, make, held)] * left, processes=processes)
     for queue in (bound, free):
@@ -338,16 +338,15 @@ def combine_tables(
     names: Iterable[str] = ANALYSES,
     failures: list[Failure] | None = None,
     *,
-    processes: int = 1,
     made_before: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
 ) -> "Results":
     """The same from each analysis' tables, by rank, of so many ranks.
 
     With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
-    that lacks a rank's part. With `processes` forks of this one make a share, where it can be forked. Results that were
-    `made_before` of the same tables, with the same list for failures, are not made again. An analysis' tables are taken
-    out of `tables` once its Result is there, which would else hold the same rows a second time.
+    that lacks a rank's part. Results that were `made_before` of the same tables, with the same list for failures, are
+    not made again. An analysis' tables are taken out of `tables` once its Result is there, which would else hold the
+    same rows a second time.
     """
     care = _Care(failures)
     if made_before:
@@ -369,14 +368,6 @@ def combine_tables(
         return done[name]
 
     made = ByName()
-    names = tuple(names)
-    if processes > 1 and can_fork():
-        # What copies events is made in a moment, and long to send; rules ask the graph that this process replays again.
-        first = ["replay"]
-        forked = [name for name in names if name not in first and not ANALYSES[name].result.is_event_copy]
-        needs = {name: needs_of(name, RESULT_MAKERS) for name in forked}
-        sent = made_in_parallel(needs, first, result, done.get, processes)
-        done |= {name: _spilled(sent.pop(name)) for name in [*sent]}  # one after the other: else all are there twice
     for name in names:
         try:
             made[name] = result(name)

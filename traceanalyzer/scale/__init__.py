@@ -14,7 +14,6 @@ from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYE
 from traceanalyzer.analyses.timeline import MOST_OPERATIONS, MOST_RANKS
 from traceanalyzer.discovery import Found
 from traceanalyzer.discovery.clustering import Run, TraceFile
-from traceanalyzer.execution import processes_beside
 from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.loading.capture import claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
@@ -89,8 +88,8 @@ def summarise(
         progress: called as files are done.
         most_operations: of all ranks together that the timeline keeps, whole ranks at a time.
         is_guarded: whether an analysis that fails is noted in the summary, with an empty Result, and no error.
-        first: asked while others read: whose Results are made first, where it is guarded and no processes share them;
-            `Summary.rest` makes the others.
+        first: asked while others read: whose Results are made first, where it is guarded; `Summary.rest` makes the
+            others.
         thresholds: keyword arguments of analyses, by parameter name.
 
     Raises:
@@ -118,9 +117,10 @@ def summarise(
         for name, table in ranks[rank][1].items():
             tables.setdefault(name, {})[rank] = table
     parts = {name: Unpacked(own) for name, own in tables.items()}
-    combined = _combining(run, options, jobs, parts, len(ranks), thresholds)
+    asked: dict[str, Any] = {} if options.ranks is None else {"wanted_ranks": options.ranks}
+    combined = partial(combine_tables, parts, len(ranks), **thresholds, **asked)
     del files, ranks, tables  # the tables go one after the other, as their Results are made
-    first_names = _with_needs(wanted, first()) if is_guarded and combined.keywords["processes"] == 1 else ()
+    first_names = _with_needs(wanted, first()) if is_guarded else ()
     results = combined(first_names or wanted, failures if is_guarded else None)
     warn(failures)
     notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
@@ -134,16 +134,6 @@ def _with_needs(wanted: Sequence[str], first: Collection[str]) -> tuple[str, ...
     return tuple(name for name in wanted if name in needed)
 
 
-def _combining(
-    run: Run, options: LoadOptions, jobs: Jobs, tables: Any, ranks: int, thresholds: Mapping[str, Any]
-) -> "partial[Results]":
-    """How Results are made of the tables of so many ranks."""
-    asked: dict[str, Any] = {} if options.ranks is None else {"wanted_ranks": options.ranks}
-    processes = min(processes_beside([capture.path for capture in run.captures], jobs), _LEAST_PROCESSES + ranks)
-    how = {**thresholds, **asked, "processes": processes}
-    return partial(combine_tables, tables, ranks, **how)
-
-
 def _whole(
     first: Summary, combined: Callable[..., Results], wanted: Sequence[str], failures: Sequence[Failure]
 ) -> Summary:
@@ -152,13 +142,6 @@ def _whole(
     results = combined(wanted, noted, made_before=first.results)
     warn(noted[len(failures) :])
     return replace(first, results=results, failures=tuple(noted), rest=None)
-
-
-_LEAST_PROCESSES = 2
-"""That share out Results, and one more for each rank.
-
-Of a rank alone the replay takes as long as all else, and each fork some hundredths of a second.
-"""
 
 
 def _claimed(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.piece import NEVER
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.errors import UsageError
-from traceanalyzer.execution import FREE, all_aside
 from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.model.tables import array_of
 
@@ -59,10 +58,6 @@ def run_to_run(steps: np.ndarray) -> np.ndarray:
 
 MOST_EDGES = 12_000_000
 """Of all replays that are computed together, and of ranks' own lengths that are kept for the next ones: 0.1 GB each."""
-
-
-WORTH_A_SHARE = 1_000_000
-"""Operations, for each set of changes, that take a quarter of a second to replay: a fork takes some hundredths."""
 
 
 class Engine:
@@ -296,22 +291,11 @@ class Engine:
         self.peers.overhead_ns, self._replayed = {**overhead_ns}, {}
 
     def steps(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
-        """Length of every step of the job (rows) after each set of changes (columns), each replayed once.
-
-        Forks of this process that are free replay a share each; the answer is the same.
-        """
+        """Length of every step of the job (rows) after each set of changes (columns), each replayed once."""
         if not scenarios:
             return np.empty((len(self._steps), 0), dtype=np.int64)
         missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self._replayed]
-        operations = sum(len(nodes.piece) for nodes in self.job.nodes.values())
-        shares = min(FREE.get(), len(missing) - 1, operations * len(missing) // WORTH_A_SHARE)
-        if shares >= 2:
-            self.steps(missing[:1])  # what all of them need is found out once, not in each fork
-            parts = [missing[1 + share :: shares] for share in range(shares)]
-            begun = all_aside([partial(self.steps_after, part) for part in parts[1:]], processes=shares)
-            for part, steps in zip(parts, [self.steps_after(parts[0]), *(wait() for wait in begun)], strict=True):
-                self._replayed |= zip(part, steps.T, strict=True)
-        elif missing:
+        if missing:
             self._replayed |= zip(missing, self.steps_after(missing).T, strict=True)
         return np.stack([self._replayed[changes] for changes in scenarios], axis=1)
 
