@@ -270,13 +270,6 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
     return table_of({"rank": rank} | columns_as_they_are(table) | {"rank": rank})
 
 
-def is_any(column: pd.Series, *names: str) -> np.ndarray:
-    """Mask of a column of names: the rows that have one of these."""
-    # Comparing a column of categories costs pandas ten times as much, as does its `isin`.
-    held: Any = column.array
-    return np.array([*(name in names for name in held.categories.tolist()), False])[held.codes]
-
-
 def joined(parts: Sequence[pd.Categorical]) -> pd.Categorical:
     """Names under each other: every category of every part, those of the first part first."""
     return union_categoricals(parts) if parts else pd.Categorical([])

@@ -31,18 +31,13 @@ def without_rows(columns: Iterable[str]) -> pd.DataFrame:
     return pd.DataFrame(columns=[*columns])
 
 
-def array_of_series(column: pd.Series) -> Any:
-    """A column's values: numbers and objects as numpy has them, else an array of pandas' own kinds."""
-    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
-
-
 def columns_of(table: pd.DataFrame) -> dict[str, Any]:
-    """The table's columns by name, as `array_of_series` gives each; they are not to be written to."""
+    """The table's columns by name, as numpy has them or arrays of pandas' own kinds; not to be written to."""
     return {str(name): _values(table, place) for place, name in enumerate(table.columns)}
 
 
 def _values(table: pd.DataFrame, place: int) -> Any:
-    # A `Series` for each look-up takes 15 times as long, a tenth of a small rank's analyses: benchmarks/rank_cost.py.
+    # A `Series` for each look-up takes ten times as long, a tenth of a small rank's analyses: benchmarks/rank_cost.py.
     values = table._get_column_array(place)  # noqa: SLF001
     if isinstance(values, np.ndarray):
         values = values.view()
@@ -99,11 +94,6 @@ def rows_where(table: Table, mask: Any) -> Table:
     """Rows for which an array or a column says yes, by position; an absent answer is no."""
     is_plain = isinstance(mask, np.ndarray) and mask.dtype.kind == "b"
     return table[mask if is_plain else pd.array(mask, dtype="boolean").to_numpy(dtype=bool, na_value=False)]
-
-
-def only(table: Table, names: Sequence[str]) -> Table:
-    """The named columns."""
-    return table[[*names]]
 
 
 def sorted_by(table: pd.DataFrame, name: str, *, kind: Literal["stable", "quicksort"] = "stable") -> pd.DataFrame:

@@ -59,8 +59,8 @@ def test_the_path_of_every_replay_tiles_its_window(results, part, factor):
 
 def test_more_is_never_faster(results):
     engine = results["replay"].engine
-    longer = [(Change(part, 1.5),) for part in ("compute", "copy", "host", "comm")]
-    shorter = [(Change(part, 0.5),) for part in ("compute", "copy", "host", "comm")]
+    longer = [(Change(part, 1.5),) for part in ("compute", "copy", "cpu", "comm")]
+    shorter = [(Change(part, 0.5),) for part in ("compute", "copy", "cpu", "comm")]
     shorter += [(Change("rank", 0.5, frozenset({rank})),) for rank in engine.job.nodes] + [(Change("waits", 0.0),)]
     for cost in ((), (UNRECORDED,)):
         (before,) = engine.steps([cost]).mean(axis=0)

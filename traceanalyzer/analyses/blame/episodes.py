@@ -33,7 +33,7 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
-from traceanalyzer.model.tables import only, rows_where, under_each_other, without_rows
+from traceanalyzer.model.tables import rows_where, under_each_other, without_rows
 
 
 def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
@@ -182,7 +182,7 @@ def _waits(others: pd.DataFrame, late: pd.DataFrame) -> pd.Series:
 
 
 def _ranks_and_steps(table: pd.DataFrame) -> pd.MultiIndex:
-    return pd.MultiIndex.from_frame(only(table, ["rank", "step"]))
+    return pd.MultiIndex.from_frame(table[["rank", "step"]])
 
 
 def _times(group: pd.DataFrame) -> Any:
@@ -422,13 +422,13 @@ def across(
     on_path = path_stretches.table["rank"].unique()
     meeting = replay.engine.job.meeting_ranks() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
-    calls = only(call_waits.table, ["rank", "call", "collective"]).merge(exposed_calls.table, on=["rank", "call"])
+    calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
     if replay.engine is not None:
         joins = replay.engine.job.joins
         met = joins[~replay.engine.job.is_of_gpu & joins["waits"]]
         waits = {"wait_ns": met["ready_ns"] - met["start_ns"], "unmatched_ns": 0}
-        meetings = only(met, ["rank", "step", "collective"]).assign(**waits)
-        calls = under_each_other([only(calls, list(meetings)), meetings]) if len(meetings) else calls
+        meetings = met[["rank", "step", "collective"]].assign(**waits)
+        calls = under_each_other([calls[list(meetings)], meetings]) if len(meetings) else calls
     tables = []
     for number, (_, own) in enumerate(step_needs.table.groupby(job)):
         if own["rank"].nunique() < 2:  # nobody else waits for it
@@ -442,7 +442,7 @@ def across(
     table = pd.concat(tables).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     table = table.assign(episode=range(len(table)))
     derived = ("what_if", "cost_pct")
-    return Episodes(only(table, [name for name in (*Episodes.columns, *Episodes.stored) if name not in derived]))
+    return Episodes(table[[name for name in (*Episodes.columns, *Episodes.stored) if name not in derived]])
 
 
 def _of_job(

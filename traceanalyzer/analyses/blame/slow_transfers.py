@@ -23,7 +23,7 @@ from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import Better, Column, Written, numbers
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.vocabulary import listed
-from traceanalyzer.model.tables import only, without_rows
+from traceanalyzer.model.tables import without_rows
 
 # Calls that move data for longer than the same calls of sister groups: how links of one group are known to be slow.
 
@@ -84,9 +84,7 @@ def across(
     longer = longer.loc[is_slower, ["instance", "among", "whose", "is_most", "usual_ns", "longer_ns"]]
     longer = typed(longer, {"is_most": "boolean"})
     table = members.table.merge(longer, on="instance")
-    return SlowerCalls(
-        only(table.sort_values(["rank", "call", "instance"], ignore_index=True), list(SlowerCalls.columns))
-    )
+    return SlowerCalls(table.sort_values(["rank", "call", "instance"], ignore_index=True)[list(SlowerCalls.columns)])
 
 
 def is_own(slower: pd.DataFrame) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, is_any, stack, typed
+from traceanalyzer.analyses.base import Result, all_known, stack, typed
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, is_own
 from traceanalyzer.analyses.communication.waits import CallWaits, exposed_of, moves_and_waits
 from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, sums_at
@@ -36,6 +36,7 @@ from traceanalyzer.model.tables import (
     columns_of,
     known_of,
     picked,
+    rows_named,
     rows_where,
     sorted_by,
     table_of,
@@ -563,12 +564,12 @@ def _longest(parts: Iterable[pd.DataFrame], windows: pd.DataFrame) -> pd.DataFra
 
 
 def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iterator[pd.DataFrame]:
-    ops, kind = trace.gpu_ops, trace.gpu_ops["kind"]
+    ops = trace.gpu_ops
     numbers = np.append(array_of(trace.steps, "step"), NONE)
     step = numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE)
     total_ns = array_of(ops, "end_ns") - array_of(ops, "start_ns")
     names = column_of(ops, "name")
-    is_compute, is_copy = is_any(kind, "compute"), is_any(kind, "copy")
+    is_compute, is_copy = rows_named(ops, "kind", "compute"), rows_named(ops, "kind", "copy")
     for held, part, what in ((is_compute, "compute_ns", KERNEL), (is_copy, "exposed_copy_ns", COPY)):
         rows = np.flatnonzero(held)
         yield _summed(step[rows], names.take(rows), total_ns[rows], part, what, same_work[rows])

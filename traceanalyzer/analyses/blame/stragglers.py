@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.critical_path import PathStretches
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
-from traceanalyzer.model.tables import array_of, only, picked, table_of, without_rows
+from traceanalyzer.model.tables import array_of, picked, table_of, without_rows
 
 
 class Stragglers(Result):
@@ -121,6 +121,6 @@ def _costs(pieces: pd.DataFrame, headline: pd.DataFrame) -> pd.DataFrame:
 def _of_episodes(episodes: pd.DataFrame) -> pd.DataFrame:
     """For each rank the costliest episode that it is part of."""
     names = {"episode": "episode", "cause": "cause", "excess_ns": "cause_ns", "name": "operation"}
-    own = only(episodes, ["ranks", *names]).explode("ranks").drop_duplicates("ranks").set_index("ranks")
+    own = episodes[["ranks", *names]].explode("ranks").drop_duplicates("ranks").set_index("ranks")
     own = typed(own, {"episode": "Int64", "excess_ns": "Int64", "cause": "object"})
     return own.set_axis(own.index.astype("int64")).rename(columns=names)

@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.piece import NEVER
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, rows_named
 
 
 class Alone:
@@ -29,7 +28,7 @@ class Alone:
 
     def __init__(self, ops: pd.DataFrame) -> None:
         starts, lengths = array_of(ops, "start_ns"), array_of(ops, "duration_ns")
-        comm = is_any(ops["kind"], "comm")
+        comm = rows_named(ops, "kind", "comm")
         beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
         self._is_beside = (beside >= SHARE * lengths) & ~comm & (lengths > 0)
         self.works, self.code = np.unique(array_of(ops, "work"), return_inverse=True)

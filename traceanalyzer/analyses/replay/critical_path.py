@@ -40,7 +40,7 @@ from traceanalyzer.meaning.vocabulary import (
 )
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.spilled import rearranged
-from traceanalyzer.model.tables import array_of, only, sorted_by, table_of, without_rows
+from traceanalyzer.model.tables import array_of, sorted_by, table_of, without_rows
 
 # The job's critical path: what ran, where, in each moment of the window, of all that could not have been later.
 
@@ -330,7 +330,7 @@ def path_of(replay: Replay, lengths: Lengths) -> pd.DataFrame:
     path = critical_path(job, replay.engine.windows, lengths)
     ranks = np.unique(array_of(path, "rank")).tolist()
     if len(ranks) == 1:  # of a large trace alone the path is long
-        return only(_named(job, ranks[0], path), list(PathStretches.columns))
+        return _named(job, ranks[0], path)[list(PathStretches.columns)]
     parts = [_named(job, int(rank), part) for rank, part in path.groupby("rank", sort=False)]
     named = pd.concat(parts).sort_index() if parts else path.reindex(columns=list(PathStretches.columns))
     return named[list(PathStretches.columns)]

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.replay.piece import LATENCY_NS, NEVER, SOURCE, Explained, Piece, explained, offsets
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, rows_named
 
 # A piece of the graph contracted to few nodes: whole runs of operations and segments of the host.
 #
@@ -103,7 +102,7 @@ class Nodes:
     def is_of(self, kind: str) -> np.ndarray:
         """Mask of the operations of a kind."""
         if kind not in self._is_of:
-            self._is_of[kind] = is_any(self.piece.ops["kind"], kind)
+            self._is_of[kind] = rows_named(self.piece.ops, "kind", kind)
         return self._is_of[kind]
 
     @cached_property
@@ -423,11 +422,11 @@ def _of_job(compute: pd.DataFrame) -> int:
 def _compute_ns(piece: Piece) -> pd.Series:
     """Time that kernels take, by stream in the order of the piece."""
     codes, streams = pd.factorize(array_of(piece.ops, "stream"))
-    compute = np.where(is_any(piece.ops["kind"], "compute"), array_of(piece.ops, "duration_ns"), 0)
+    compute = np.where(rows_named(piece.ops, "kind", "compute"), array_of(piece.ops, "duration_ns"), 0)
     return pd.Series(np.bincount(codes, compute, len(streams)), index=streams)
 
 
 def _has_in_each_step(piece: Piece, stream: int) -> bool:
     step = array_of(piece.ops, "step")
-    is_own = (array_of(piece.ops, "stream") == stream) & is_any(piece.ops["kind"], "compute")
+    is_own = (array_of(piece.ops, "stream") == stream) & rows_named(piece.ops, "kind", "compute")
     return bool(is_own.any()) and len(np.setdiff1d(step[step != NONE], step[is_own])) == 0

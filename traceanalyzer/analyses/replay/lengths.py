@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import is_any, is_true
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.collectives import bus_factors
 from traceanalyzer.analyses.communication.slow_links import at_most_ns
 from traceanalyzer.analyses.grouping import Groups, number_in_group
@@ -29,7 +29,7 @@ from traceanalyzer.analyses.replay.piece import MEMORY, NEVER, Piece
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, rows_named
 
 _OF_CPU_WORK: Mapping[str, str] = MappingProxyType({"data": DATA.column, "memory": MEMORY})
 """Parts of the CPU work that can be changed alone: the columns that hold them."""
@@ -230,15 +230,15 @@ def _chosen_ops(nodes: Nodes, change: Change) -> np.ndarray:
     ops, name = nodes.piece.ops, str(change.name)
     if change.part == "operator":
         operator, _, autograd = name.partition("@")
-        chosen = is_any(ops["operator"], operator) if operator else np.ones(len(ops), dtype=bool)
-        chosen = chosen & is_any(ops["autograd"], autograd) if autograd else chosen
+        chosen = rows_named(ops, "operator", operator) if operator else np.ones(len(ops), dtype=bool)
+        chosen = chosen & rows_named(ops, "autograd", autograd) if autograd else chosen
     elif change.part == "kernel":
         chosen = host_names.matches(ops["name"], lambda own: name in own)
     elif change.part == "collective":
         called, which, among = f"{name}@@".split("@")[:3]
-        chosen = is_any(ops["collective"], *(POINT_TO_POINT if called == MESSAGES else (called,)))
+        chosen = rows_named(ops, "collective", *(POINT_TO_POINT if called == MESSAGES else (called,)))
         if among:
-            chosen &= is_any(ops["group_ranks"], among)
+            chosen &= rows_named(ops, "group_ranks", among)
         chosen = _some_of(ops, chosen, which)
     elif change.part in ("links", "small", "unmatched"):
         chosen = nodes.is_of("comm")
@@ -251,7 +251,7 @@ def _some_of(ops: pd.DataFrame, chosen: np.ndarray, which: str) -> np.ndarray:
     """Those of the chosen operations that a phase launched, or the first `3/4` of each step's; all without either."""
     part, slash, whole = which.partition("/")
     if not slash:
-        return chosen & is_any(ops["phase"], which) if which else chosen
+        return chosen & rows_named(ops, "phase", which) if which else chosen
     rows = np.flatnonzero(chosen)
     rows = rows[np.argsort(array_of(ops, "launch")[rows], kind="stable")]
     steps = Groups.of_numbers(array_of(ops, "step")[rows])
@@ -306,9 +306,10 @@ def _without(nodes: Nodes, timing: Timing, change: Change) -> Timing:
 def _without_loop(nodes: Nodes, timing: Timing, change: Change) -> Timing:
     """Less of the CPU work for the loop's turns behind the first; nor does the CPU wait for what they compute."""
     piece, name = nodes.piece, str(change.name)
-    chosen = is_any(piece.host["loop"], name) & _in_steps(array_of(piece.host, "step"), change)
+    chosen = rows_named(piece.host, "loop", name) & _in_steps(array_of(piece.host, "step"), change)
     is_waited = np.zeros(len(piece.segments), dtype=bool)
-    is_waited[nodes.column("blocks", "segment")[is_any(piece.ops["loop"], name)[nodes.column("blocks", "op")]]] = True
+    of_loop = rows_named(piece.ops, "loop", name)[nodes.column("blocks", "op")]
+    is_waited[nodes.column("blocks", "segment")[of_loop]] = True
     host_ns = np.where(chosen, _scaled(timing.host_ns, change), timing.host_ns)
     return _unblocked(replace(timing, host_ns=host_ns), is_waited)
 

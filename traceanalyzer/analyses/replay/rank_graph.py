@@ -26,7 +26,6 @@ from traceanalyzer.model.tables import (
     array_of,
     column_of,
     columns_of,
-    only,
     picked,
     rows_where,
     table_of,
@@ -285,7 +284,7 @@ def _meetings(trace: RankTrace, exchanges: pd.DataFrame, cuts: pd.DataFrame, num
     for name, what in zip(places, (HANDS_OVER, PEERS), strict=True):
         found = np.flatnonzero(cuts["what"] == what)
         places[name][array_of(cuts, "exchange")[found]] = number + found + 1
-    times = only(exchanges, ["start_ns", "end_ns", "name"])
+    times = exchanges[["start_ns", "end_ns", "name"]]
     table = times.assign(step=_step_of(trace, array_of(times, "start_ns")), **places)
     return picked(table, places["begins"] != NONE)
 

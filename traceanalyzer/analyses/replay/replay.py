@@ -25,7 +25,7 @@ from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.spilled import spilled_arrays
-from traceanalyzer.model.tables import only, table_of, without_rows
+from traceanalyzer.model.tables import table_of, without_rows
 from traceanalyzer.model.trace import LARGE
 
 MOST_OPERATIONS = 8_000_000
@@ -143,4 +143,4 @@ def _replayed(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int
     table = windows.table.assign(
         has_host=has_host.astype("boolean"), recorded_ns=lengths[:, 0], replayed_ns=lengths[:, 1]
     )
-    return Replay(only(table, ["rank", "step", "has_host", "recorded_ns", "replayed_ns"]), engine)
+    return Replay(table[["rank", "step", "has_host", "recorded_ns", "replayed_ns"]], engine)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, is_any
+from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.pipelines.orders import (
     BACKWARD,
     FORWARD,
@@ -33,7 +33,7 @@ from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.errors import InputError
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, rows_named
 
 # A pipeline's step played: passes and messages of some order, with what they take the hosts and the GPUs.
 
@@ -328,7 +328,7 @@ def _pass_of_op(ops: pd.DataFrame, passes: pd.DataFrame) -> np.ndarray:
     place = np.searchsorted(begins[order], starts, side="right") - 1
     row = order[np.maximum(place, 0)]
     is_inside = (
-        (place >= 0) & (starts < passes["end_ns"].to_numpy(dtype=np.int64)[row]) & is_any(ops["kind"], "compute")
+        (place >= 0) & (starts < passes["end_ns"].to_numpy(dtype=np.int64)[row]) & rows_named(ops, "kind", "compute")
     )
     found: np.ndarray = np.where(is_inside, row, NONE)
     return found

@@ -7,14 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.grouping import Groups, largest_before, number_in_group, rows_of_each
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.replay.piece import LATENCY_NS, NEVER, Piece
 from traceanalyzer.analyses.statistics import PERCENT, SHARE
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, rows_where, table_of, under_each_other
+from traceanalyzer.model.tables import array_of, column_of, picked, rows_named, rows_where, table_of, under_each_other
 
 
 def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -48,7 +47,7 @@ class _Streams:
     def __init__(self, trace: RankTrace, ops: pd.DataFrame) -> None:
         self.starts, self.stream, self.call = (array_of(ops, name) for name in ("start_ns", "stream", "api_call"))
         self.ends = self.starts + array_of(ops, "duration_ns")
-        self.is_comm = is_any(ops["kind"], "comm")
+        self.is_comm = rows_named(ops, "kind", "comm")
         self.name = ops["name"].cat.codes.to_numpy()
         launched = np.append(array_of(trace.api_calls, "start_ns"), 0)[self.call]
         self.launched = np.where(self.call == NONE, NEVER, launched)
