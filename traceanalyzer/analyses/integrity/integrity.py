@@ -208,11 +208,11 @@ def _copies(ranks: pd.DataFrame, kernels: pd.DataFrame) -> Iterator[Defect]:
     """Ranks whose operations are those of another rank, to the nanosecond."""
     whole = ["window_start_ns", "window_end_ns", "operations"]
     alike = rows_where(ranks, (ranks.duplicated(whole, keep=False) & (ranks["operations"] >= A_SAMPLE)).to_numpy())
-    same: dict[object, list[int]] = {}
-    for rank, own in kernels[kernels["rank"].isin(alike["rank"])].groupby("rank"):
-        rows = own[["name", "calls", "total_ns", "min_ns", "max_ns"]].astype({"name": "str"}).sort_values("name")
-        same.setdefault((*rows.itertuples(index=False, name=None),), []).append(int(rank))
-    for those in same.values():
+    own = kernels[kernels["rank"].isin(alike["rank"])]
+    rows = pd.util.hash_pandas_object(own[["name", "calls", "total_ns", "min_ns", "max_ns"]], index=False)
+    marks = rows.groupby(own["rank"]).sum()
+    for _, same in marks.groupby(marks, sort=False):
+        those = same.index.tolist()
         text = (
             f"{numbered('Rank', those)} have the same operations at the same times, to the nanosecond: one file is "
             "there under several ranks' numbers, and ranks are missing."
