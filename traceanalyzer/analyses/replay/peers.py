@@ -19,6 +19,9 @@ from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
+Part = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Of a rank's rows their step, another column of their key, and which have a key."""
+
 
 class Keyed:
     """Rows of all ranks that have the same key.
@@ -29,8 +32,8 @@ class Keyed:
         step: of each key its step.
     """
 
-    def __init__(self, parts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
-        """Number the keys, of two columns, of each rank's rows; with them goes which rows have one."""
+    def __init__(self, parts: Mapping[int, Part]) -> None:
+        """Number the keys, of two columns, of each rank's rows."""
         step, other, held = (np.concatenate(each) for each in zip(*parts.values(), strict=True))
         groups = Groups.of({"step": step[held], "other": other[held]}, ["step", "other"], by_appearance=True)
         self.step = step[held][groups.first]
@@ -42,6 +45,20 @@ class Keyed:
         self._cell = self._code[held] * len(parts) + np.repeat(np.arange(len(parts)), lengths)[held]
         self._shape = (len(groups), len(parts))
         self.counts = np.bincount(self._cell, minlength=len(groups) * len(parts)).reshape(self._shape)
+
+    def one_by_one(self, parts: Mapping[int, Part], least: float = 0.0) -> dict[int, Part]:
+        """The parts with a key for each row where the ranks that have any have as many, else with their own, negative.
+
+        Not where as small a share of the ranks, or less, has any.
+        """
+        most, has = self.counts.max(axis=1, initial=0), self.counts > 0
+        is_alike = np.append(((self.counts == most[:, None]) | ~has).all(axis=1) & (has.mean(axis=1) > least), False)
+        found = {}
+        for rank, (step, other, held) in parts.items():
+            key = self.keys[rank]
+            place = key * most.max(initial=1) + number_in_group(key)
+            found[rank] = step, np.where(is_alike[key], place, -2 - other), held
+        return found
 
     def sums(self, lengths: Sequence[np.ndarray]) -> np.ndarray:
         """The sums of the ranks' values by key (rows) and rank (columns)."""
@@ -161,21 +178,11 @@ class Peers:
         steps = {rank: nodes.column("ops", "step") for rank, nodes in self.job.nodes.items()}
         works = {rank: nodes.column("ops", "work") for rank, nodes in self.job.nodes.items()}
         programs = self._programs
-        same = Keyed({rank: (steps[rank], works[rank], works[rank] != NONE) for rank in steps})
-        most = same.counts.max(axis=1, initial=0)
-        is_equal = np.where(same.counts > 0, same.counts == most[:, None], True).all(axis=1)
-        is_same = np.append(is_equal & ((same.counts > 0).mean(axis=1) > SHARE), False)
         spans = {rank: self._span_of_ops(nodes) for rank, nodes in self.job.nodes.items()}
         count = 1 + max(int(span.max(initial=0)) for span in spans.values())
-        keys = {
-            rank: np.where(
-                is_same[key],
-                key * most.max(initial=1) + number_in_group(key),
-                -2 - programs[rank] * count - spans[rank],
-            )
-            for rank, key in same.keys.items()
-        }
-        return Keyed({rank: (steps[rank], keys[rank], programs[rank] != NONE) for rank in steps})
+        same = Keyed({rank: (steps[rank], works[rank], works[rank] != NONE) for rank in steps})
+        others = {rank: (steps[rank], programs[rank] * count + spans[rank], programs[rank] != NONE) for rank in steps}
+        return Keyed(same.one_by_one(others, SHARE))
 
     @cached_property
     def _sums(self) -> np.ndarray:
@@ -196,30 +203,24 @@ class Peers:
         return self._hosts[cost_ns]
 
     def host(self, rank: int, cost_ns: int, apart: frozenset[int] | None) -> np.ndarray:
-        """The rank's stretches of CPU work such that each span takes what it takes on its peers.
+        """The rank's stretches of CPU work as on its peers, one by one; with `None` all ranks' work dealt out evenly.
 
-        What a span has beyond its peers' is taken from its longest stretches: an extra piece of work lies in one place.
-        Where the CPU is slower throughout, as a whole, all its stretches are scaled. With `None` all ranks' work is
-        dealt out evenly.
+        Where ranks do not launch equally often between two calls of a step, all stretches between these together.
         """
-        hosts, column = self.hosts(cost_ns), self.place[rank]
+        hosts = self.hosts(cost_ns)
         own = hosts.ns[rank]
         if len(self.ranks) == 1:
             return own
         if apart is None:
             return self._even("cpu", cost_ns, rank)
-        wanted, typical = (self._usual(table, rank, apart) for table in (hosts.sums, hosts.medians))
-        if wanted is None or typical is None:
-            return own
-        key, held = self._spans.keys[rank], hosts.sums[:, column]
-        scaled = _scaled(own, key, held, wanted)
-        is_extra = (wanted < held) & (hosts.medians[:, column] <= RATIO * typical)
-        return np.where((key != NONE) & np.append(is_extra, False)[key], capped(own, key, wanted), scaled)
+        wanted = self._usual(hosts.sums, rank, apart)
+        return own if wanted is None else _scaled(own, self._spans.keys[rank], hosts.sums[:, self.place[rank]], wanted)
 
     @cached_property
     def _spans(self) -> Keyed:
-        """Each stretch of CPU work by its span between two calls of a step."""
-        return Keyed({rank: self._span(nodes, nodes.column("host", "step")) for rank, nodes in self.job.nodes.items()})
+        """Each stretch of CPU work by its span between two calls of a step, and its place where all have as many."""
+        spans = {rank: self._span(nodes, nodes.column("host", "step")) for rank, nodes in self.job.nodes.items()}
+        return Keyed(Keyed(spans).one_by_one(spans))
 
     def _span(self, nodes: Nodes, step: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return step, since_first(calls_passed(nodes.piece), step), self._is_in_step(step)
@@ -306,16 +307,6 @@ class Hosts:
         """By span (rows) and rank."""
         return self._spans.sums([*self.ns.values()])
 
-    @cached_property
-    def medians(self) -> np.ndarray:
-        """The median stretch by span and rank."""
-        table = np.zeros(self._spans.counts.shape)
-        for column, (rank, key) in enumerate(self._spans.keys.items()):
-            held = key[key != NONE]
-            groups = Groups.of_numbers(held)
-            table[held[groups.first], column] = groups.medians(self.ns[rank][key != NONE])
-        return table
-
 
 def _of_part(nodes: Nodes, part: str) -> np.ndarray:
     chosen = ~nodes.is_of("comm") if part == "rank" else nodes.is_of(part)
@@ -367,33 +358,6 @@ def since_first(passed: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """The numbers as counted from the smallest of their step."""
     groups = Groups.of_numbers(steps)
     return passed - groups.smallest(passed)[groups.of_row]
-
-
-# Lengths of which the longest are cut until each group's sum is what is wanted.
-
-
-def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """No length of a group exceeds the level at which they sum to `wanted[key]`; unchanged where they sum to less.
-
-    Rows of key -1 belong to no group.
-    """
-    rows = np.flatnonzero(key >= 0)
-    order = rows[np.lexsort((ns[rows], key[rows]))]
-    cut = ns.copy()
-    if not len(order):
-        return cut
-    held, of = ns[order], key[order]
-    starts = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
-    counts = np.diff(np.append(starts, len(of)))
-    before = np.cumsum(held) - held
-    below = before - np.repeat(before[starts], counts)
-    longer = np.repeat(starts + counts, counts) - np.arange(len(of))
-    level = (wanted[of] - below) / longer
-    # From the first length that is above its level on, all are cut to that level.
-    place = np.minimum.reduceat(np.where(level <= held, np.arange(len(of)), len(of)), starts)
-    first = np.repeat(np.append(level, np.inf)[place], counts)
-    cut[order] = np.round(np.minimum(held, np.maximum(first, 0))).astype(np.int64)
-    return cut
 
 
 # Which ranks of a job exchange messages with each other: the stages of its pipelines.
