@@ -116,9 +116,9 @@ def summarise(
     for rank in sorted(ranks):
         for name, table in ranks[rank][1].items():
             tables.setdefault(name, {})[rank] = table
-    parts = {name: Unpacked(own) for name, own in tables.items()}
+    parts: dict[str, Mapping[int, pd.DataFrame]] = {name: Unpacked(own) for name, own in tables.items()}
     asked: dict[str, Any] = {} if options.ranks is None else {"wanted_ranks": options.ranks}
-    combined = partial(combine_tables, parts, len(ranks), **thresholds, **asked)
+    combined: Callable[..., Results] = partial(combine_tables, parts, len(ranks), **thresholds, **asked)
     del files, ranks, tables  # the tables go one after the other, as their Results are made
     first_names = _with_needs(wanted, first()) if is_guarded else ()
     results = combined(first_names or wanted, failures if is_guarded else None)
