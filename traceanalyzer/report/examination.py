@@ -116,7 +116,7 @@ def _picture(recorder: FlightRecorder, standing: hang.Standing, key: str, focus:
 def _rows(label: str, table: pd.DataFrame, operations: list[str]) -> Picture:
     """Ranks by pattern, the rarest pattern first: those are the suspects."""
     # Gaps before a rank's first call left the buffer; those after its last call never came.
-    known = table.notna().to_numpy()
+    known = table.notna().to_numpy(bool)  # a table without columns has no type of its own
     is_gone = ~np.logical_or.accumulate(known, axis=1) & known.any(axis=1, keepdims=True)
     filled = table.mask(~known, "absent").mask(is_gone, "gone")
     patterns: dict[tuple[str, ...], list[int]] = {}
