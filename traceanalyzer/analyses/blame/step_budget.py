@@ -533,10 +533,9 @@ def what_ran_per_rank(
     trace: RankTrace, tree: OperatorTree, same_work: np.ndarray, parts_of_steps: pd.DataFrame, doings: pd.DataFrame
 ) -> pd.DataFrame:
     """The longest names of each step and part."""
-    if parts_of_steps.empty:
-        return without_rows(WHAT_RAN_COLUMNS)
-    table = under_each_other([_longest(_on_gpu(trace, tree, same_work), parts_of_steps), doings])
-    return sorted_by(table, "total_ns")
+    each = () if parts_of_steps.empty else (_longest(_on_gpu(trace, tree, same_work), parts_of_steps), doings)
+    tables = [table for table in each if len(table)]  # what has no rows has no types
+    return sorted_by(under_each_other(tables), "total_ns") if tables else without_rows(WHAT_RAN_COLUMNS)
 
 
 def longest_doings(trace: RankTrace, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
