@@ -98,7 +98,7 @@ def weighed(facts: Sequence[Finding], run: Run) -> list[Finding]:
 def _with_savings(fact: Finding, saves: Saves) -> Finding:
     """The finding with what it saves, and why that is more than the time that its headline gives, where it is."""
     is_more = fact.stated_ns is not None and saves.likely_ns > fact.stated_ns
-    why = f"{fact.why} Other work waits behind them, so the saving is larger." if is_more else fact.why
+    why = f"{fact.why} What follows starts sooner, too, so the saving is larger." if is_more else fact.why
     return replace(fact, saves=saves, severity=saves.severity, why=why)
 
 

@@ -91,6 +91,7 @@ def launch_bound(
         ),
         table="gaps",
         half_of="the launch time",
+        stated_ns=float(waits[rank]),
     )
 
 

@@ -60,7 +60,7 @@ def pipeline_bubble(
         why=f"The schedule is unknown ({row['why_unknown'] or row['schedule']})."
         if expected is None
         else f"{count} microbatches fill {row['stages']} stages; the schedule, uneven stages and launch gaps leave "
-        f"each idle {row['bubble_pct']:.0f}% of a step.",
+        f"them idle {row['bubble_pct']:.0f}% of a step on average.",
         fix="" if expected is None else f"More microbatches per step ({2 * count} about halve it)"
         f"{_OTHERS.get(row['schedule'], '')}.",
         changes=() if change is None else (change,),

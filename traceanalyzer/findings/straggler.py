@@ -315,10 +315,10 @@ def _more_calls(row: Row, operators: Operators, run: Run) -> tuple[str, str]:
     calls = calls_beside(str(row["name"]), row["ranks"], operators.table)
     if calls is None or calls[0] <= calls[1]:
         return "", ""
-    own, others = (digits(round(count / run.recorded_each, 1)) for count in calls)
+    more, others = (digits(round(count / run.recorded_each, 1)) for count in (calls[0] - calls[1], calls[1]))
     operator, _, _ = str(row["name"]).partition(" of ")
     return (
-        f"called {own} times {run.per}, peers {others}",
+        f"{more} calls {run.per} more than its peers' {others}",
         f"Remove the extra {operator} calls of {_who(row)}, or give the ranks equal work.",
     )
 

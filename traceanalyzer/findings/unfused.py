@@ -74,9 +74,10 @@ def unfused(
         where = f", most in {str(placed.idxmax()).rpartition('/')[2]}" if len(placed) else ""
         over = f"tensors of {list(longest)}" if longest else "all parameters"
         beyond = "on its scores" if kind == ATTENTION else "beyond one pass"
+        spared_ns = own.groupby("rank")["spared_ns"].sum().max() / run.recorded_each
         is_math = kind == ATTENTION and bool((operators.table["operator"] == _MATH).any())
         yield Finding(
-            headline=f"Unfused {kind}: {time_text(own['spared_ns'].sum() / run.recorded)}{run.each} {beyond}.",
+            headline=f"Unfused {kind}: {time_text(spared_ns)}{run.each} {beyond}.",
             why=f"{named(chain.nlargest(3).index.tolist())} each pass over {over}{where}.",
             fix=_LOSS if kind == CHAINS and "log_softmax" in chain.index[0] else _FIXES[_MATH if is_math else kind],
             changes=changes,

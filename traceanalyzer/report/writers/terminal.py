@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from traceanalyzer.failures import Failure
+from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, FUSED, LOOKS, PARTS
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
@@ -76,18 +77,21 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
             if name != "What-if" or len(text) <= LAYOUT.what_if_characters:
                 say(f"  [dim]{name:<10}[/] {escape(text)}")
     for number, finding in enumerate(cards[most:], most + 1):
-        saves = f" [dim]Saves[/] {escape(finding.saves.words)}" if finding.saves else ""
-        say(f"[bold]{number} {escape(finding.headline)}[/]{saves}")
+        saves = f" [dim]Saves[/] {escape(finding.saves.words)}." if finding.saves else ""
+        say(f"[bold]{number} {escape(finding.headline)}[/]{saves}{_fix(finding)}")
     if shared := words.overlap(report.findings):
         say(shared)
     seen = words.also_seen(report.findings)
     for finding in seen[:most]:
-        fix = f" [dim]→[/] {escape(finding.fix)}" if finding.fix else ""
-        say(f"[bold]Also seen:[/] {escape(finding.headline)}{fix}")
+        say(f"[bold]Also seen:[/] {escape(finding.headline)}{_fix(finding)}")
     if len(seen) > most:
         say(f"{len(seen) - most} more in the report.")
     if nothing := words.nothing_to_gain(report.findings):
         say(escape(nothing))
+
+
+def _fix(finding: Finding) -> str:
+    return f" [dim]→[/] {escape(finding.fix)}" if finding.fix else ""
 
 
 # The kernels and operators that take most GPU time, printed: `--top`.
