@@ -199,7 +199,7 @@ class Peers:
     def hosts(self, cost_ns: int) -> "Hosts":
         """The CPUs' work without the profiler's overhead of so much for each operator and call."""
         if cost_ns not in self._hosts:
-            self._hosts[cost_ns] = Hosts(self.job, self._spans, cost_ns)
+            self._hosts[cost_ns] = Hosts(self.job, self._spans, self._whole_spans, cost_ns)
         return self._hosts[cost_ns]
 
     def host(self, rank: int, cost_ns: int, apart: frozenset[int] | None) -> np.ndarray:
@@ -213,14 +213,28 @@ class Peers:
             return own
         if apart is None:
             return self._even("cpu", cost_ns, rank)
-        wanted = self._usual(hosts.sums, rank, apart)
-        return own if wanted is None else _scaled(own, self._spans.keys[rank], hosts.sums[:, self.place[rank]], wanted)
+        wanted, whole = (self._usual(table, rank, apart) for table in (hosts.sums, hosts.whole_sums))
+        if wanted is None or whole is None:
+            return own
+        alike = _scaled(own, self._spans.keys[rank], hosts.sums[:, self.place[rank]], wanted)
+        # Medians of single stretches sum to less than spans of the peers take where a few stretches take far longer.
+        key = self._whole_spans.keys[rank]
+        held = key != NONE
+        return _scaled(alike, key, np.bincount(key[held], alike[held], len(whole)), whole)
+
+    @cached_property
+    def _whole_spans(self) -> Keyed:
+        """Each stretch of CPU work by its span between two calls of a step."""
+        return Keyed(self._spans_of_hosts)
 
     @cached_property
     def _spans(self) -> Keyed:
-        """Each stretch of CPU work by its span between two calls of a step, and its place where all have as many."""
-        spans = {rank: self._span(nodes, nodes.column("host", "step")) for rank, nodes in self.job.nodes.items()}
-        return Keyed(Keyed(spans).one_by_one(spans))
+        """The same, one by one where all ranks have as many stretches in a span."""
+        return Keyed(self._whole_spans.one_by_one(self._spans_of_hosts))
+
+    @property
+    def _spans_of_hosts(self) -> dict[int, Part]:
+        return {rank: self._span(nodes, nodes.column("host", "step")) for rank, nodes in self.job.nodes.items()}
 
     def _span(self, nodes: Nodes, step: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return step, since_first(calls_passed(nodes.piece), step), self._is_in_step(step)
@@ -295,8 +309,8 @@ class Hosts:
         ns: of each rank its stretches.
     """
 
-    def __init__(self, job: Job, spans: Keyed, cost_ns: int) -> None:
-        self._spans = spans
+    def __init__(self, job: Job, spans: Keyed, whole: Keyed, cost_ns: int) -> None:
+        self._spans, self._whole = spans, whole
         self.ns = {rank: nodes.column("host", "ns") for rank, nodes in job.nodes.items()}
         if cost_ns:
             costs = {rank: cost_ns * nodes.column("host", "recorded") for rank, nodes in job.nodes.items()}
@@ -304,8 +318,13 @@ class Hosts:
 
     @cached_property
     def sums(self) -> np.ndarray:
-        """By span (rows) and rank."""
+        """By stretch, or span where they are not compared one by one (rows), and rank."""
         return self._spans.sums([*self.ns.values()])
+
+    @cached_property
+    def whole_sums(self) -> np.ndarray:
+        """By span (rows) and rank."""
+        return self._whole.sums([*self.ns.values()])
 
 
 def _of_part(nodes: Nodes, part: str) -> np.ndarray:
