@@ -18,19 +18,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.blame.episodes import Episodes, calls_beside, is_called_alike
 from traceanalyzer.analyses.blame.slow_transfers import WITH_ALL, WITH_MOST
 from traceanalyzer.analyses.blame.step_budget import COMPILING, MEMORY_CALLS, OTHER_PROCESS, StepNeeds
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.cpu_time import BESIDE
-from traceanalyzer.analyses.kernels.time_slices import delayed_by_slices
 from traceanalyzer.analyses.operators.operators import Operators, same_calls
-from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.analyses.replay.graph import Nodes
-from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.analyses.trace import GpuMetrics, Ranks
 from traceanalyzer.findings.finding import Finding
@@ -57,33 +51,6 @@ def straggler(
     for row in rows:
         if row not in hiding:
             yield _finding(row, run, reasons, step_needs)
-    if run.engine is not None and not any(row["name"] == OTHER_PROCESS for row in rows):
-        yield from _starting_late(run, run.engine.job)
-
-
-def _starting_late(run: Run, job: Job) -> Iterator[Finding]:
-    """GPUs that another process has when work could start."""
-    delays_ns = {rank: nodes.known.lag_ns[_is_late(nodes)] for rank, nodes in job.nodes.items()}
-    delays_ns = {rank: own for rank, own in delays_ns.items() if len(own)}
-    if not delays_ns:
-        return
-    ranks, every = tuple(delays_ns), np.concatenate([*delays_ns.values()])
-    many = len(ranks) > 1
-    yield Finding(
-        headline=f"Straggler{'s' * many}: {numbered('rank', ranks)} {_shares_its_gpu(many=many)}.",
-        why=f"{digits(len(every) / len(ranks) / run.recorded_each)} operations{run.each} of any kind start "
-        f"{time_text(np.median(every))} after their launch, without a recorded cause.",
-        fix=_FIXES[OTHER_PROCESS].format(processes=run.terms.processes_command),
-        changes=(Change("delays", ranks=frozenset(ranks)),),
-        ranks=ranks,
-        cause="compute",
-        caveat=_INFERRED,
-        table="idle",
-    )
-
-
-def _is_late(nodes: Nodes) -> np.ndarray:
-    return delayed_by_slices(nodes.known.lag_ns, nodes.piece.ops["name"].array.codes)
 
 
 def _hiding(rows: Sequence[Row], run: Run) -> list[Row]:
@@ -167,13 +134,10 @@ def _caveat(row: Row) -> str:
     if not row["changes"]:
         return "Only in steps that are not complete on all ranks, so what it saves is unknown."
     if row["name"] == OTHER_PROCESS:
-        return _INFERRED
+        return "Inferred: no trace records what another process does."
     return (
         "Sizes that a kernel's grid does not show, such as sequence lengths, may differ." if _is_slow_gpu(row) else ""
     )
-
-
-_INFERRED = "Inferred: no trace records what another process does."
 
 
 # What is longer, in words.
@@ -206,7 +170,7 @@ def _does(row: Row, run: Run) -> str:
     many = len(row["ranks"]) > 1
     their = "their" if many else "its"
     if row["name"] == OTHER_PROCESS:
-        return _shares_its_gpu(many=many)
+        return f"{'share their GPUs' if many else 'shares its GPU'} with another process"
     if _is_slow_gpu(row):
         return (
             f"{'run' if many else 'runs'} the same kernels {_times(row['same_work_ratio'])} slower than {their} peers"
@@ -216,10 +180,6 @@ def _does(row: Row, run: Run) -> str:
     if row["cause"] == "compute" and times >= RATIO:
         return f"{verb} {_times(times)} as long as {their} peers"
     return f"{verb} {time_text(row['excess_ns'])}{_each(row, run)} longer than {their} peers"
-
-
-def _shares_its_gpu(*, many: bool) -> str:
-    return f"{'share their GPUs' if many else 'shares its GPU'} with another process"
 
 
 def _times(ratio: float) -> str:

@@ -311,14 +311,12 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
     """The class of the bottleneck and what shows it: the first finding that saves much, or the critical path."""
     if any(item.is_about_capture and item.severity == HIGH for item in report.findings):
         return "Inconclusive", "the recording lacks what conclusions need"
-    path = report.results.get("bottleneck")
-    is_known = path is not None and path.bound is not None
-    leading = (item for item in report.findings if item.leads)
-    first = next((item for item in leading if item.severity == HIGH or (not is_known and item.severity in GRAVE)), None)
+    first = next((item for item in report.findings if item.leads and item.severity == HIGH), None)
     if first is not None and "pipeline" in first.kind:
         return "Pipeline bubble", "stages wait for each other"
     if first is not None and first.ranks:
         return first.headline.partition(":")[0], f"ranks wait for {numbered('rank', first.ranks)}"
+    path = report.results.get("bottleneck")
     if path is None or path.bound is None:
         return _without_path(report, over)
     shares, most = path.shares, path.bound

@@ -1,11 +1,10 @@
-"""Times in which another process has the GPU: kernels of any kind now and then take longer or start later by it."""
+"""Times in which another process has the GPU: kernels of any kind that now and then take longer by the same time."""
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.statistics import RATIO, SHARE
-from traceanalyzer.meaning.vocabulary import LAUNCH_NS
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
@@ -33,28 +32,13 @@ def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray, work: np.nda
     usual_ns = np.where(work == NONE, spent_ns, alike.medians(spent_ns)[alike.of_row])
     more_ns = spent_ns - usual_ns
     is_longer = (more_ns >= np.maximum(LEAST_NS, SHARE * usual_ns)) & ~_are_of_long_steps(more_ns, usual_ns, step)
-    is_told = are_slices(more_ns[is_longer], ops["name"].array.codes[rows[is_longer]])
+    if not is_longer.any():
+        return nothing
+    slice_ns = np.median(more_ns[is_longer])
+    is_slice = is_longer & (np.abs(more_ns - slice_ns) <= (RATIO - 1) * slice_ns)
+    names = ops["name"].array.codes[rows][is_slice]
+    is_told = len(names) >= max(_LEAST_KERNELS, _MOST * is_longer.sum()) and len({*names.tolist()}) >= _LEAST_NAMES
     return np.where(is_longer, more_ns, 0).round().astype(np.int64) if is_told else nothing
-
-
-def delayed_by_slices(delays_ns: np.ndarray, names: np.ndarray) -> np.ndarray:
-    """Which start delays without a recorded cause are another process' time slices.
-
-    Delays that are alike to less than a launch's latency are the offset of the GPU's clock.
-    """
-    is_long = delays_ns > LEAST_NS
-    long_ns = delays_ns[is_long]
-    is_told = are_slices(long_ns, names[is_long]) and np.subtract(*np.percentile(long_ns, [75, 25])) > LAUNCH_NS
-    return is_long if is_told else np.zeros_like(is_long)
-
-
-def are_slices(times_ns: np.ndarray, names: np.ndarray) -> bool:
-    """Whether operations of several names lose about one time, all but a few of them."""
-    if len(times_ns) < _LEAST_KERNELS:
-        return False
-    slice_ns = np.median(times_ns)
-    alike = names[np.abs(times_ns - slice_ns) <= (RATIO - 1) * slice_ns]
-    return len(alike) >= max(_LEAST_KERNELS, _MOST * len(times_ns)) and len({*alike.tolist()}) >= _LEAST_NAMES
 
 
 def _are_of_long_steps(more_ns: np.ndarray, usual_ns: np.ndarray, step: np.ndarray) -> np.ndarray:
