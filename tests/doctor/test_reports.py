@@ -7,6 +7,7 @@ import pytest
 from tests.doctor.builders import dump, entry, log, write_dumps
 from traceanalyzer.cli import run
 from traceanalyzer.doctor import examine
+from traceanalyzer.report import examination
 
 GLOBAL = "[PG ID 0 PG GUID 0(default_pg) Rank {rank}]"
 
@@ -426,3 +427,9 @@ def test_dumps_that_name_the_missing_rank_leave_p2p_alone(tmp_path):
     found = {one.rule for one in examine(flight_recorder=folder, nccl_logs=[tmp_path / "nccl.log"]).diagnoses}
     assert "rank_never_came" in found
     assert "suspected_p2p_failure" not in found
+
+
+def test_half_a_character_in_a_log_does_not_break_its_page():
+    text = log(environment=(("NCCL_SOCKET_IFNAME", "eth\ud8000"),))
+    page = examination.page(examine(nccl_logs=[("0.log", text)]), "doctor 0.log")
+    assert "eth?0" in page

@@ -56,7 +56,7 @@ def test_code_that_is_not_recorded_is_one_finding():
 
     (one,) = said(job_of(1, 4, step, (), ()), "stalls")
     assert one.headline == "Unrecorded CPU work: 12.0 ms/step without GPU work."
-    assert one.why.startswith("Code that is not recorded, most between aten::")
+    assert one.why.startswith("Code that is not recorded, the longest between aten::")
 
 
 def test_a_capture_that_is_mostly_first_calls_allows_no_conclusion():

@@ -512,7 +512,15 @@ def inspect(workspace: Workspace, asked: Asked) -> Answer:
     where = numbered("rank", [trace.rank for trace in traces.ranks])
     none = f"no GPU operation of {where} is called {asked.operation!r}, nor its operator"
     notes = [*traces.notes, *(f"Skipped {sentence}" for sentence in words.skipped(traces.skipped))]
-    return of_rows(plain_rows(found), COLUMNS, asked.cursor, asked.top or 20, said=said, none=none, notes=notes)
+    return of_rows(
+        plain_rows(found),
+        COLUMNS,
+        asked.cursor,
+        20 if asked.top is None else asked.top,
+        said=said,
+        none=none,
+        notes=notes,
+    )
 
 
 def what_if(workspace: Workspace, asked: Asked) -> Answer:

@@ -163,13 +163,20 @@ def _show(answer: "Answer", first: Sequence[str]) -> None:
 
 
 def _lines(row: Mapping[str, Any]) -> Iterator[str]:
-    """A finding with its evidence and fix; a table's name and title."""
+    """A finding with its evidence, fix and saving; a table's name and title."""
+    from traceanalyzer.meaning.columns import digits
+
     headline = next(str(row[name]) for name in _HEADLINES if name in row)
     if "rows" in row:
         yield f"{row['id']}: {headline} ({row['rows']:,} row{'' if row['rows'] == 1 else 's'})"
         return
     yield f"• {headline} ({row['severity']})"
-    yield from (f"  {name:<8} {row[name]}" for name in ("why", "fix", "caveat", "what_if", "table") if row.get(name))
+    saves, level = row.get("saves") or {}, (row.get("confidence") or {}).get("level")
+    ms = {name: digits(number) for name, number in saves.items()}
+    told = f"{ms['ms']} of {ms['before_ms']} ms ({ms['low_ms']} to {ms['high_ms']}), confidence {level}" if ms else None
+    fields = {**row, "saves": told}
+    names = ("why", "fix", "saves", "caveat", "what_if", "table")
+    yield from (f"  {name:<8} {fields[name]}" for name in names if fields.get(name))
 
 
 def _with_units(row: Mapping[str, Any]) -> dict[str, Any]:

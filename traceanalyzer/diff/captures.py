@@ -95,7 +95,7 @@ def _table(name: str, rows: list[dict[str, Any]], where: str) -> pd.DataFrame:
         frame = pd.DataFrame(made, columns=list(known.columns)).convert_dtypes()
     if known.keys == ("rank",) and frame["rank"].isna().any():
         raise InputError(f"{where}: a row names no rank; make it again")
-    if (again := frame[frame.duplicated(list(known.keys))]).size:
+    if known.keys and (again := frame[frame.duplicated(list(known.keys))]).size:
         which = ", ".join(f"{key} {again[key].iloc[0]}" for key in known.keys)
         raise InputError(f"{where} has two rows of {which}; make it again")
     return frame

@@ -92,7 +92,9 @@ def _unequal(amounts: Sequence[Amounts]) -> list[str]:
     names, nothing = dict.fromkeys(name for own in amounts for name in own), pd.Series([0.0])
     of_runs = {name: [own.get(name, nothing) for own in amounts] for name in names}
     ends = {name: [[own.min() for own in runs], [own.max() for own in runs]] for name, runs in of_runs.items()}
-    return [name for name, own in ends.items() if any(max(end) - min(end) > RUN_TO_RUN * max(end) for end in own)]
+    return [
+        name for name, own in ends.items() if any(100 * (max(end) - min(end)) > LEAST_PCT * max(end) for end in own)
+    ]
 
 
 def _copies(capture: Capture) -> Amounts | None:

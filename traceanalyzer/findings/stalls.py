@@ -2,7 +2,7 @@
 
 In every step, or in a few that are much longer than the others, GPUs wait while the CPU does something else.
 
-**Why.** A range, a Python frame (`with_stack=True`) or a call names the work; what nothing records is called so. An
+**Why.** A range, a Python frame (`with_stack=True`) or a call names the work; else it is unrecorded. An
 event in one step of several is real, but may not recur: its saving has the lower end 0.
 
 **Fix.** Preprocessing: in DataLoader workers, or on the GPU. Garbage collection: `gc.disable()` and `gc.collect()`
@@ -68,8 +68,10 @@ def stalls(
     yield from rare
     work = [_cpu_work(host_work, host_silences, compilations), _other_work(run, what_ran)]
     known = {item["name"] for finding in rare for item in finding.evidence} | {MEMORY_CALLS}  # allocator retries
-    known |= {*first_calls.table["name"].astype("str")}
-    yield from _in_each_step(run, step_needs, host_silences, pd.concat(work, ignore_index=True), known)
+    first_ns = first_calls.table.groupby("name", observed=True)["host_ns"].sum() / run.count
+    work = pd.concat(work, ignore_index=True)
+    is_first = work["host_ns"] * SHARE <= work["name"].map(first_ns.rename(str)).fillna(0)
+    yield from _in_each_step(run, step_needs, host_silences, work[~is_first], known)
     yield from _first_calls(run, first_calls)
 
 
@@ -182,12 +184,12 @@ def _in_each_step(
 
 
 def _who(name: str, host_silences: HostSilences) -> str:
-    """What takes the time; where nothing is recorded the longest place."""
+    """What takes the time; where nothing is recorded where the longest of it is."""
     if name != NOTHING:
         return short_name(name)
     longest = host_silences.table.iloc[0]
     ends = (short_name(longest[end]) if isinstance(longest[end], str) else "…" for end in ("since", "until"))
-    return f"Code that is not recorded, most between {' and '.join(ends)},"
+    return f"Code that is not recorded, the longest between {' and '.join(ends)},"
 
 
 def _cause(name: str) -> tuple[str, str]:

@@ -192,12 +192,17 @@ def _facts(examination: Examination) -> list[str]:
 
 
 def _table(name: TableName, rows: list[dict[str, Any]]) -> TableView:
-    frame = pd.DataFrame(rows, dtype="object")  # a number beside none would become a float
+    frame = pd.DataFrame(rows, dtype="object").map(_written)  # a number beside none would become a float
     if "log" in frame and len(set(frame["log"])) == 1:
         frame = frame.drop(columns="log")
     moments = frame.columns.intersection(_MOMENTS)
     frame[moments] = frame[moments].map(_moment, na_action="ignore")
     return view_of(frame.convert_dtypes(), _TITLES[name], dict.fromkeys(moments, Column.text("UTC.")))
+
+
+def _written(value: Any) -> Any:
+    """The value; a text without what UTF-8 cannot hold, such as half of a character that a log names by its number."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _moment(since_1970_ns: int) -> str:
