@@ -192,7 +192,8 @@ def _facts(examination: Examination) -> list[str]:
 
 
 def _table(name: TableName, rows: list[dict[str, Any]]) -> TableView:
-    frame = pd.DataFrame(rows, dtype="object").map(_written)  # a number beside none would become a float
+    told = [{column: _written(value) for column, value in row.items()} for row in rows]
+    frame = pd.DataFrame(told, dtype="object")  # a number beside none would become a float
     if "log" in frame and len(set(frame["log"])) == 1:
         frame = frame.drop(columns="log")
     moments = frame.columns.intersection(_MOMENTS)
