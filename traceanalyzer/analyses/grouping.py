@@ -154,7 +154,7 @@ class Groups(Struct, frozen=True):
 
     def of_distinct(self, values: Any, reduce: Callable[[list[Any]], Any]) -> list[Any]:
         """For each group `reduce` of the distinct known values of its rows."""
-        codes, distinct = pd.factorize(values)
+        codes, distinct = pd.Series(values, copy=False).factorize()
         held = (codes != NONE) & (self.of_row != NONE)
         pairs = np.unique(self.of_row[held] * max(1, len(distinct)) + codes[held])
         own: list[list[Any]] = [[] for _ in range(len(self))]

@@ -178,9 +178,13 @@ def maybe(numbers: Any) -> pd.api.extensions.ExtensionArray:
     return pd.arrays.IntegerArray(numbers, numbers == NONE)
 
 
+_NO_VALUES = np.zeros(0, dtype=np.int64)
+"""In place of an index of no pairs, which pandas 2 cannot take apart."""
+
+
 def labelled(values: Any, label: Callable[[Any], str | None]) -> pd.Categorical:
     """A label for each value, worked out once for a distinct one."""
-    codes, distinct = pd.factorize(values)
+    codes, distinct = pd.factorize(values if len(values) else _NO_VALUES)
     return texts_as_category([label(one) for one in distinct.tolist()]).take(codes)
 
 
