@@ -66,10 +66,10 @@ def stalls(
     """
     rare = _in_few_steps(run, step_needs, what_ran)
     yield from rare
-    work = [_cpu_work(host_work, host_silences, compilations), _other_work(run, what_ran)]
+    every = [_cpu_work(host_work, host_silences, compilations), _other_work(run, what_ran)]
     known = {item["name"] for finding in rare for item in finding.evidence} | {MEMORY_CALLS}  # allocator retries
     first_ns = first_calls.table.groupby("name", observed=True)["host_ns"].sum() / run.count
-    work = pd.concat(work, ignore_index=True)
+    work = pd.concat(every, ignore_index=True)
     is_first = work["host_ns"] * SHARE <= work["name"].map(first_ns.rename(str)).fillna(0)
     yield from _in_each_step(run, step_needs, host_silences, work[~is_first], known)
     yield from _first_calls(run, first_calls)
