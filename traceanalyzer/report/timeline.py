@@ -91,13 +91,13 @@ def _or_zero(values: pd.Series) -> pd.Series:
 
 
 def _listed(values: Any, told: Callable[[Any], Any] = str) -> tuple[np.ndarray, list[Any]]:
-    """Each value's place in a list, and the list: what is told of each, nothing of an absent one."""
+    """Each value's place in a list, and the list of their labels, empty for an absent one."""
     places, distinct = pd.factorize(values, use_na_sentinel=False)
     return places, [told(value) if is_known(value) else "" for value in distinct]
 
 
 def _pairs(first: pd.Series, second: pd.Series, told: Callable[[str, Any], Any]) -> tuple[np.ndarray, list[Any]]:
-    """The same of two columns of categories; nothing is told where the first is absent."""
+    """The same of two columns of categories; empty where the first is absent."""
     pairs, places = pairs_of(first.array, second.array)
     return places, ["" if one is None else told(one, other) for one, other in pairs]
 
