@@ -251,7 +251,8 @@ def _unprofiled(comparison: Comparison, run: str, change: float) -> Iterator[Poi
     if base is None or other is None:
         return
     before, after = float(base.corners_ns[0]), float(other.corners_ns[0])
-    said = f"{_times(before, after, unit)}{'' if is_measured else ', estimated'}; {_span(base, other)}."
+    varies = "" if min(len(base.repeats), len(other.repeats)) > 1 else ", by how much steps vary"
+    said = f"{_times(before, after, unit)}{'' if is_measured else ', estimated'}; {_span(base, other)}{varies}."
     if is_measured:
         low, high = _ends(base, other)
         is_other_way = (high < 0 < change or change < 0 < low) and comparison.fairness.is_fair
