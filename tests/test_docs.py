@@ -4,7 +4,6 @@ import inspect
 import itertools
 import re
 import shlex
-from functools import partial
 from pathlib import Path
 
 import click
@@ -19,8 +18,7 @@ from traceanalyzer.analyses import ANALYSES, thresholds_of
 from traceanalyzer.cli import MOVED, cli
 from traceanalyzer.cli.options import RENAMED, Rare
 from traceanalyzer.diff import metrics as diff_metrics
-from traceanalyzer.findings import KINDS
-from traceanalyzer.findings.kinds import GROUPS
+from traceanalyzer.findings.kinds import every_kind
 from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.savings import Saves
 from traceanalyzer.findings.what_if import Answer
@@ -32,7 +30,7 @@ from traceanalyzer.readers import READERS
 ROOT = Path(__file__).parents[1]
 
 DOCS = ROOT / "docs"
-COOKBOOK, SITE = DOCS / "cookbook", ROOT / "mkdocs.yml"
+COOKBOOK = DOCS / "cookbook.md"
 TABLES_PAGE, FINDINGS, COMMANDS = (DOCS / "reference" / f"{name}.md" for name in ("tables", "findings", "commands"))
 
 
@@ -75,7 +73,7 @@ def tables() -> str:
 _FINDINGS_HEAD = """# Findings in Python and JSON
 
 `ta.find(traces)` returns the findings, and
-`summary.json` has them under `findings`. The [cookbook](../cookbook/index.md) says how each kind is found
+`summary.json` has them under `findings`. The [cookbook](../cookbook.md) says how each kind is found
 and fixed.
 
 `severity` follows the lower end of the saving, as a share of the step without the profiler: `high` from 10%, `medium` from
@@ -86,7 +84,7 @@ Fields of a finding in `summary.json`, since its version 3:
 
 | field | before version 3 | meaning |
 |---|---|---|
-| `id` | `rule` | the kind: a page of the cookbook |
+| `id` | `rule` | the kind, with a section in the cookbook |
 | `headline`, `why` | `title` | the bottleneck, and one sentence of evidence |
 | `fix` | `recommendation` | what to change, by API and place |
 | `saves` | `gain_ns`, `unprofiled_gain_ns` | `ms`, `low_ms`, `high_ms`, `before_ms`, `after_ms`, `percent` of a step without the profiler; null for a fact |
@@ -101,37 +99,25 @@ Fields of a finding in `summary.json`, since its version 3:
 """
 
 
-def cookbook_page(kind) -> str:
-    title, _, text = inspect.getdoc(inspect.getmodule(kind)).partition("\n\n")
-    reads = ", ".join(f"`{name}`" for name in read_by(kind)) or "the replay"
-    return (
-        f"# {title.removesuffix('.')}\n\nFinding id: `{kind.__name__}`\n\n{text}\n\n"
-        f"## How it is found\n\n{inspect.getdoc(kind)}\n\nReads {reads}.\n"
-    )
-
-
 _COOKBOOK_HEAD = """# Cookbook
 
-One page for each kind of finding: symptom, cause, fix, and what it saved where we fixed it.
+One section for each kind of finding: symptom, cause, fix, and what it saved where we fixed it.
 """
 
 
-def cookbook_index() -> str:
-    kinds = {kind.__name__: inspect.getdoc(inspect.getmodule(kind)).partition("\n")[0] for kind in KINDS}
-    lists = [
-        "".join(f"- [{kinds[name].removesuffix('.')}]({name}.md)\n" for name in names) for names in GROUPS.values()
-    ]
-    return "\n".join([_COOKBOOK_HEAD, *(f"## {group}\n\n{pages}" for group, pages in zip(GROUPS, lists, strict=True))])
+def cookbook() -> str:
+    groups = itertools.groupby(every_kind(), lambda kind: inspect.getmodule(kind).PLACE[0])
+    parts = [text for group, kinds in groups for text in (f"## {group}\n", *map(recipe, kinds))]
+    return "\n".join([_COOKBOOK_HEAD, *parts])
 
 
-def site() -> str:
-    """`mkdocs.yml` with the cookbook's pages under its entry."""
-    pages = "".join(
-        f"      - {group}:\n" + "".join(f"          - cookbook/{name}.md\n" for name in names)
-        for group, names in GROUPS.items()
+def recipe(kind) -> str:
+    title, _, text = inspect.getdoc(inspect.getmodule(kind)).partition("\n\n")
+    reads = ", ".join(f"`{name}`" for name in read_by(kind)) or "the replay"
+    return (
+        f"### {title.removesuffix('.')}\n\nFinding id: `{kind.__name__}`\n\n{text}\n\n"
+        f"**How it is found.** {inspect.getdoc(kind)}\n\nReads {reads}.\n"
     )
-    text = SITE.read_text(encoding="utf-8")
-    return re.sub(r"(?<=cookbook/index\.md\n)( {6}.*\n)+", lambda _: pages, text)
 
 
 def read_by(kind) -> list[str]:
@@ -199,9 +185,7 @@ def _option(one) -> str:
         (TABLES_PAGE, tables),
         (FINDINGS, lambda: _FINDINGS_HEAD),
         (COMMANDS, command_reference),
-        (COOKBOOK / "index.md", cookbook_index),
-        (SITE, site),
-        *((COOKBOOK / f"{kind.__name__}.md", partial(cookbook_page, kind)) for kind in KINDS),
+        (COOKBOOK, cookbook),
     ],
     ids=name_of,
 )
@@ -229,10 +213,6 @@ def test_links_lead_somewhere(page):
 def test_every_page_is_in_the_site():
     listed = re.findall(r"([\w/]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert {*DOCS.rglob("*.md")} == {DOCS / one for one in listed}
-
-
-def test_the_cookbook_has_no_page_of_a_kind_that_is_gone():
-    assert {page.stem for page in COOKBOOK.glob("*.md")} == {"index", *(kind.__name__ for kind in KINDS)}
 
 
 NOT_YET = re.compile(r"/(x|tiny_kernels)\.\w+$")

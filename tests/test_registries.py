@@ -10,7 +10,7 @@ import traceanalyzer
 from tests.builders import rank_trace
 from traceanalyzer.analyses import ANALYSES, run
 from traceanalyzer.analyses.registry import SHARED
-from traceanalyzer.findings import KINDS
+from traceanalyzer.findings.kinds import every_kind
 from traceanalyzer.readers import READERS
 from traceanalyzer.report import assets
 from traceanalyzer.report.build import build
@@ -52,7 +52,7 @@ def test_every_place_and_template_of_the_page_belongs_to_a_result():
     assert set(CHARTS) <= set(ANALYSES)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", every_kind(), ids=lambda kind: kind.__name__)
 def test_what_a_kind_of_finding_reads_exists(kind):
     assert next(iter(inspect.signature(kind).parameters)).lstrip("_") == "run"
     assert needed(kind) <= set(ANALYSES)

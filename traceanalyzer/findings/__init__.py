@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from traceanalyzer.findings.conclude import find, results_of_kinds
     from traceanalyzer.findings.finding import Finding, Findings, named_ranks
-    from traceanalyzer.findings.kinds import KINDS
 
-__all__ = ["KINDS", "Finding", "Findings", "find", "named_ranks", "results_of_kinds"]
+__all__ = ["Finding", "Findings", "find", "named_ranks", "results_of_kinds"]
 
 _HOMES = {
     "Finding": "finding",
     "Findings": "finding",
-    "KINDS": "kinds",
     "find": "conclude",
     "named_ranks": "finding",
     "results_of_kinds": "conclude",

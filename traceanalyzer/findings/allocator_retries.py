@@ -16,6 +16,8 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import HOST, named
 
+PLACE = "Memory and copies", 2
+
 
 def allocator_retries(run: Run, memory_calls: MemoryCalls) -> Iterator[Finding]:
     """CPUs call cudaMalloc or cudaFree in steps: the caching allocator holds no block that fits.

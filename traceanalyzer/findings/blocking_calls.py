@@ -40,6 +40,8 @@ from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import numbered
 
+PLACE = "Input and CPU", 3
+
 _PLACE = ["name", "operator", "range"]
 
 _FIXES = (

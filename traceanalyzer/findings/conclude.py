@@ -1,7 +1,7 @@
 """All findings of a run: every kind is asked, every change replayed, one finding kept for each cause."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,14 +13,12 @@ from traceanalyzer.analyses.replay.changes import EVEN
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.kinds import KINDS
+from traceanalyzer.findings.kinds import Kind, every_kind
 from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.savings import Question, Saves, savings_of
 from traceanalyzer.findings.usable import believable
 from traceanalyzer.meaning.vocabulary import INFO, SEVERITIES
 from traceanalyzer.model.tables import pandas_set_up
-
-Kind = Callable[..., Iterable[Finding]]
 
 NEEDED = (
     "headline",
@@ -46,13 +44,13 @@ def find(results: Results, failures: list[Failure] | None = None) -> tuple[Findi
     if results["headline"].table.empty:
         return ()
     run = Run.of(results)
-    facts = [fact for kind in KINDS for fact in _facts(kind, run, failures)]
+    facts = [fact for kind in every_kind() for fact in _facts(kind, run, failures)]
     return tuple(causes_first(ordered(merged(weighed(believable(facts, results), run), run)), run))
 
 
 def results_of_kinds() -> tuple[str, ...]:
     """Names of the analyses whose Results the kinds read."""
-    named = {name for kind in KINDS for name in _parameters(kind)} | {*NEEDED}
+    named = {name for kind in every_kind() for name in _parameters(kind)} | {*NEEDED}
     return tuple(name for name in ANALYSES if name in named)
 
 

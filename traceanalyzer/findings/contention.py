@@ -17,6 +17,8 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
 
+PLACE = "Communication", 5
+
 
 def contention(run: Run) -> Iterator[Finding]:
     """Kernels take longer beside communication than the same work does alone.

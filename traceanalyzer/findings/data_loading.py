@@ -34,6 +34,8 @@ from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import DATA, numbered
 
+PLACE = "Input and CPU", 1
+
 _LOADERS = (
     (
         "_SingleProcessDataLoaderIter",

@@ -38,6 +38,8 @@ from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import collectives_words
 
+PLACE = "Communication", 1
+
 _PREFETCH = (
     "Prefetch the next layers: set_modules_to_forward_prefetch() and set_modules_to_backward_prefetch() (FSDP2), "
     "forward_prefetch=True and limit_all_gathers=False (FSDP)."

@@ -25,6 +25,8 @@ from traceanalyzer.meaning.columns import digits, size_text, time_text
 from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.meaning.vocabulary import COPY, numbered
 
+PLACE = "Memory and copies", 1
+
 _WAYS = {"HtoD": "host-to-device", "DtoH": "device-to-host"}
 
 _FIXES = {

@@ -1,30 +1,29 @@
-"""Every kind of finding: a function of the run and of the Results that it names, which yields what it detects.
+"""Every kind of finding: the modules of this package that define a function of their own name.
 
-A kind is one module; its function has the same name, which is the kind's id. Docs print the module's docstring as the
-kind's page of the cookbook.
+That function takes the run and the Results that it names, and yields what it detects; its name is the kind's id. The
+module's docstring is its section of the cookbook, and `PLACE` that section's group and number in it; findings that are
+otherwise equal follow the same order.
 """
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 
 from traceanalyzer.findings.finding import Finding
 
-GROUPS = {
-    "Input and CPU": ("data_loading", "launch_bound", "blocking_calls", "per_tensor_work", "stalls"),
-    "Uneven ranks": ("straggler", "uneven_work", "pipeline_stages", "pipeline_bubble", "uneven_experts"),
-    "Communication": (
-        "exposed_communication",
-        "redundant_communication",
-        "slow_link",
-        "small_collectives",
-        "contention",
-    ),
-    "Compute": ("recomputation", "precision", "unfused", "sparse_as_dense", "low_efficiency"),
-    "Memory and copies": ("exposed_copies", "allocator_retries", "memory_headroom", "memory_growth"),
-    "The capture": ("missing_data", "usable_steps", "profiler_overhead"),
-}
-"""The names of the kinds, as the cookbook groups them."""
+Kind = Callable[..., Iterable[Finding]]
 
-KINDS: tuple[Callable[..., Iterable[Finding]], ...] = tuple(
-    getattr(import_module(f"traceanalyzer.findings.{name}"), name) for names in GROUPS.values() for name in names
-)
+GROUPS = ("Input and CPU", "Uneven ranks", "Communication", "Compute", "Memory and copies", "The capture")
+"""Of the cookbook, in its order."""
+
+
+@cache
+def every_kind() -> tuple[Kind, ...]:
+    """All of them, in the cookbook's order."""
+    here = str(Path(__file__).parent)
+    modules = {one.name: import_module(f"{__package__}.{one.name}") for one in iter_modules([here])}
+    kinds = [name for name, module in modules.items() if hasattr(module, name)]
+    kinds.sort(key=lambda name: (GROUPS.index(modules[name].PLACE[0]), modules[name].PLACE[1], name))
+    return tuple(getattr(modules[name], name) for name in kinds)

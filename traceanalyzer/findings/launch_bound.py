@@ -36,6 +36,8 @@ from traceanalyzer.meaning.gpus import has_triton
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import HOST, numbered
 
+PLACE = "Input and CPU", 2
+
 _INDUCTOR = "^triton_.*_fused"
 """Kernels that torch.compile makes."""
 

@@ -17,6 +17,8 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 
+PLACE = "Compute", 5
+
 
 def low_efficiency(_run: Run, efficiency: Efficiency, mfu: Mfu, headline: Headline) -> Iterator[Finding]:
     """GPUs compute for most of the step: their MFU, and what matrix products reach at their shapes. A fact."""

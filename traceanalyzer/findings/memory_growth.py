@@ -15,6 +15,8 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import size_text
 
+PLACE = "Memory and copies", 4
+
 
 def memory_growth(run: Run, memory_steps: MemorySteps, memory_sources: MemorySources) -> Iterator[Finding]:
     """Every recorded step of a rank leaves about as much more GPU memory in use, together 1% of the peak. A fact."""

@@ -15,6 +15,8 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import size_text
 
+PLACE = "Memory and copies", 3
+
 
 def memory_headroom(_run: Run, memory: Memory, memory_fit: MemoryFit) -> Iterator[Finding]:
     """GPU memory is nearly full at its peak, one rank needs more than the others, or half of it is free. A fact."""

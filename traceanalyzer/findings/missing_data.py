@@ -28,6 +28,8 @@ from traceanalyzer.findings.savings import CUTS
 from traceanalyzer.meaning.columns import numbers, time_text
 from traceanalyzer.meaning.vocabulary import GRAVE, HIGH, INFO, LOW, MEDIUM, Severity, first_upper, numbered
 
+PLACE = "The capture", 1
+
 _WHOLE_GRAPHS = "nsys profile --cuda-graph-trace=node"
 
 _NO_PARTNER: Mapping[str, tuple[str, str]] = MappingProxyType(

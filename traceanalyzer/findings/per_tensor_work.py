@@ -29,6 +29,8 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import short_name
 
+PLACE = "Input and CPU", 4
+
 _FIXES = (
     ("is(finite|nan|inf)", "Check the norm that clip_grad_norm_ returns once; leave detect_anomaly off."),
     ("^(forward|optimizer) .*(copy_|Memcpy)", "torch._foreach_copy_ takes the list of all tensors in one call."),

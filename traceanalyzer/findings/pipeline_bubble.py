@@ -28,6 +28,8 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.savings import Saves, saves_of_schedule
 
+PLACE = "Uneven ranks", 4
+
 _INTERLEAVED = ", or ScheduleInterleavedZeroBubble of torch.distributed.pipelining"
 _PLAIN = f", ScheduleInterleaved1F1B{_INTERLEAVED}"
 _OTHERS = {GPIPE: _PLAIN, ONE_F_ONE_B: _PLAIN, INTERLEAVED: _INTERLEAVED, LOOPED: _INTERLEAVED}

@@ -21,6 +21,8 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import numbered
 
+PLACE = "Uneven ranks", 3
+
 
 def pipeline_stages(run: Run, pipeline: Pipeline) -> Iterator[Finding]:
     """A stage computes more than its pipeline's other stages, in most replicas: in one alone a rank is slower.

@@ -19,6 +19,8 @@ from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.gpus import gpu_of, matrix_types
 from traceanalyzer.meaning.names import short_name
 
+PLACE = "Compute", 2
+
 _DOUBLE = re.compile(r"\bdouble\b|f64|d884gemm|(?<![a-z])[dz]gem[mv]|_D[BD]_")
 """cuBLAS' `dgemm`, CUTLASS' `d884gemm`, `f64f64` of both; hipBLASLt's `_DB_`, its letter of the type."""
 

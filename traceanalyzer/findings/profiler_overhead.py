@@ -15,6 +15,8 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import LOW
 
+PLACE = "The capture", 3
+
 
 def profiler_overhead(run: Run) -> Iterator[Finding]:
     """Recording operators and CUDA calls takes the CPUs time: the step without it, estimated as a range, or measured.

@@ -18,6 +18,8 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import size_text, time_text
 
+PLACE = "Compute", 1
+
 
 def recomputation(run: Run, operators: Operators, memory: Memory) -> Iterator[Finding]:
     """The backward pass runs operators of the forward pass again (activation checkpointing).

@@ -34,6 +34,8 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, numbers, size_text
 from traceanalyzer.meaning.names import collectives_words
 
+PLACE = "Communication", 2
+
 _GROUP = ["group", "group_ranks"]
 
 

@@ -29,6 +29,8 @@ from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.vocabulary import listed, numbered
 
+PLACE = "Communication", 3
+
 
 def slow_link(run: Run, call_waits: CallWaits, collectives: Collectives, ranks: Ranks) -> Iterator[Finding]:
     """Transfers take longer than in other steps, or large ones within a host do not use NVLink: PCIe could carry them.

@@ -20,6 +20,8 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, size_text, time_text
 from traceanalyzer.meaning.names import collectives_words
 
+PLACE = "Communication", 4
+
 
 def small_collectives(run: Run, call_waits: CallWaits, call_phases: CallPhases) -> Iterator[Finding]:
     """A rank runs several collectives of at most 1 MiB in a step: their time is latency.

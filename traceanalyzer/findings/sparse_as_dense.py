@@ -20,6 +20,8 @@ from traceanalyzer.kinds.operators import Call
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.gpus import WARP
 
+PLACE = "Compute", 4
+
 _LOOK_UPS = ("aten::embedding", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
 
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")

@@ -32,6 +32,8 @@ from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import COMPUTE, HIGH, HOST, LOW, MEDIUM, numbered
 
+PLACE = "Input and CPU", 5
+
 _CAUSES = (
     (r"\bgc\b|garbage", "Garbage collection", "gc.freeze() and gc.disable(); gc.collect() on all ranks every N steps."),
     ("save|serialization|state_dict", "Checkpoint", "torch.distributed.checkpoint.async_save, or save less often."),

@@ -33,6 +33,8 @@ from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC, first_upper, named, numbered
 
+PLACE = "Uneven ranks", 1
+
 Row = Mapping[str, Any]
 
 

@@ -18,6 +18,8 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.vocabulary import COMPUTE
 
+PLACE = "Uneven ranks", 5
+
 
 def uneven_experts(
     run: Run,

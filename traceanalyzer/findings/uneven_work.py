@@ -32,6 +32,8 @@ from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.vocabulary import COMPUTE, IDLE_CAUSES, numbered
 
+PLACE = "Uneven ranks", 2
+
 _FIX = "Give each rank as much per step: batches by tokens rather than samples, packed sequences, balanced experts."
 
 _EVEN = Change("compute", EVEN)

@@ -24,6 +24,8 @@ from traceanalyzer.kinds.operators import Call
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import named
 
+PLACE = "Compute", 3
+
 ATTENTION, NORMS, OPTIMIZER, CHAINS = "attention", "norms", "optimizer", "element-wise kernels"
 
 _FAMILIES = ("element-wise", "norm", "softmax")

@@ -25,6 +25,8 @@ from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import HIGH, LOW, MEDIUM, first_upper, numbered
 
+PLACE = "The capture", 2
+
 _AGAIN = "torch.profiler.schedule(wait=1, warmup=3, active=5)"
 
 
