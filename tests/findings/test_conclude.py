@@ -14,7 +14,7 @@ from tests.simulator.faults import Fault
 from traceanalyzer import load
 from traceanalyzer.analyses import run as analysed
 from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.findings.conclude import merged, ordered, weighed
+from traceanalyzer.findings.conclude import merged, ordered, weighed, with_next_bottleneck
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.savings import Saves
@@ -52,6 +52,19 @@ def test_two_changes_of_the_same_work_are_one_finding(run):
     first, *rest = merged(weighed([late, slow, other], run), run)
     assert {first.headline, *(sign.headline for sign in first.also)} == {late.headline, slow.headline}
     assert [item.headline for item in rest] == ["transfers"]
+
+
+def test_what_a_saving_supposes_and_what_bounds_the_step_then(run):
+    late, half, none = (
+        Finding("rank 1 is late", changes=(Change("rank", "peers", frozenset({1})),)),
+        Finding("launches", changes=(Change("cpu"),), half_of="the launch time"),
+        Finding("kernels", changes=(Change("compute"),)),
+    )
+    late, half, none = (with_next_bottleneck(item, run).saves for item in weighed([late, half, none], run))
+    assert run.results["bottleneck"].bound == "GPU-bound"
+    assert late.words.endswith("if rank 1 matched its peers")
+    assert half.supposing == "if half of the launch time can be removed"
+    assert none.words.endswith("; then CPU-bound")
 
 
 def test_what_happened_once_may_not_recur(run):

@@ -12,8 +12,8 @@ MS = 1_000_000
 
 def test_garbage_collection_in_every_step():
     (one,) = said(usual.ddp(ranks=2, steps=5, faults=(Fault("gc", 10 * MS, (0, 1)),)), "stalls")
-    assert one.headline == "Garbage collection: 10.0 ms/step without GPU work."
-    assert one.why == "gc.collect launches nothing meanwhile; GPUs are idle up to 10.0 ms/step of it."
+    assert one.headline == "Garbage collection keeps GPUs idle up to 10.0 ms/step."
+    assert one.why == "gc.collect takes the CPU 10.0 ms/step and launches no kernels meanwhile."
     assert one.fix == "gc.freeze() and gc.disable(); gc.collect() on all ranks every N steps."
     assert 7.5 * MS < one.saves.low_ns < 10 * MS
 
@@ -45,7 +45,7 @@ def test_frames_that_launch_nothing_are_one_piece_of_work():
                 layer_of(program, "aten::linear", "forward_gemm", 200_000, 20_000)
 
     (one,) = said(job_of(1, 4, step, (), ()), "stalls")
-    assert one.headline == "CPU work in preprocess (video.py:129): 15.0 ms/step without GPU work."
+    assert one.headline == "CPU work in preprocess (video.py:129) keeps GPUs idle up to 15.0 ms/step."
 
 
 def test_code_that_is_not_recorded_is_one_finding():
@@ -55,8 +55,8 @@ def test_code_that_is_not_recorded_is_one_finding():
             layer_of(program, name, f"{name}_kernel", 400_000, 20_000)
 
     (one,) = said(job_of(1, 4, step, (), ()), "stalls")
-    assert one.headline == "Unrecorded CPU work: 12.0 ms/step without GPU work."
-    assert one.why.startswith("Code that is not recorded, the longest between aten::")
+    assert one.headline == "Unrecorded CPU work keeps GPUs idle up to 11.2 ms/step."
+    assert one.why.startswith("Code that is not recorded (the longest between aten::")
 
 
 def test_a_capture_that_is_mostly_first_calls_allows_no_conclusion():

@@ -13,26 +13,26 @@ PRODUCT = ("aten::mm", "[[16, 768], [768, 768]]", 30)
     [
         (
             [("aten::bmm", "[[16, 512, 64], [16, 64, 512]]", 5), ("aten::copy_", SCORES, 12), ("aten::_softmax", SCORES, 20)],
-            "Unfused attention: 32 ms/step on its scores.",
-            "aten::_softmax and aten::copy_ each pass over tensors of [2, 8, 512, 512].",
+            "Unfused attention: 32 ms/step in passes over its scores.",
+            "aten::_softmax and aten::copy_ each read and write tensors of [2, 8, 512, 512].",
             'torch.nn.functional.scaled_dot_product_attention (Hugging Face: attn_implementation="sdpa").',
         ),
         (
             [(f"aten::_foreach_{name}_", "[[], [], []]", ms) for name, ms in (("lerp", 10), ("addcmul", 14), ("addcdiv", 12))],
-            "Unfused optimizer: 22 ms/step beyond one pass.",
-            "aten::_foreach_addcmul_, aten::_foreach_addcdiv_ and aten::_foreach_lerp_ each pass over all parameters.",
+            "Unfused optimizer: 22 ms/step in passes that fusion avoids.",
+            "aten::_foreach_addcmul_, aten::_foreach_addcdiv_ and aten::_foreach_lerp_ each read and write all parameters.",
             "An optimizer with fused=True, such as torch.optim.AdamW(…, fused=True): one kernel updates all.",
         ),
         (
             [("aten::pow", ROWS, 10), ("aten::mean", ROWS, 9), ("aten::rsqrt", "[[16, 1]]", 1), ("aten::mul", "[[16, 768], [16, 1]]", 12)],
-            "Unfused norms: 19 ms/step beyond one pass.",
-            "aten::mul, aten::pow and aten::mean each pass over tensors of [16, 768].",
+            "Unfused norms: 19 ms/step in passes that fusion avoids.",
+            "aten::mul, aten::pow and aten::mean each read and write tensors of [16, 768].",
             "torch.nn.functional.rms_norm or layer_norm, or torch.compile around the block.",
         ),
         (
             [PRODUCT, ("aten::add", ROWS, 10), ("aten::gelu", ROWS, 9)],
-            "Unfused element-wise kernels: 9 ms/step beyond one pass.",
-            "aten::add and aten::gelu each pass over tensors of [16, 768].",
+            "Unfused element-wise kernels: 9 ms/step in passes that fusion avoids.",
+            "aten::add and aten::gelu each read and write tensors of [16, 768].",
             "torch.compile the repeated block: it fuses what lies between matrix products.",
         ),
         (

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.replay.changes import EVEN
+from traceanalyzer.analyses.replay.critical_path import bottleneck_after
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings.finding import Finding
@@ -45,7 +46,8 @@ def find(results: Results, failures: list[Failure] | None = None) -> tuple[Findi
         return ()
     run = Run.of(results)
     facts = [fact for kind in every_kind() for fact in _facts(kind, run, failures)]
-    return tuple(causes_first(ordered(merged(weighed(believable(facts, results), run), run)), run))
+    found = causes_first(ordered(merged(weighed(believable(facts, results), run), run)), run)
+    return tuple(with_next_bottleneck(finding, run) for finding in found)
 
 
 def results_of_kinds() -> tuple[str, ...]:
@@ -98,6 +100,16 @@ def _with_savings(fact: Finding, saves: Saves) -> Finding:
     is_more = fact.stated_ns is not None and saves.likely_ns > fact.stated_ns
     why = f"{fact.why} What follows starts sooner, too, so the saving is larger." if is_more else fact.why
     return replace(fact, saves=saves, severity=saves.severity, why=why)
+
+
+def with_next_bottleneck(finding: Finding, run: Run) -> Finding:
+    """The finding with what bounds the step once it is fixed, where that is something else than now."""
+    path = run.results.get("bottleneck")
+    if finding.saves is None or not finding.leads or run.engine is None or path is None or not _is_replayed(finding):
+        return finding
+    then = bottleneck_after(run.engine, *Question(finding.changes, finding.half_of).least).bound
+    is_other = then is not None and then != path.bound
+    return replace(finding, saves=replace(finding.saves, then=then)) if is_other else finding
 
 
 def _is_once(fact: Finding, run: Run) -> bool:

@@ -86,7 +86,7 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
     is_open = own["ns"].where(~is_true(own["is_matched"]), 0).sum() > SHARE * own["ns"].sum()
     is_unequal = own["ns"].where(~is_true(own["is_synchronising"]), 0).sum() > SHARE * own["ns"].sum()
     place = f"the {role} group" if role and where in (None, phase) else where
-    inside = f", most of it in {place}" if place and place != phase else ""
+    inside = f", mostly in {place}" if place and place != phase else ""
     when = f", most in {phase}" if phase and phase != UNATTRIBUTED else ""
     partners = "; waiting for ranks whose calls are unknown may be part of it" if is_open else ""
     return Finding(

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from traceanalyzer.analyses.blame.step_budget import RANGE, StepNeeds, WhatRan
+from traceanalyzer.analyses.communication.groups import SHARDED, Groups
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.kernels.kernels import Kernels
@@ -53,6 +54,7 @@ def launch_bound(
     kernels: Kernels,
     ranks: Ranks,
     bottleneck: Bottleneck,
+    groups: Groups,
 ) -> Iterator[Finding]:
     """GPUs are idle until the CPU launches their next kernel.
 
@@ -79,7 +81,7 @@ def launch_bound(
     else:
         headline = _headline(run, waits, rank, bottleneck)
         why = f"{_takes(run, needs, rank)}{_most(run, times, operator_launches, rank)}."
-        fix = _fix(run, launches, kernels, ranks)
+        fix = _fix(run, launches, kernels, ranks, groups)
     yield Finding(
         headline=headline,
         why=why,
@@ -162,7 +164,7 @@ def _is_between(run: Run, iterations: Iterations, rank: int, idle_ns: float) -> 
     return bool(between.sum() >= SHARE * idle_ns * run.count)
 
 
-def _fix(run: Run, launches: Launches, kernels: Kernels, ranks: Ranks) -> str:
+def _fix(run: Run, launches: Launches, kernels: Kernels, ranks: Ranks, groups: Groups) -> str:
     """How to launch less, without what is in use already."""
     table, names = launches.table, kernels.table["name"].astype("str")
     graphs = run.terms.graphs
@@ -170,6 +172,8 @@ def _fix(run: Run, launches: Launches, kernels: Kernels, ranks: Ranks) -> str:
         return f"{graphs} launch most operations already: use larger batches, and move Python work out of the step."
     if names.str.contains(_INDUCTOR).any():
         less = f'torch.compile(mode="reduce-overhead") ({graphs})'
+    elif (groups.table["role"] == SHARDED).any():
+        less = "torch.compile each block, then fully_shard() it"
     elif all(map(has_triton, ranks.table["device_name"].dropna())):
         less = f'torch.compile(model, mode="reduce-overhead"), or {graphs} around the repeated part'
     else:

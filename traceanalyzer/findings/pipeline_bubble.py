@@ -83,4 +83,5 @@ def _played(run: Run, row: Mapping[str, Any], ranks: int) -> tuple[Change | None
         found = rescheduled(run.engine, run.results, str(change.to), ())
     except (InputError, UsageError):
         return None, None
-    return change, saves_of_schedule(found, run.engine)
+    words = "with a zero-bubble schedule" if change.to == "zero-bubble" else "with two interleaved stages per rank"
+    return change, saves_of_schedule(found, run.engine, words)

@@ -111,7 +111,7 @@ def _gathered_again(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> Iter
     yield Finding(
         changes=(Change("collective", NOT_MADE, name="all_gather@backward"),),
         headline="Parameters are gathered again in backward.",
-        why=f"Backward all-gathers {kept}{run.each} on each rank, of the sizes that forward gathered before.",
+        why=f"Backward all-gathers {kept}{run.each} on each rank, in the same sizes as forward.",
         fix="reshard_after_forward=False (FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 (DeepSpeed); or "
         "reshard_after_forward=GPUS_PER_HOST to gather within a host only.",
         table="calls",

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from traceanalyzer.analyses.replay.changes import COST_NS, EXPLAINED, UNMATCHED, Change
+from traceanalyzer.analyses.replay.changes import COST_NS, EVEN, EXPLAINED, NOT_MADE, PEERS, UNMATCHED, Change
 from traceanalyzer.analyses.replay.gains import WITHIN_PCT, Engine, evened_ends, step_weights
 from traceanalyzer.analyses.replay.schedule import Rescheduled
 from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO
 from traceanalyzer.meaning.columns import Scale, Unit, per_cent, scale
-from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity
+from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity, numbered
 
 CUTS: tuple[tuple[float, Severity], ...] = ((10.0, HIGH), (3.0, MEDIUM), (LEAST_PCT, LOW))
 """Percent of a step from which the lower end of what a finding saves is so severe; below the last it is no finding."""
@@ -19,6 +19,19 @@ CUTS: tuple[tuple[float, Severity], ...] = ((10.0, HIGH), (3.0, MEDIUM), (LEAST_
 HALF_WAY = 0.5
 """How much is likely of a change to an ideal (CPUs, kernels or transfers that take no time); the lower end supposes
 half of that: the pairs of docs/results/calibration.md saved 0.3 to 0.5 of such ideals."""
+
+_SUPPOSED = {
+    "data": "if every batch is ready in time",
+    "collective": "without these calls",
+    "cpu": "without this CPU work",
+    "operator": "without these operators",
+    "sync": "without these blocking calls",
+    "loop": "with one call for all tensors",
+    "stage": "with balanced stages",
+}
+"""What a change supposes that takes all of something away, by the part of the job that it changes."""
+
+_EVENLY = "if all ranks had equal work"
 
 _IDEAL = ("cpu", "compute", "copy", "comm", "collective", "small", "kernel", "operator")
 """Parts of a job of which nothing makes all the time go away: a factor is an ideal, a word such as `peers` is none."""
@@ -40,6 +53,8 @@ class Saves:
         remedy: what recording would narrow it.
         each: `/step`, or nothing of a whole trace.
         half_of: the time of which the change is supposed to take half away; empty where it takes all.
+        supposing: what the step after the change supposes, where the fix alone does not say it.
+        then: what bounds the step after the change, where that is something else than before.
     """
 
     before_ns: int
@@ -51,6 +66,8 @@ class Saves:
     remedy: str = ""
     each: str = "/step"
     half_of: str = ""
+    supposing: str = ""
+    then: str = ""
 
     @property
     def percent(self) -> float:
@@ -78,13 +95,14 @@ class Saves:
 
     @property
     def words(self) -> str:
-        """`about 27 ms/step (93 → 66 ms, 29%)`; without the profiler where its cost is known."""
+        """`about 27 ms/step (93 → 66 ms, 29%) if rank 1 matched its peers; then CPU-bound`."""
         of = scale(Unit.NS, [self.before_ns])
         after = of.text(self.before_ns - self.likely_ns)
         change = f"{of.text(self.before_ns)} → {after} {of.symbol}, {_whole_percent(self.percent)}"
         profiled = "" if self.is_unprofiled else " as profiled"
-        half = f" if half of {self.half_of} can be removed" if self.half_of else ""
-        return f"about {_time(self.likely_ns, of)}{self.each}{profiled} ({change}){half}"
+        supposing = f" {self.supposing}" if self.supposing else ""
+        then = f"; then {self.then}" if self.then else ""
+        return f"about {_time(self.likely_ns, of)}{self.each}{profiled} ({change}){supposing}{then}"
 
     @property
     def confidence(self) -> str:
@@ -130,6 +148,17 @@ class Question:
         """What is likely: of an ideal half."""
         return tuple(map(_half_way, self.changes)) if self.half_of else self.changes
 
+    @property
+    def supposing(self) -> str:
+        """`if half of the launch time can be removed`, `if rank 1 matched its peers`."""
+        if self.half_of:
+            return f"if half of {self.half_of} can be removed"
+        change, ranks = self.changes[0], sorted(self.changes[0].ranks or ())
+        if change.to == PEERS and ranks:
+            return f"if {numbered('rank', ranks)} matched {'its' if len(ranks) == 1 else 'their'} peers"
+        is_gone = change.to in (0.0, NOT_MADE) or change.part in ("cpu", "stage")
+        return _SUPPOSED.get(change.part, "") if is_gone else _EVENLY if change.to == EVEN else ""
+
 
 def savings_of(engine: Engine, questions: Sequence[Question]) -> list[Saves]:
     """What each set of changes saves, by replaying the changed job at each corner of what is unknown.
@@ -145,11 +174,12 @@ def savings_of(engine: Engine, questions: Sequence[Question]) -> list[Saves]:
     return [saves if saves.is_nothing else next(wider) for saves in found]
 
 
-def saves_of_schedule(found: Rescheduled, engine: Engine) -> Saves:
+def saves_of_schedule(found: Rescheduled, engine: Engine, supposing: str) -> Saves:
     """What another order of passes saves; the lower end less what the play misses the recorded step by."""
     gains = [max(0, before - after) for before, after in found.steps_ns]
     low_ns = max(0, min(gains) - found.error_ns)
-    return Saves(found.steps_ns[0][0], gains[0], low_ns, max(gains), engine.has_cost_of_recording)
+    before_ns, is_unprofiled = found.steps_ns[0][0], engine.has_cost_of_recording
+    return Saves(before_ns, gains[0], low_ns, max(gains), is_unprofiled, supposing=supposing)
 
 
 def saved_ns(engine: Engine, changes: tuple[Change, ...]) -> int:
@@ -220,7 +250,9 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     )
     low_ns = 0 if question.is_once else min(low_ns, likely_ns)
     each = "/step" if engine.windows.steps else ""
-    return Saves(before_ns, likely_ns, low_ns, high_ns, costs != ((),), limit, remedy, each, question.half_of)
+    return Saves(
+        before_ns, likely_ns, low_ns, high_ns, costs != ((),), limit, remedy, each, question.half_of, question.supposing
+    )  # fmt: skip
 
 
 def _gains(

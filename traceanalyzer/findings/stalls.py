@@ -175,9 +175,9 @@ def _in_each_step(
             continue
         noun, fix = _cause(str(name))
         yield Finding(
-            headline=f"{noun}: {time_text(spent.max())}{run.each} without GPU work.",
-            why=f"{_who(str(name), host_silences)} launches nothing meanwhile; GPUs are idle up to "
-            f"{time_text(idle.max())}{run.each} of it.",
+            headline=f"{noun} keeps GPUs idle up to {time_text(idle.max())}{run.each}.",
+            why=f"{_who(str(name), host_silences)} takes the CPU {time_text(spent.max())}{run.each} and launches no "
+            "kernels meanwhile.",
             fix=fix,
             changes=(Change("cpu", max(0.0, 1 - float((spent / needs).min()))),),
             evidence=tuple({"rank": rank, "host_ns": round(ns)} for rank, ns in spent.items()),
@@ -191,7 +191,7 @@ def _who(name: str, host_silences: HostSilences) -> str:
         return short_name(name)
     longest = host_silences.table.iloc[0]
     ends = (short_name(longest[end]) if isinstance(longest[end], str) else "…" for end in ("since", "until"))
-    return f"Code that is not recorded, the longest between {' and '.join(ends)},"
+    return f"Code that is not recorded (the longest between {' and '.join(ends)})"
 
 
 def _cause(name: str) -> tuple[str, str]:
@@ -205,7 +205,7 @@ def _cause(name: str) -> tuple[str, str]:
         if re.search(pattern, name, re.IGNORECASE):
             return noun, fix
     short = short_name(name)
-    return f"CPU work in {short}", f"Do {short} in DataLoader workers or another process, less often, or less of it."
+    return f"CPU work in {short}", f"Move {short} to DataLoader workers or another process, or run it less often."
 
 
 def _first_calls(run: Run, first_calls: FirstCalls) -> Iterator[Finding]:

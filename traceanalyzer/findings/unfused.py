@@ -75,12 +75,12 @@ def unfused(
         placed = held["gpu_ns"].groupby(without_numbers(held["path"])).sum()
         where = f", most in {str(placed.idxmax()).rpartition('/')[2]}" if len(placed) else ""
         over = f"tensors of {list(longest)}" if longest else "all parameters"
-        beyond = "on its scores" if kind == ATTENTION else "beyond one pass"
+        over_what = "over its scores" if kind == ATTENTION else "that fusion avoids"
         spared_ns = own.groupby("rank")["spared_ns"].sum().max() / run.recorded_each
         is_math = kind == ATTENTION and bool((operators.table["operator"] == _MATH).any())
         yield Finding(
-            headline=f"Unfused {kind}: {time_text(spared_ns)}{run.each} {beyond}.",
-            why=f"{named(chain.nlargest(3).index.tolist())} each pass over {over}{where}.",
+            headline=f"Unfused {kind}: {time_text(spared_ns)}{run.each} in passes {over_what}.",
+            why=f"{named(chain.nlargest(3).index.tolist())} each read and write {over}{where}.",
             fix=_LOSS if kind == CHAINS and "log_softmax" in chain.index[0] else _FIXES[_MATH if is_math else kind],
             changes=changes,
             evidence=tuple({"operator": name, **row} for name, row in by_operator.head().to_dict("index").items()),

@@ -280,7 +280,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """`CPU-bound: CPU work is 60% of the critical path · 157 ms/step · GPU compute 15%`."""
+        """`CPU-bound: CPU work is 60% of the critical path · step time 157 ms · GPU compute 15%`."""
         return f"{self.bound}: {self.figures}"
 
 
@@ -293,18 +293,24 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
     if mean_ns is None or not over.of("idle_pct")["ranks"]:
         return None
     bound, what = _bound_by(report, over)
-    overhead = next((item.evidence[0] for item in report.findings if item.kind == "profiler_overhead"), None)
-    unprofiled = (
-        f" ({'' if overhead['is_known'] else 'about '}{time_text(overhead['likely_ns'])} without the profiler)"
-        if overhead
-        else ""
-    )
+    step = f"step time {time_text(mean_ns)}" if split.steps else f"{time_text(mean_ns)} recorded"
     figures = (
         what,
-        f"{time_text(mean_ns)}{'/step' if split.steps else ' recorded'}{unprofiled}",
+        step + _unprofiled(report, time_text(mean_ns)),
         f"GPU compute {compute_pct:.0f}%" if compute_pct is not None and "GPUs compute" not in what else "",
     )
     return Verdict(bound, " · ".join(filter(None, figures)))
+
+
+def _unprofiled(report: Report, profiled: str) -> str:
+    """The step that savings are of, where it is written otherwise than the profiled one."""
+    path = report.results.get("bottleneck")
+    if path is None or path.table.empty or not path.table["is_unprofiled"].iloc[0]:
+        return ""
+    unprofiled = time_text(path.table["step_ns"].iloc[0])
+    overhead = next((item.evidence[0] for item in report.findings if item.kind == "profiler_overhead"), None)
+    about = "" if overhead and overhead["is_known"] else "about "
+    return f" ({about}{unprofiled} without the profiler)" if unprofiled != profiled else ""
 
 
 def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.replay.changes import UNRECORDED, Change
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.graph import (
     ANCHOR,
     BLOCKS,
@@ -291,13 +292,15 @@ _OF_BOUND: Mapping[str, list[str]] = {
 
 def bottleneck(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Bottleneck:
     """The path of the job without what profiling is estimated to take; as recorded where that is not known."""
-    engine = replay.engine
-    if engine is None:
-        return Bottleneck(without_rows(Bottleneck.columns))
-    path = critical_path(engine.job, engine.windows, engine.lengths(UNRECORDED))
+    return Bottleneck(without_rows(Bottleneck.columns)) if replay.engine is None else bottleneck_after(replay.engine)
+
+
+def bottleneck_after(engine: Engine, *changes: Change) -> Bottleneck:
+    """The same after changes."""
+    path = critical_path(engine.job, engine.windows, engine.lengths(*changes, UNRECORDED))
     lengths = (path["end_ns"] - path["start_ns"]).groupby(path["category"].astype("str")).sum()
     table = table_of({"category": lengths.index.astype("str"), "path_ns": lengths.to_numpy()})
-    steps = engine.steps([(UNRECORDED,), *engine.costs]).mean(axis=0)
+    steps = engine.steps([(*changes, *cost) for cost in ((UNRECORDED,), *engine.costs)]).mean(axis=0)
     table = table.assign(
         step_ns=round(float(steps[0])),
         step_least_ns=round(float(steps.min())),
@@ -306,7 +309,7 @@ def bottleneck(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Bottleneck
         is_unprofiled=engine.has_cost_of_recording,
         path_pct=100.0 * table["path_ns"] / table["path_ns"].sum(),
     )
-    before, after = engine.steps([(UNRECORDED,), (Change("cpu"), UNRECORDED)]).mean(axis=0)
+    before, after = engine.steps([(*changes, UNRECORDED), (*changes, Change("cpu"), UNRECORDED)]).mean(axis=0)
     table["is_hidden"] = bool(100 * (before - after) < PERCENT * before)
     return Bottleneck(sorted_by(table, "path_ns"))
 

@@ -85,7 +85,7 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
     for finding in seen[:most]:
         say(f"[bold]Also seen:[/] {escape(finding.headline)}{_fix(finding)}")
     if len(seen) > most:
-        say(f"{len(seen) - most} more in the report.")
+        say(f"[bold]Also seen:[/] {escape(' '.join(finding.headline for finding in seen[most:]))}")
     if nothing := words.nothing_to_gain(report.findings):
         say(escape(nothing))
 
