@@ -119,7 +119,7 @@ def _fix(run: Run, own: pd.DataFrame, sync_copies: SyncCopies, rank: int) -> str
     is_pageable = _is_pageable(own, sync_copies, rank)
     torch = "DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True)." if is_pageable else None
     if waits_for(str(own["name"].iloc[0])) == FOR_ALL:
-        torch = torch or "No torch.cuda.synchronize() in the step: time with CUDA events, or every N steps."
+        torch = torch or "Remove torch.cuda.synchronize() from the step: time with CUDA events, or every N steps."
     torch = torch or next((fix for pattern, fix in _FIXES if re.match(pattern, str(own["operator"].iloc[0]))), None)
     return run.terms.choose(
         {

@@ -90,7 +90,7 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
     when = f", most in {phase}" if phase and phase != UNATTRIBUTED else ""
     partners = "; waiting for ranks whose calls are unknown may be part of it" if is_open else ""
     return Finding(
-        headline=f"Exposed {several}: {time_text(ns)}{run.each}{when}"
+        headline=f"Exposed {several}: {'up to ' if is_unequal else ''}{time_text(ns)}{run.each}{when}"
         f"{' (unattributed)' if is_open else ''}.",
         why=f"Rank {rank}'s GPU runs no compute during {several}{inside}{partners}.",
         fix=run.terms.choose(
@@ -113,7 +113,7 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
             .sort_values("ns", ascending=False).head(5).to_dict("records")
         ),
         table="exposed_calls",
-        caveat="Part of it may be waiting for other ranks: these calls take unlike times on the ranks."
+        caveat="Part of it may be waiting for other ranks: these calls take different times on each rank."
         if is_unequal
         else "",
     )  # fmt: skip

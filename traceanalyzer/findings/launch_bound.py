@@ -152,7 +152,7 @@ def _most(run: Run, times: pd.Series, operator_launches: OperatorLaunches, rank:
     counts = own.groupby("operator", observed=True)["launches"].sum().sort_values(ascending=False) / run.recorded_each
     if not len(counts):
         return ""
-    return f": {digits(round(counts.sum()))} launches, most by {short_name(counts.index[0])} ({counts.iloc[0]:,.0f})"
+    return f": {digits(round(counts.sum()))} launches, {short_name(counts.index[0])} most often ({counts.iloc[0]:,.0f})"
 
 
 def _is_between(run: Run, iterations: Iterations, rank: int, idle_ns: float) -> bool:

@@ -30,8 +30,8 @@ from traceanalyzer.findings.savings import Saves, saves_of_schedule
 
 PLACE = "Uneven ranks", 4
 
-_INTERLEAVED = ", or ScheduleInterleavedZeroBubble of torch.distributed.pipelining"
-_PLAIN = f", ScheduleInterleaved1F1B{_INTERLEAVED}"
+_INTERLEAVED = "ScheduleInterleavedZeroBubble of torch.distributed.pipelining, or "
+_PLAIN = f"ScheduleInterleaved1F1B, {_INTERLEAVED}"
 _OTHERS = {GPIPE: _PLAIN, ONE_F_ONE_B: _PLAIN, INTERLEAVED: _INTERLEAVED, LOOPED: _INTERLEAVED}
 """Schedules with a smaller bubble, by the one that is used."""
 
@@ -54,17 +54,18 @@ def pipeline_bubble(
     stages = pipeline.table[pipeline.table["pipeline"] == row["pipeline"]]
     expected, count = row["expected_bubble_pct"], row["microbatches"]
     change, saves = _played(run, row, len(stages))
-    waits = f"tages wait {row['bubble_pct']:.0f}% of a step"
+    if expected is None:
+        why, fix = f"The schedule is unknown ({row['why_unknown'] or row['schedule']}).", ""
+    else:
+        alone = f"{row['schedule']} alone leaves {expected:.0f}% unused"
+        why = (
+            f"With {count} microbatches on {row['stages']} stages {alone}; uneven stages and launch gaps add the rest."
+        )
+        fix = f"{_OTHERS.get(row['schedule'], '')}{2 * count} microbatches per step instead of {count}."
     yield Finding(
-        headline=f"Pipeline bubble: s{waits}."
-        if expected is None
-        else f"Pipeline bubble: {row['schedule']} leaves each stage idle at least {expected:.0f}% of a step.",
-        why=f"The schedule is unknown ({row['why_unknown'] or row['schedule']})."
-        if expected is None
-        else f"{count} microbatches fill {row['stages']} stages; the schedule, uneven stages and launch gaps leave "
-        f"them idle {row['bubble_pct']:.0f}% of a step on average.",
-        fix="" if expected is None else f"More microbatches per step ({2 * count} about halve it)"
-        f"{_OTHERS.get(row['schedule'], '')}.",
+        headline=f"Pipeline bubble: stages wait or are idle {row['bubble_pct']:.0f}% of a step on average.",
+        why=why,
+        fix=fix,
         changes=() if change is None else (change,),
         saves=saves,
         half_of="the bubble",
@@ -83,5 +84,9 @@ def _played(run: Run, row: Mapping[str, Any], ranks: int) -> tuple[Change | None
         found = rescheduled(run.engine, run.results, str(change.to), ())
     except (InputError, UsageError):
         return None, None
-    words = "with a zero-bubble schedule" if change.to == "zero-bubble" else "with two interleaved stages per rank"
+    words = (
+        "with a zero-bubble schedule"
+        if change.to == "zero-bubble"
+        else "with two interleaved stages per rank, which evens the ranks' work"
+    )
     return change, saves_of_schedule(found, run.engine, words)

@@ -62,7 +62,10 @@ def redundant_communication(
         found += _more_than_sisters(run, held, groups.table)
     for each in found:
         is_fact = bottleneck.bound == "CPU-bound" and not run.is_worth(run.saved_ns(*each.changes))
-        yield replace(each, changes=()) if is_fact else each
+        of_cpus = (
+            " Launching them takes CPU time, too, which bounds the step." if bottleneck.bound == "CPU-bound" else ""
+        )
+        yield replace(each, why=each.why + of_cpus, changes=() if is_fact else each.changes)
 
 
 def _every_micro_step(run: Run, calls: pd.DataFrame, steps: pd.DataFrame) -> Iterator[Finding]:
@@ -112,8 +115,7 @@ def _gathered_again(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> Iter
         changes=(Change("collective", NOT_MADE, name="all_gather@backward"),),
         headline="Parameters are gathered again in backward.",
         why=f"Backward all-gathers {kept}{run.each} on each rank, in the same sizes as forward.",
-        fix="reshard_after_forward=False (FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 (DeepSpeed); or "
-        "reshard_after_forward=GPUS_PER_HOST to gather within a host only.",
+        fix="reshard_after_forward=False (FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 (DeepSpeed).",
         table="calls",
         caveat=f"It takes up to {kept} more memory per GPU.",
     )

@@ -148,6 +148,11 @@ class Run:
             return 0
         return max(0, saved_ns(self.engine, changes))
 
+    def peers_of(self, ranks: Collection[int]) -> str:
+        """All other ranks in words: `rank 0` where there is one, else `its peers` or `their peers`."""
+        others = {*self.ranks} - {*ranks}
+        return numbered("rank", others) if len(others) == 1 else f"{'its' if len(ranks) == 1 else 'their'} peers"
+
     def who(self, ranks: Collection[int]) -> str:
         """Ranks in words: `rank 5 (host b07)`, `ranks 8–15 (host b07)`, `both ranks`, `all 8 ranks`."""
         return in_words(ranks, self.ranks, self.results.get("places"))

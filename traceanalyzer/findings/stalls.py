@@ -44,7 +44,7 @@ _CAUSES = (
     (
         r"optimizer\w*\.step",
         "CPU optimizer",
-        "No CPU offload of the optimizer if GPU memory allows; else a fused one (AdamW(fused=True), DeepSpeedCPUAdam).",
+        "Keep the optimizer on the GPU if memory allows; else a fused one (AdamW(fused=True), DeepSpeedCPUAdam).",
     ),
 )
 """What names stand for, and what to do about it."""
@@ -176,8 +176,8 @@ def _in_each_step(
         noun, fix = _cause(str(name))
         yield Finding(
             headline=f"{noun} keeps GPUs idle up to {time_text(idle.max())}{run.each}.",
-            why=f"{_who(str(name), host_silences)} takes the CPU {time_text(spent.max())}{run.each} and launches no "
-            "kernels meanwhile.",
+            why=f"{_who(str(name), host_silences)} keeps the CPU busy {time_text(spent.max())}{run.each} "
+            "without launching a kernel.",
             fix=fix,
             changes=(Change("cpu", max(0.0, 1 - float((spent / needs).min()))),),
             evidence=tuple({"rank": rank, "host_ns": round(ns)} for rank, ns in spent.items()),

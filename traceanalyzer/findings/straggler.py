@@ -169,19 +169,16 @@ _VERBS: Mapping[str, tuple[str, str]] = {
 
 def _does(row: Row, run: Run) -> str:
     """`computes 1.4× as long as its peers`, `copies 4.1 ms/step longer than its peers`."""
-    many = len(row["ranks"]) > 1
-    their = "their" if many else "its"
+    many, peers = len(row["ranks"]) > 1, run.peers_of(row["ranks"])
     if row["name"] == OTHER_PROCESS:
         return f"{'share their GPUs' if many else 'shares its GPU'} with another process"
     if _is_slow_gpu(row):
-        return (
-            f"{'run' if many else 'runs'} the same kernels {_times(row['same_work_ratio'])} slower than {their} peers"
-        )
+        return f"{'run' if many else 'runs'} the same kernels {_times(row['same_work_ratio'])} slower than {peers}"
     verb = _VERBS.get(row["cause"], ("idles", "idle"))[many]
     times = row["own_ns"] / row["peers_ns"] if row["peers_ns"] else 0
     if row["cause"] == "compute" and times >= RATIO:
-        return f"{verb} {_times(times)} as long as {their} peers"
-    return f"{verb} {time_text(row['excess_ns'])}{_each(row, run)} longer than {their} peers"
+        return f"{verb} {_times(times)} as long as {peers}"
+    return f"{verb} {time_text(row['excess_ns'])}{_each(row, run)} longer than {peers}"
 
 
 def _times(ratio: float) -> str:
@@ -277,10 +274,10 @@ def _more_calls(row: Row, operators: Operators, run: Run) -> tuple[str, str]:
     calls = calls_beside(str(row["name"]), row["ranks"], operators.table)
     if calls is None or calls[0] <= calls[1]:
         return "", ""
-    more, others = (digits(round(count / run.recorded_each, 1)) for count in (calls[0] - calls[1], calls[1]))
+    most, others = (digits(round(count / run.recorded_each, 1)) for count in calls)
     operator, _, _ = str(row["name"]).partition(" of ")
     return (
-        f"{more} calls {run.per} more than its peers' {others}",
+        f"with {most} calls of {operator} {run.per} ({run.peers_of(row['ranks'])}: {others})",
         f"Remove the extra {operator} calls of {_who(row)}, or give the ranks equal work.",
     )
 

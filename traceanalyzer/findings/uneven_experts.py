@@ -39,10 +39,14 @@ def uneven_experts(
         return
     hot = uneven["hot_rank"].value_counts()
     rank, times = int(hot.index[0]), f"{uneven['load_max_over_mean'].mean():.3g}"
-    whom = f"rank {rank} in each" if len(hot) == 1 else f"another rank in turn, most often rank {rank}"
+    who = (
+        f"rank {rank} gets the most tokens in each"
+        if len(hot) == 1
+        else f"the busiest rank changes, most often rank {rank}"
+    )
     yield Finding(
         headline=f"Uneven experts: the busiest rank gets {times}× the mean rank's tokens.",
-        why=f"{len(uneven)} of {len(loads)} dispatches are uneven; the others wait for {whom}.",
+        why=f"{len(uneven)} of {len(loads)} dispatches are uneven; {who}.",
         fix="Balance the router (auxiliary loss, capacity factor), place hot experts on different ranks, or replicate "
         "them.",
         changes=(Change("compute", EVEN),),

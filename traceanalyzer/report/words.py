@@ -326,7 +326,9 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
     if path is None or path.bound is None:
         return _without_path(report, over)
     shares, most = path.shares, path.bound
-    bounds = ["Input-bound", most] if first is not None and first.kind == "data_loading" else [most]
+    first = next((item for item in report.findings if item.leads), None)
+    is_input = first is not None and first.headline.startswith("Input-bound")
+    bounds = ["Input-bound", most] if is_input else [most]
     bounds = list(dict.fromkeys(bounds))
     of_path = f"{_BOUND[bounds[0]]} is {shares[bounds[0]]:.0f}% of the critical path"
     lacks_data = any(item.kind == "missing_data" and item.severity in GRAVE for item in report.findings)

@@ -77,7 +77,11 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
             if name != "What-if" or len(text) <= LAYOUT.what_if_characters:
                 say(f"  [dim]{name:<10}[/] {escape(text)}")
     for number, finding in enumerate(cards[most:], most + 1):
-        saves = f" [dim]Saves[/] {escape(finding.saves.words)}." if finding.saves else ""
+        saves = (
+            f" [dim]Saves[/] {escape(finding.saves.words)}: {escape(finding.saves.confidence)}."
+            if finding.saves
+            else ""
+        )
         say(f"[bold]{number} {escape(finding.headline)}[/]{saves}{_fix(finding)}")
     if shared := words.overlap(report.findings):
         say(shared)
