@@ -35,8 +35,8 @@ def memory_headroom(_run: Run, memory: Memory, memory_fit: MemoryFit) -> Iterato
     elif left[fullest] > 100 * SHARE:
         headline, named = f"GPU memory is {left[fullest]:.0f}% free at the peak.", ()
         why = f"At most {size_text(peaks.max())} of {device} are in use."
-        less = "less sharding or activation checkpointing" if len(known) > 1 else "less activation checkpointing"
-        fix = f"A larger micro-batch or {less} may fit."
+        less = ", less sharding" if len(known) > 1 else ""
+        fix = f"A larger micro-batch{less} or less activation checkpointing may fit."
     elif peaks.max() > RATIO * peaks.mean():
         headline, named = f"GPU memory is uneven: rank {rank} needs {size_text(peaks.max())}.", (rank,)
         why = f"The mean of the ranks is {size_text(peaks.mean())}, so rank {rank} limits the batch."

@@ -232,6 +232,7 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     before_ns = most_ns = round(before[:, 0].mean())
     if question.half_of:  # nothing takes away more than all of it
         low_ns = round(HALF_WAY * low_ns)
+        likely_ns = min(likely_ns, round(HALF_WAY * before_ns))  # half of anything is at most half of the step
         left_ns = engine.steps(_asked(engine, question.changes, unknown)).mean(axis=0).min()
         most_ns = min(_span(full)[1], round(before_ns - left_ns))
     high_ns = max(min(high_ns, most_ns), likely_ns)

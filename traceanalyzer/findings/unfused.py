@@ -74,13 +74,14 @@ def unfused(
         held = operator_kernels.table[operator_kernels.table["operator"].isin(names)]
         placed = held["gpu_ns"].groupby(without_numbers(held["path"])).sum()
         where = f", most in {str(placed.idxmax()).rpartition('/')[2].removesuffix('_#')}" if len(placed) else ""
+        pass_ = "reads and writes" if len(chain) == 1 else "each read and write"
         over = f"tensors of {list(longest)}" if longest else "all parameters"
         over_what = "over its scores" if kind == ATTENTION else "that fusion avoids"
         spared_ns = own.groupby("rank")["spared_ns"].sum().max() / run.recorded_each
         is_math = kind == ATTENTION and bool((operators.table["operator"] == _MATH).any())
         yield Finding(
             headline=f"Unfused {kind}: {time_text(spared_ns)}{run.each} in passes {over_what}.",
-            why=f"{named(chain.nlargest(3).index.tolist())} each read and write {over}{where}.",
+            why=f"{named(chain.nlargest(3).index.tolist())} {pass_} {over}{where}.",
             fix=_LOSS if kind == CHAINS and "log_softmax" in chain.index[0] else _FIXES[_MATH if is_math else kind],
             changes=changes,
             evidence=tuple({"operator": name, **row} for name, row in by_operator.head().to_dict("index").items()),
