@@ -3,8 +3,8 @@
 from traceanalyzer.analyses import ANALYSES, run
 from traceanalyzer.findings import find, results_of_kinds
 
-_OF_THE_VERDICT = ("stragglers", "integrity", "ranks", "headline", "nccl", "mfu", "time_parts", "over_ranks",
-                   "host_work_over_ranks", "cpu_steps", "cpu_step_parts")  # fmt: skip
+_OF_THE_VERDICT = ("stragglers", "integrity", "ranks", "headline", "nccl", "mfu", "time_parts",
+                   "host_work", "cpu_steps")  # fmt: skip
 
 ASKED = tuple(name for name in ANALYSES if name in {*results_of_kinds(), *_OF_THE_VERDICT})
 

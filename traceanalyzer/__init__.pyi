@@ -27,7 +27,6 @@ from traceanalyzer.analyses.host.api_calls import FirstCalls as _FirstCalls
 from traceanalyzer.analyses.host.api_calls import NvtxProjection as _NvtxProjection
 from traceanalyzer.analyses.host.api_calls import SyncCalls as _SyncCalls
 from traceanalyzer.analyses.host.cpu_time import Compilations as _Compilations
-from traceanalyzer.analyses.host.cpu_time import CpuStepParts as _CpuStepParts
 from traceanalyzer.analyses.host.cpu_time import CpuSteps as _CpuSteps
 from traceanalyzer.analyses.host.cpu_time import HostSilences as _HostSilences
 from traceanalyzer.analyses.host.cpu_time import HostWork as _HostWork
@@ -54,11 +53,7 @@ from traceanalyzer.analyses.operators.operators import OperatorKernels as _Opera
 from traceanalyzer.analyses.operators.operators import OperatorLaunches as _OperatorLaunches
 from traceanalyzer.analyses.operators.operators import Operators as _Operators
 from traceanalyzer.analyses.operators.operators import OperatorShapes as _OperatorShapes
-from traceanalyzer.analyses.overview import EfficiencyOverRanks as _EfficiencyOverRanks
-from traceanalyzer.analyses.overview import HostWorkOverRanks as _HostWorkOverRanks
 from traceanalyzer.analyses.overview import OperatorsOverRanks as _OperatorsOverRanks
-from traceanalyzer.analyses.overview import OverRanks as _OverRanks
-from traceanalyzer.analyses.overview import StepsOverRanks as _StepsOverRanks
 from traceanalyzer.analyses.overview import StepTimeParts as _StepTimeParts
 from traceanalyzer.analyses.overview import TimeParts as _TimeParts
 from traceanalyzer.analyses.overview import UnlikeRanks as _UnlikeRanks
@@ -120,9 +115,7 @@ _ResultName: TypeAlias = Literal[
     "breakdown",
     "time_parts",
     "step_time_parts",
-    "over_ranks",
     "unlike_ranks",
-    "steps_over_ranks",
     "steps",
     "iterations",
     "phases",
@@ -135,9 +128,7 @@ _ResultName: TypeAlias = Literal[
     "host_silences",
     "compilations",
     "host_work",
-    "host_work_over_ranks",
     "cpu_steps",
-    "cpu_step_parts",
     "launches",
     "first_calls",
     "sync_calls",
@@ -172,7 +163,6 @@ _ResultName: TypeAlias = Literal[
     "launch_loops",
     "matrix_products",
     "efficiency",
-    "efficiency_over_ranks",
     "calls",
     "call_phases",
     "exposed_calls",
@@ -326,18 +316,6 @@ def step_time_parts(
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
 ) -> _StepTimeParts: ...
-def over_ranks(
-    traces: TraceSet,
-    *,
-    unprofiled_step_ns: int | None = None,
-    stated_work: _StatedWork | None = None,
-    idle_short_ns: int = 5000,
-    idle_launch_ns: int = 50000,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-    least_times: float = 1.2,
-    wiring: _Wiring | None = None,
-) -> _OverRanks: ...
 def unlike_ranks(
     traces: TraceSet,
     *,
@@ -350,14 +328,6 @@ def unlike_ranks(
     least_times: float = 1.2,
     wiring: _Wiring | None = None,
 ) -> _UnlikeRanks: ...
-def steps_over_ranks(
-    traces: TraceSet,
-    *,
-    idle_short_ns: int = 5000,
-    idle_launch_ns: int = 50000,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-) -> _StepsOverRanks: ...
 def steps(traces: TraceSet) -> _Steps: ...
 def iterations(traces: TraceSet) -> _Iterations: ...
 def phases(traces: TraceSet) -> _Phases: ...
@@ -394,13 +364,9 @@ def idle(traces: TraceSet, *, idle_short_ns: int = 5000, idle_launch_ns: int = 5
 def host_silences(traces: TraceSet, *, silent_ns: int = 1000000) -> _HostSilences: ...
 def compilations(traces: TraceSet) -> _Compilations: ...
 def host_work(traces: TraceSet) -> _HostWork: ...
-def host_work_over_ranks(traces: TraceSet) -> _HostWorkOverRanks: ...
 def cpu_steps(
     traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
 ) -> _CpuSteps: ...
-def cpu_step_parts(
-    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
-) -> _CpuStepParts: ...
 def launches(traces: TraceSet) -> _Launches: ...
 def first_calls(traces: TraceSet) -> _FirstCalls: ...
 def sync_calls(traces: TraceSet) -> _SyncCalls: ...
@@ -467,7 +433,6 @@ def operator_launches(traces: TraceSet) -> _OperatorLaunches: ...
 def launch_loops(traces: TraceSet) -> _LaunchLoops: ...
 def matrix_products(traces: TraceSet) -> _MatrixProducts: ...
 def efficiency(traces: TraceSet) -> _Efficiency: ...
-def efficiency_over_ranks(traces: TraceSet) -> _EfficiencyOverRanks: ...
 def calls(traces: TraceSet) -> _Calls: ...
 def call_phases(traces: TraceSet) -> _CallPhases: ...
 def exposed_calls(

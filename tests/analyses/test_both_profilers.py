@@ -17,7 +17,7 @@ _COST = "what recording takes is known of PyTorch's profiler only"
 ALWAYS = {
     "ranks": _RECORDER,
     **dict.fromkeys(("operators", "operators_over_ranks", "modules", "nvtx_projection"), _OPERATORS),
-    **dict.fromkeys(("host_work", "host_work_over_ranks"), _OPERATORS),
+    **dict.fromkeys(("host_work",), _OPERATORS),
     "bottleneck": _COST,
 }
 """Tables that may differ, and why; all others are the same to the nanosecond."""
@@ -37,7 +37,7 @@ _ON_WAITS = "it follows the waits between ranks, which are not known"
 WITHOUT_PAYLOADS = ALWAYS | {
     "integrity": "it says what a capture lacks: matches that cannot be made",
     **dict.fromkeys(("micro_steps", "nccl", "by_collective", "groups", "comm_phases", "collectives", "pipelines", "pipeline"), _ARGUMENTS),
-    **dict.fromkeys(("over_ranks", "steps_over_ranks", "time_parts"), _WAITS),
+    **dict.fromkeys(("time_parts",), _WAITS),
     **dict.fromkeys(("exposed_comm", "stragglers", "clocks"), _WAITS),
     **dict.fromkeys(("episodes", "replay", "critical_path"), _ON_WAITS),
 }  # fmt: skip

@@ -1,7 +1,6 @@
 """Figures over all ranks in few rows: what a report says first."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,21 +11,17 @@ from traceanalyzer.analyses.base import (
     STORED_OF_A_MEAN_RANK,
     Result,
     all_known,
-    is_true,
-    ratio,
 )
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, host_needs_ns
-from traceanalyzer.analyses.grouping import Groups, places_of, sums_at
-from traceanalyzer.analyses.host.cpu_time import HostWork, times_to_compare
+from traceanalyzer.analyses.grouping import places_of, sums_at
 from traceanalyzer.analyses.host.idle import Idle
-from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.phases import ExposedComm
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.meaning.columns import Adds, Column, Unit, Written, declared
+from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.meaning.vocabulary import (
     COMM,
     COMM_PARTS,
@@ -42,77 +37,11 @@ from traceanalyzer.meaning.vocabulary import (
 )
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
-    columns_of,
     floats,
     nullable,
     sorted_by,
     with_columns,
 )
-
-# How well operators use their GPUs, all ranks in one row: what a roofline draws.
-
-
-class EfficiencyOverRanks(Result):
-    """One row for each operator, shapes and element type that do arithmetic; most GPU time first."""
-
-    title = "Efficiency of operators over ranks"
-    keys = ("family", "operator", "shapes", "element_type", "peak_tflops_per_s", "peak_gbytes_per_s")
-    is_of_one_run = True
-    is_detail = True
-    columns = declared(
-        **{name: Efficiency.columns[name] for name in keys},
-        flops="FLOPs without those that a causal mask makes unnecessary: sum over ranks.",
-        bytes="The least that they must read and write: sum over ranks.",
-        gpu_ns="Sum of their GPU operations' durations, over ranks.",
-        flops_per_byte=Column.number("Arithmetic intensity: flops / bytes."),
-        tflops_per_s=Column.rate("flops / GPU time, in 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="arithmetic"),
-    )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        intensity, rate = ratio(table["flops"], table["bytes"]), ratio(table["flops"], table["gpu_ns"]) / 1000
-        return table.assign(flops_per_byte=intensity, tflops_per_s=rate)
-
-
-def efficiency_over_ranks_across(efficiency: Efficiency) -> EfficiencyOverRanks:
-    """Sum the ranks' rows of known FLOPs and bytes."""
-    rows = efficiency.to_frame()
-    if rows.empty:
-        return EfficiencyOverRanks.without_rows()
-    done = (rows["flops"] - rows["masked_flops"]).astype("Float64")
-    held = rows.assign(flops=done)[is_true(done > 0) & is_true(rows["bytes"] > 0)]
-    groups = held.groupby([*EfficiencyOverRanks.keys], dropna=False, observed=True)
-    table = groups[["flops", "bytes", "gpu_ns"]].sum().reset_index()
-    return EfficiencyOverRanks(sorted_by(table[table["gpu_ns"] > 0], "gpu_ns"))
-
-
-# What the hosts are longest in, all ranks in one row.
-
-
-class HostWorkOverRanks(Result):
-    """One row for each name, longest first: of a mean step, or of the capture where not all ranks have steps."""
-
-    title = "Work on the CPU, mean over ranks"
-    keys = ("role", "what", "name")
-    is_of_one_run = True
-    columns = declared(
-        **{name: HostWork.columns[name] for name in keys},
-        is_of_steps=Column.flag("Times are of a mean step; else of the capture.", is_secondary=True),
-        ranks="Ranks that do it.",
-        mean_ns="Time in it: mean over these ranks.",
-        least_ns="Least of them.",
-        most_ns="Most of them.",
-    )
-
-
-def host_work_over_ranks_across(host_work: HostWork) -> HostWorkOverRanks:
-    """Compare the ranks that do the same."""
-    if not len(host_work):
-        return HostWorkOverRanks.without_rows()
-    rows, is_of_steps = times_to_compare(host_work)
-    times = rows.groupby([*HostWorkOverRanks.keys], sort=False, observed=True)["time_ns"]
-    table = times.agg(ranks="size", mean_ns="mean", least_ns="min", most_ns="max").reset_index()
-    return HostWorkOverRanks(sorted_by(table.assign(is_of_steps=is_of_steps), "mean_ns", kind="quicksort"))
-
 
 # Operators, all ranks in one row: what a mean rank does of each.
 
@@ -292,111 +221,6 @@ def divided(
                 return with_columns(table, **{name: all_known(values) for name, values in sums.items()})
     absent = nullable(np.zeros(len(table), dtype=np.int64), np.ones(len(table), dtype=bool))
     return with_columns(table, **dict.fromkeys(columns, absent))
-
-
-# What the ranks' figures are on the whole: their mean, and who has least and most.
-
-
-Figure = str
-
-
-class OverRanks(Result):
-    """One row for each figure: a mean step's length and its spread, and what share of it each part takes.
-
-    Means are over the ranks of which it is known.
-    """
-
-    title = "Figures over ranks"
-    keys = ("figure",)
-    is_of_one_run = True
-    columns = declared(
-        figure=Column.text("A column of `time_parts`, `headline` or `mfu`.", written=Written.FIGURE),
-        ranks="Ranks of which it is known.",
-        mean_ns="Mean over ranks; absent for shares.",
-        least_ns="Smallest; absent for shares.",
-        most_ns="Largest; absent for shares.",
-        mean_pct="Mean over ranks; absent for times.",
-        least_pct=Column.share("Smallest; absent for times.", adds=Adds.EXTREME),
-        most_pct=Column.share("Largest; absent for times.", adds=Adds.EXTREME),
-        least_rank="Rank that has least (the first of several).",
-        most_rank="Rank that has most (the first of several).",
-    )
-
-    def of(self, figure: Figure) -> Mapping[str, Any]:
-        """The row of a figure; without values where it is unknown."""
-        absent = dict.fromkeys(self.columns) | {"figure": "", "ranks": 0}
-        return next((row for row in self.rows() if row["figure"] == figure), absent)
-
-
-def over_ranks_across(time_parts: TimeParts, headline: Headline, mfu: Mfu) -> OverRanks:
-    """Compare the ranks, one of them alone as well."""
-    if not len(headline):
-        return OverRanks.without_rows()
-    parts = time_parts.to_frame().set_index("rank")
-    heads = headline.to_frame().set_index("rank")
-    times: dict[Figure, pd.Series] = {"window_ns": parts["window_ns"], "step_std_ns": heads["step_std_ns"]}
-    shares = {part.share: parts[part.share] for part in EVERY}
-    shares |= {"fused_pct": heads["fused_pct"], "overlap_pct": heads["overlap_pct"], "mfu_pct": mfu.by_rank()}
-    rows = [_row(name, values, "ns") for name, values in times.items()]
-    rows += [_row(name, values, "pct") for name, values in shares.items()]
-    types = dict.fromkeys(OverRanks.columns, "Float64") | {"figure": "str", "ranks": "int64"}
-    types |= dict.fromkeys(("least_rank", "most_rank"), "Int64")
-    return OverRanks(pd.DataFrame(rows, columns=[*OverRanks.columns]).astype(types))
-
-
-def _row(figure: str, values: pd.Series, unit: str) -> dict[str, Any]:
-    known = values.astype("float64").dropna()
-    row = {"figure": figure, "ranks": len(known)}
-    if not len(known):
-        return row
-    ends = {"least": known.idxmin(), "most": known.idxmax()}
-    row |= {f"{which}_rank": rank for which, rank in ends.items()}
-    return row | {f"mean_{unit}": known.mean(), **{f"{which}_{unit}": known[rank] for which, rank in ends.items()}}
-
-
-# Each step over all ranks: the mean of its parts, and the shortest and the longest rank's step.
-
-
-class StepsOverRanks(breakdown.OfKnownWork):
-    """One row for each step that a rank has a window of."""
-
-    title = "Steps over ranks"
-    keys = ("step",)
-    is_of_one_run = True
-    hidden = tuple(part.column for part in COMM_PARTS)
-    columns = declared(
-        step="Step.",
-        ranks="Ranks that have it.",
-        is_complete="It is complete on each of them.",
-        shortest_ns="Shortest rank's step.",
-        longest_ns="Longest rank's step.",
-        window_ns=Column.time("Mean over ranks, of the step's GPU window and of its parts.", adds=Adds.DERIVED),
-        **{
-            part.column: Column.time(f"Mean over ranks. {StepTimeParts.columns[part.column].definition}", Adds.DERIVED)
-            for part in EVERY
-        },
-    )
-
-
-def steps_over_ranks_across(step_time_parts: StepTimeParts) -> StepsOverRanks:
-    """Put the ranks' rows of each step together."""
-    if not len(step_time_parts):
-        return StepsOverRanks.without_rows()
-    columns = columns_of(step_time_parts.table)
-    groups = Groups.of({"step": columns["step"].to_numpy(dtype=np.int64)})
-    windows = columns["window_ns"].to_numpy(dtype=np.int64)
-    means = {  # absent where one is
-        name: np.bincount(groups.of_row, floats(columns[name])) / groups.counts() for name in ("window_ns", *_EVERY)
-    }
-    return StepsOverRanks(
-        groups.table(
-            ranks=groups.counts(),
-            is_complete=~groups.any(~columns["is_complete"].to_numpy(dtype=bool)),
-            shortest_ns=groups.smallest(windows),
-            longest_ns=groups.largest(windows),
-            **{name: pd.arrays.FloatingArray(own, np.isnan(own)) for name, own in means.items()},
-        )
-    )
 
 
 # Ranks whose time is split unlike the median rank's, and those that differ by about as much as each other.

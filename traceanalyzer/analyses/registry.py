@@ -75,9 +75,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "breakdown": Analysis(breakdown.Breakdown.of_ranks, breakdown.breakdown_per_rank),
         "time_parts": Analysis(overview.time_parts_across),
         "step_time_parts": Analysis(overview.of_steps),
-        "over_ranks": Analysis(overview.over_ranks_across),
         "unlike_ranks": Analysis(overview.unlike_ranks_across),
-        "steps_over_ranks": Analysis(overview.steps_over_ranks_across),
         "steps": Analysis(steps.Steps.of_ranks, steps.per_rank, ("gpu_ops", "ranges")),
         "iterations": Analysis(micro_steps.Iterations.of_ranks, micro_steps.iterations_per_rank),
         "phases": Analysis(phases.Phases.of_ranks, phases.phases_per_rank),
@@ -94,9 +92,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
             cpu_time.Compilations.of_ranks, cpu_time.compilations_per_rank, _HOST, sees_all=_ON_THE_GPU
         ),
         "host_work": Analysis(cpu_time.HostWork.of_ranks, cpu_time.per_rank, _HOST, sees_all=_ON_THE_GPU),
-        "host_work_over_ranks": Analysis(overview.host_work_over_ranks_across),
         "cpu_steps": Analysis(cpu_time.cpu_steps_across),
-        "cpu_step_parts": Analysis(cpu_time.of_parts),
         "launches": Analysis(launches.Launches.of_ranks, launches.launches_per_rank),
         "first_calls": Analysis(api_calls.FirstCalls.of_ranks, api_calls.first_calls_per_rank, _CALLS),
         "sync_calls": Analysis(
@@ -133,7 +129,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "launch_loops": Analysis(launch_loops.LaunchLoops.of_ranks, launch_loops.per_rank),
         "matrix_products": Analysis(micro_steps.MatrixProducts.of_ranks, micro_steps.matrix_products_per_rank),
         "efficiency": Analysis(efficiency.Efficiency.of_ranks, efficiency.efficiency_per_rank),
-        "efficiency_over_ranks": Analysis(overview.efficiency_over_ranks_across),
         "calls": Analysis(calls.across, calls.per_rank),
         "call_phases": Analysis(phases.CallPhases.of_ranks, phases.call_phases_per_rank),
         "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank),

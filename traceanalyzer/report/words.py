@@ -14,9 +14,8 @@ from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.analyses.doubts import by_check
 from traceanalyzer.analyses.doubts import reasons as of_checks
 from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN
-from traceanalyzer.analyses.host.cpu_time import STEP, UNRECORDED
+from traceanalyzer.analyses.host.cpu_time import HostWork, mean_steps_ns, per_step_ns
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.overview import OverRanks
 from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE
 from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.findings import Finding
@@ -129,13 +128,12 @@ def is_host_only(results: Results) -> bool:
 
 def how_long(results: Results) -> str:
     """How long a step takes, what the CPU threads spend it in, and which step is far longer."""
-    parts = results["cpu_step_parts"].rows()
-    if not parts:
+    step_ns = mean_steps_ns(results["steps"])
+    if step_ns.empty:
         return "No complete step is marked, so the step time is unknown."
-    whole = next(row for row in parts if row["part"] == STEP)
-    least, most = text(whole["least_ns"], Unit.NS), text(whole["most_ns"], Unit.NS)
+    least, most = text(step_ns.min(), Unit.NS), text(step_ns.max(), Unit.NS)
     spread = f" (ranks: {least} to {most})" if least != most else ""
-    summary = f"A step takes {text(whole['mean_ns'], Unit.NS)}{spread}{_spent_in(parts)}."
+    summary = f"A step takes {text(step_ns.mean(), Unit.NS)}{spread}{_spent_in(results['host_work'], step_ns)}."
     longest = max(results["cpu_steps"].rows(), key=lambda row: row["mean_ns"])
     if longest["times_median"] is not None and longest["times_median"] > RATIO:
         summary += f" Step {longest['step']} is the longest: {text(longest['mean_ns'], Unit.NS)}."
@@ -148,21 +146,19 @@ def host_sentences(results: Results) -> list[str]:
     return [*dict.fromkeys(row["sentence"] for row in checks if row["check"] == "no_gpu_operations"), how_long(results)]
 
 
-def _spent_in(parts: list[dict[str, Any]]) -> str:
+def _spent_in(host_work: HostWork, step_ns: pd.Series) -> str:
     """`: main thread 64% in backward, 22% in forward, 9% unrecorded; autograd thread 40%`."""
-    of = {
-        part: [row for row in parts if row["part"] == part and _is_named(row)] for part in (MAIN, UNRECORDED, AUTOGRAD)
-    }
-    shown = [(short_name(str(row["name"])), row) for row in of[MAIN][: LAYOUT.named]]
-    shares = [f"{row['step_pct']:.0f}% in {what}" for what, row in shown]
-    shares += [f"{row['step_pct']:.0f}% unrecorded" for row in of[UNRECORDED]]
-    main = [f"main thread {', '.join(shares)}"] if shares else []
-    text = "; ".join([*main, *(f"autograd thread {row['step_pct']:.0f}%" for row in of[AUTOGRAD])])
-    return f": {text}" if text else ""
-
-
-def _is_named(row: Mapping[str, Any]) -> bool:
-    return row["step_pct"] is not None and row["step_pct"] >= PERCENT
+    main, autograd = (per_step_ns(host_work, role, step_ns.index) for role in (MAIN, AUTOGRAD))
+    of_step = 100 / step_ns.mean()
+    shares = main.mean() * of_step
+    texts = [f"{pct:.0f}% in {short_name(str(name))}" for name, pct in shares.items() if pct >= PERCENT]
+    texts = texts[: LAYOUT.named]
+    unrecorded = (step_ns - main.sum(axis=1)).clip(lower=0).mean() * of_step
+    texts += [f"{unrecorded:.0f}% unrecorded"] if len(shares) and unrecorded >= PERCENT else []
+    backward = autograd.sum(axis=1).mean() * of_step
+    threads = [f"main thread {', '.join(texts)}"] if texts else []
+    threads += [f"autograd thread {backward:.0f}%"] if backward >= PERCENT else []
+    return f": {'; '.join(threads)}" if threads else ""
 
 
 # The parts that each rank's time is split into, as the bars, tiles and verdict show them.
@@ -197,7 +193,7 @@ class Split(Struct, frozen=True):
 
 def split(results: Results) -> Split | None:
     """The parts of `time_parts` that add up to the windows, called as the bars call them; `None` without any rank."""
-    table = known(results, "time_parts").table
+    table = _known(results, "time_parts").table
     if table.empty:
         return None
     return Split(str(table["basis"].iloc[0]), count_of_steps(table), overview.leaves(table), table)
@@ -205,21 +201,24 @@ def split(results: Results) -> Split | None:
 
 def split_steps(results: Results) -> tuple[pd.DataFrame, tuple[Part, ...]]:
     """The rows of `step_time_parts`, with the parts that add up to each step; empty where there are no steps."""
-    table = known(results, "step_time_parts").table
+    table = _known(results, "step_time_parts").table
     return table, () if table.empty else overview.leaves(table)
 
 
-def known(results: Results, name: str) -> Any:
-    """A Result; of `_OF_OTHERS`, where an analysis failed that it needs, what the other ones give."""
+def _known(results: Results, name: str) -> Any:
+    """A Result that is made from others alone; where an analysis failed that it needs, what the other ones give."""
     made = results[name]
-    if len(made) or name not in _OF_OTHERS:
+    if len(made):
         return made
-    needed = [known(results, one) for one in signature(ANALYSES[name].across).parameters if one in ANALYSES]
+    needed = [results[one] for one in signature(ANALYSES[name].across).parameters if one in ANALYSES]
     return ANALYSES[name].across(*needed) if len(needed[0]) else made
 
 
-_OF_OTHERS = ("time_parts", "over_ranks", "step_time_parts", "steps_over_ranks")
-"""Results that are made from other Results alone."""
+def figures_of_ranks(results: Results) -> pd.DataFrame:
+    """Each rank's figures by name, as floats: rows of `time_parts`, and what `headline` and `mfu` tell beside."""
+    parts, heads = (made.to_frame().set_index("rank") for made in (_known(results, "time_parts"), results["headline"]))
+    beside = heads[["step_std_ns", "fused_pct", "overlap_pct"]].assign(mfu_pct=results["mfu"].by_rank())
+    return parts.drop(columns="basis").join(beside).astype("float64")
 
 
 def unsplit_calls(results: Results, steps: Sequence[int] = ()) -> pd.DataFrame:
@@ -288,16 +287,17 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
     """The verdict of a capture with GPU work, by the critical path without the profiler; `None` of another one."""
     if split is None:
         return None
-    over = known(report.results, "over_ranks")
-    mean_ns, compute_pct = over.of("window_ns")["mean_ns"], over.of("compute_pct")["mean_pct"]
-    if mean_ns is None or not over.of("idle_pct")["ranks"]:
+    means = figures_of_ranks(report.results).mean()
+    if not is_known(means["idle_pct"]):
         return None
-    bound, what = _bound_by(report, over)
-    step = f"step time {time_text(mean_ns)}" if split.steps else f"{time_text(mean_ns)} recorded"
+    bound, what = _bound_by(report, means)
+    length = time_text(means["window_ns"])
     figures = (
         what,
-        step + _unprofiled(report, time_text(mean_ns)),
-        f"GPU compute {compute_pct:.0f}%" if compute_pct is not None and "GPUs compute" not in what else "",
+        (f"step time {length}" if split.steps else f"{length} recorded") + _unprofiled(report, length),
+        f"GPU compute {means['compute_pct']:.0f}%"
+        if is_known(means["compute_pct"]) and "GPUs compute" not in what
+        else "",
     )
     return Verdict(bound, " · ".join(filter(None, figures)))
 
@@ -313,7 +313,7 @@ def _unprofiled(report: Report, profiled: str) -> str:
     return f" ({about}{unprofiled} without the profiler)" if unprofiled != profiled else ""
 
 
-def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
+def _bound_by(report: Report, means: pd.Series) -> tuple[str, str]:
     """The class of the bottleneck and what shows it: the first finding that saves much, or the critical path."""
     if any(item.is_about_capture and item.severity == HIGH for item in report.findings):
         return "Inconclusive", "the recording lacks what conclusions need"
@@ -324,7 +324,7 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
         return first.headline.partition(":")[0], f"ranks wait for {numbered('rank', first.ranks)}"
     path = report.results.get("bottleneck")
     if path is None or path.bound is None:
-        return _without_path(report, over)
+        return _without_path(report, means)
     shares, most = path.shares, path.bound
     first = next((item for item in report.findings if item.leads), None)
     is_input = first is not None and first.headline.startswith("Input-bound")
@@ -338,19 +338,18 @@ def _bound_by(report: Report, over: OverRanks) -> tuple[str, str]:
     return ", then ".join(bounds), f"{of_path}{rest}"
 
 
-def _without_path(report: Report, over: OverRanks) -> tuple[str, str]:
+def _without_path(report: Report, means: pd.Series) -> tuple[str, str]:
     """The same by the time of GPUs, where no path says what bounds the step."""
-    launching_pct = over.of(f"{HOST.key}_pct")["mean_pct"]
-    if launching_pct is not None and launching_pct > 100 * SHARE:
+    launching_pct, compute_pct = means[f"{HOST.key}_pct"], means["compute_pct"]
+    if launching_pct > 100 * SHARE:
         return "CPU-bound", f"GPUs wait for kernel launches {launching_pct:.0f}% of the time"
-    compute_pct = over.of("compute_pct")["mean_pct"]
-    if compute_pct is not None and compute_pct > 100 * SHARE:
+    if compute_pct > 100 * SHARE:
         return "GPU-bound", f"GPUs compute {compute_pct:.0f}% of the time"
     is_cold = any(
         item.kind == "stalls" and item.is_about_capture and item.severity in GRAVE for item in report.findings
     )
     bound = "First-call work" if is_cold else "Bottleneck unknown"
-    return bound, f"GPUs are idle {over.of('idle_pct')['mean_pct']:.0f}% of the time"
+    return bound, f"GPUs are idle {means['idle_pct']:.0f}% of the time"
 
 
 def headline_of(report: Report, split: Split | None) -> str:

@@ -4,10 +4,12 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.host.cpu_time import mean_steps_ns, per_step_ns
+from traceanalyzer.report.words import how_long
 
 MS = 1_000_000
 
-ASKED = ("cpu_steps", "cpu_step_parts")
+ASKED = ("cpu_steps", "steps", "host_work")
 
 BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
 
@@ -41,11 +43,12 @@ def test_a_step_is_the_mean_of_the_ranks_that_have_it(made):
     ]
 
 
-def test_the_main_threads_parts_add_up_to_the_step_and_autograd_works_beside_it(made):
-    shown = cells(made["cpu_step_parts"], "part", "name", "ranks", "mean_ns", "least_ns", "most_ns", "step_pct")
-    assert shown == [
-        ("step", None, 2, 25 * MS, 10 * MS, 40 * MS, 100.0),
-        ("main", "forward", 2, 4 * MS, 4 * MS, 4 * MS, 16.0),
-        ("unrecorded", None, 2, 21 * MS, 6 * MS, 36 * MS, 84.0),
-        ("autograd", None, 2, 2 * MS, 2 * MS, 2 * MS, 8.0),
-    ]
+def test_work_of_a_mean_step_is_the_mean_over_the_ranks_and_autograds_is_beside_it(made):
+    step_ns = mean_steps_ns(made["steps"])
+    assert step_ns.tolist() == [10 * MS, 40 * MS]
+    main, autograd = (per_step_ns(made["host_work"], role, step_ns.index) for role in ("main", "autograd"))
+    assert main.to_dict("list") == {"forward": [4 * MS, 4 * MS]}
+    assert autograd.to_dict("list") == {BACKWARD: [2 * MS, 2 * MS]}
+    assert how_long(made).endswith(
+        ": main thread 16% in forward, 84% unrecorded; autograd thread 8%. Step 3 is the longest: 80\u202fms."
+    )

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import RANK, Result, is_true, joined, percent, ratio, stack
+from traceanalyzer.analyses.base import RANK, Result, is_true, joined, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, largest_before, memoized_by_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import (
@@ -47,7 +47,6 @@ from traceanalyzer.model.tables import (
     sorted_by,
     table_of,
     with_columns,
-    without_rows,
 )
 from traceanalyzer.selection import step_at
 
@@ -313,10 +312,7 @@ def _inside(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     return with_columns(inside, end_ns=np.minimum(array_of(inside, "end_ns"), ends[row[held]]))
 
 
-# How long the hosts' steps take where no GPU works, and what the threads of a mean step do.
-
-
-STEP, UNRECORDED = "step", "unrecorded"
+# How long the hosts' steps take where no GPU works.
 
 
 class CpuSteps(Result):
@@ -339,73 +335,30 @@ class CpuSteps(Result):
         return table.assign(times_median=ratio(table["mean_ns"], median_ns))
 
 
-class CpuStepParts(Result):
-    """One row for the mean step of captures without GPU work, and for each part of it.
-
-    The main thread's parts and what is unrecorded add up to the step; other threads work beside it.
-    """
-
-    title = "What hosts do in a step"
-    keys = ("part", "name")
-    columns = declared(
-        part=(
-            f"{STEP} (all of it), {MAIN} (the main thread is in `name`), {UNRECORDED} (the main thread is in nothing "
-            f"that is recorded), {AUTOGRAD} (autograd's threads work, added up)."
-        ),
-        name=Column.text(
-            "Range, collective or operator, as `host_work` has it; absent where the row is no single one's.",
-            written=Written.KERNEL,
-            absent="all",
-        ),
-        ranks="Ranks with whole steps, which means are over.",
-        mean_ns=Column.time("Time of a mean step: mean over these ranks.", adds=Adds.DERIVED, leads=True),
-        least_ns="Least of them; 0 where one does none of it.",
-        most_ns="Most of them.",
-        step_pct="100 · mean_ns / that of the step.",
-    )
-
-    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        step_ns = table.loc[table["part"] == STEP, "mean_ns"].sum()
-        return table.assign(step_pct=percent(table["mean_ns"], pd.Series(step_ns, index=table.index)))
-
-
 def cpu_steps_across(headline: Headline, steps: Steps) -> CpuSteps:
     """The ranks' steps put together; no rows where a GPU works, or no step is marked."""
-    lengths = _lengths(headline, steps)
-    if lengths.empty:
+    lengths = _lengths(steps)
+    if len(headline) or lengths.empty:
         return CpuSteps.without_rows()
     by_step = lengths.groupby("step")["host_ns"]
     return CpuSteps(by_step.agg(ranks="size", mean_ns="mean", least_ns="min", most_ns="max").reset_index())
 
 
-def of_parts(headline: Headline, steps: Steps, host_work: HostWork) -> CpuStepParts:
-    """Each rank's mean step, and what its threads do in it, put together; no rows as of `across`."""
-    lengths = _lengths(headline, steps)
-    if lengths.empty:
-        return CpuStepParts.without_rows()
-    step_ns = lengths.groupby("rank")["host_ns"].mean()
-    main, autograd = (_by_name(host_work, role, step_ns.index) for role in (MAIN, AUTOGRAD))
-    rows = {(STEP, None): step_ns, **{(MAIN, name): main[name] for name in main}}
-    if len(main.columns):
-        rows[UNRECORDED, None] = (step_ns - main.sum(axis=1)).clip(lower=0)
-    if len(autograd.columns):
-        rows[AUTOGRAD, None] = autograd.sum(axis=1)
-    columns = ("part", "name", "ranks", "mean_ns", "least_ns", "most_ns")
-    figures = [(*row, len(own), own.mean(), own.min(), own.max()) for row, own in rows.items()]
-    return CpuStepParts(pd.DataFrame(figures, columns=columns).astype({"part": "str", "name": "str"}))
+def mean_steps_ns(steps: Steps) -> pd.Series:
+    """By rank the mean length of its steps on the host."""
+    by_rank: pd.Series = _lengths(steps).groupby("rank")["host_ns"].mean()
+    return by_rank
 
 
-def _lengths(headline: Headline, steps: Steps) -> pd.DataFrame:
-    """`rank`, `step` and `host_ns` of the steps that are whole on the host, where no rank has GPU work."""
-    table: pd.DataFrame = steps.table
-    whole = table[~is_true(table["is_partial"]) & table["step"].notna()] if not len(headline) and len(table) else None
-    if whole is None:
-        return without_rows(("rank", "step", "host_ns"))
+def _lengths(steps: Steps) -> pd.DataFrame:
+    """`rank`, `step` and `host_ns` of the steps that are whole on the host."""
+    frame = steps.to_frame()
+    whole = frame[~is_true(frame["is_partial"]) & frame["step"].notna()]
     host_ns = (whole["host_end_ns"] - whole["host_start_ns"]).astype("float64")
     return whole[["rank", "step"]].assign(host_ns=host_ns)
 
 
-def _by_name(host_work: HostWork, role: str, ranks: pd.Index) -> pd.DataFrame:
+def per_step_ns(host_work: HostWork, role: str, ranks: pd.Index) -> pd.DataFrame:
     """What threads of a role do in a step: a row for each of the ranks, a column for each name, longest first (ns)."""
     work = host_work.to_frame()
     mine = work[(work["role"] == role) & work["host_per_step_ns"].notna()]

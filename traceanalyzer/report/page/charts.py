@@ -23,7 +23,7 @@ from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import LOOKS, OPAQUE, PARTS, listed
 from traceanalyzer.report import assets
 from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.words import known, split_steps
+from traceanalyzer.report.words import split_steps
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -165,7 +165,7 @@ def roofline(result: Result) -> dict[str, Any] | None:
 
     `None` without work of known rate.
     """
-    points = result.to_frame().head(LAYOUT.scatter_points)
+    points = _over_ranks(result.to_frame()).head(LAYOUT.scatter_points)
     if points.empty:
         return None
     area = (points["gpu_ns"] / max(int(points["gpu_ns"].max()), 1)).astype("float64")
@@ -187,12 +187,25 @@ def roofline(result: Result) -> dict[str, Any] | None:
     return _figure([*_roofs(points), *series], across, up, 420)
 
 
+def _over_ranks(rows: pd.DataFrame) -> pd.DataFrame:
+    """All ranks' work of known FLOPs and bytes added up by operator, shapes and element type, most GPU time first."""
+    rows = rows.assign(flops=(rows["flops"] - rows["masked_flops"]).astype("float64"))
+    rows = rows[(rows["flops"] > 0) & (rows["bytes"].astype("float64") > 0)]
+    keys = ["family", "operator", "shapes", *_PEAKS]
+    sums = rows.groupby(keys, dropna=False, observed=True)[["flops", "bytes", "gpu_ns"]].sum().reset_index()
+    sums = sums[sums["gpu_ns"] > 0].sort_values("gpu_ns", ascending=False, kind="stable")
+    rate = sums["flops"] / sums["gpu_ns"] / 1000
+    return sums.assign(flops_per_byte=sums["flops"] / sums["bytes"], tflops_per_s=rate)
+
+
+_PEAKS = ["element_type", "peak_tflops_per_s", "peak_gbytes_per_s"]
+
+
 def _roofs(points: pd.DataFrame) -> list[dict[str, Any]]:
     """For each known peak the lesser of bandwidth · intensity and the peak."""
-    peaks = ["element_type", "peak_tflops_per_s", "peak_gbytes_per_s"]
     low, high = float(points["flops_per_byte"].min()) / 2, float(points["flops_per_byte"].max()) * 2
     roofs = []
-    for place, (kind, tflops, gbytes) in enumerate(points[peaks].dropna().drop_duplicates().itertuples(index=False)):
+    for place, (kind, tflops, gbytes) in enumerate(points[_PEAKS].dropna().drop_duplicates().itertuples(index=False)):
         ridge = 1000 * tflops / gbytes
         corners = [low, *([ridge] if low < ridge < high else []), max(high, ridge)]
         roofs.append(
@@ -340,7 +353,7 @@ CHARTS: Mapping[str, Chart] = MappingProxyType(
             "Size and duration of every call",
             "A call above others of its size may wait for another rank.",
         ),
-        "efficiency_over_ranks": Chart(
+        "efficiency": Chart(
             roofline,
             "Roofline",
             "Each point is an operator with its shapes; its area is its GPU time. Under the slope it is memory-bound, "
@@ -389,16 +402,17 @@ def step_chart(results: Results, on_top: Sequence[int] = (), run_info: RunInfo |
         return None
     parts = tuple(part for part in parts if table[part.column].any())
     columns = [part.column for part in parts]
-    over = known(results, "steps_over_ranks").table.set_index("step").reindex(steps)
+    by_step = table.groupby("step")
+    windows = by_step["window_ns"]
     every = sorted(table["rank"].unique().tolist())
     shown = every if len(every) * len(steps) <= LAYOUT.step_chart_cells else [rank for rank in on_top if rank in every]
     return {
         "steps": [int(step) for step in steps],
-        "complete": [bool(known) for known in over["is_complete"]],
+        "complete": by_step["is_complete"].all().tolist(),
         "parts": [{"kind": part.kind, "label": part.label} for part in parts],
-        "mean": over[columns].astype("float64").round().astype("int64").to_numpy().tolist(),
-        "least": over["shortest_ns"].astype("int64").tolist(),
-        "most": over["longest_ns"].astype("int64").tolist(),
+        "mean": by_step[columns].mean().astype("float64").round().astype("int64").to_numpy().tolist(),
+        "least": windows.min().tolist(),
+        "most": windows.max().tolist(),
         "ranks": _of_ranks(table[table["rank"].isin(shown)], columns, steps),
         "left_out": len(every) - len(shown),
         "bare_ns": run_info.unprofiled.mean if run_info and run_info.unprofiled else None,

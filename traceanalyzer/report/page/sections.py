@@ -11,10 +11,9 @@ import pandas as pd
 from markupsafe import Markup
 
 from traceanalyzer.analyses import Result, Results, column_named
-from traceanalyzer.analyses.overview import OverRanks
 from traceanalyzer.failures import Failure
 from traceanalyzer.job.run_info import RunInfo, peak_memory
-from traceanalyzer.meaning.columns import ABSENT, Unit, text
+from traceanalyzer.meaning.columns import ABSENT, Unit, is_known, text
 from traceanalyzer.meaning.names import collective_words, collectives_words
 from traceanalyzer.meaning.vocabulary import (
     COMM,
@@ -24,9 +23,7 @@ from traceanalyzer.meaning.vocabulary import (
     FUSED,
     IDLE,
     OPAQUE,
-    TRANSFER,
     UNMATCHED,
-    WAIT,
     first_upper,
     rate,
 )
@@ -35,7 +32,7 @@ from traceanalyzer.report.contents import Report
 from traceanalyzer.report.layout import LAYOUT
 from traceanalyzer.report.page import rows
 from traceanalyzer.report.page.table_view import TableView, view_of
-from traceanalyzer.report.words import Split, headline_steps, known, unsplit_calls
+from traceanalyzer.report.words import Split, figures_of_ranks, headline_steps, unsplit_calls
 
 _ns, _size = partial(text, unit=Unit.NS), partial(text, unit=Unit.BYTES)
 
@@ -112,7 +109,7 @@ PLACES: Mapping[str, tuple[Section, ...]] = MappingProxyType(
             Section("operators_over_ranks"),
             Section("copies"),
             Section("operator_kernels", template="chart"),
-            Section("efficiency_over_ranks", template="chart"),
+            Section("efficiency", template="chart"),
         ),
         "memory": (
             Section("memory", 8),
@@ -237,7 +234,7 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
     """Step time, compute, exposed communication, idle and overlap of the headline's steps; then what else is known."""
     if split is None:
         return []
-    over, info, doubts = known(report.results, "over_ranks"), report.run_info, words.reasons(report.results)
+    over, info, doubts = figures_of_ranks(report.results), report.run_info, words.reasons(report.results)
     own: list[tuple[Tile, tuple[str, ...]]] = [(_length(over, split, info), ("headline",))]
     for part in (COMPUTE, COMM, COPY, IDLE):
         sources = ("headline", "exposed_comm") if part is COMM else ("headline",)
@@ -252,42 +249,39 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
 _OVERLAP = "Share of the communication time that runs under compute; higher is better."
 
 
-def _is_copy_bound(over: OverRanks) -> bool:
+def _is_copy_bound(over: pd.DataFrame) -> bool:
     """Whether exposed copies are more than exposed communication."""
-    copies, comm = over.of("exposed_copy_pct")["mean_pct"], over.of("exposed_comm_pct")["mean_pct"]
-    return bool((copies or 0) > (comm or 0))
+    means = over.mean().fillna(0)
+    return bool(means[COPY.share] > means[COMM.share])
 
 
-def _length(over: OverRanks, split: Split, info: RunInfo | None) -> Tile:
-    deviation_ns, unprofiled = over.of("step_std_ns")["mean_ns"], info and info.unprofiled and info.unprofiled.mean
-    details = [split.basis if deviation_ns is None else f"± {_ns(deviation_ns)} between steps"]
+def _length(over: pd.DataFrame, split: Split, info: RunInfo | None) -> Tile:
+    deviation_ns, unprofiled = over["step_std_ns"].mean(), info and info.unprofiled and info.unprofiled.mean
+    details = [split.basis if not is_known(deviation_ns) else f"± {_ns(deviation_ns)} between steps"]
     details += [f"{_ns(unprofiled)} without the profiler"] if unprofiled else []
     definition = (
         "From a step's first GPU operation to the next step's: mean over the complete steps that all ranks have."
         if split.steps
         else "From the first to the last GPU operation of the capture."
     )
-    value = _ns(over.of("window_ns")["mean_ns"])
+    value = _ns(over["window_ns"].mean())
     return Tile("Step time" if split.steps else "Window", value, tuple(details), definition)
 
 
-def _share(over: OverRanks, figure: Any, name: str, definition: str, *more: str) -> Tile:
+def _share(over: pd.DataFrame, figure: str, name: str, definition: str, *more: str) -> Tile:
     """The lowest and highest rank's share; one value where they read alike."""
-    row = over.of(figure)
-    if not row["ranks"]:
+    values = over[figure].dropna()
+    if values.empty:
         return Tile(name, ABSENT, ("no such time, or inside CUDA graphs",), definition)
-    low, high = (text(row[end], Unit.PCT) for end in ("least_pct", "most_pct"))
-    ends = () if low == high else (f"lowest: rank {row['least_rank']}", f"highest: rank {row['most_rank']}")
+    low, high = (text(end, Unit.PCT) for end in (values.min(), values.max()))
+    ends = () if low == high else (f"lowest: rank {values.idxmin()}", f"highest: rank {values.idxmax()}")
     split = [
         f"{part.label.removeprefix('exposed').lstrip(', ')} {text(mean, Unit.PCT)}"
         for part in COMM_PARTS[:2]
-        if figure == "exposed_comm_pct" and (mean := over.of(_OF_COMM[part.kind])["mean_pct"])
+        if figure == "exposed_comm_pct" and (mean := over[part.share].mean()) > 0
     ]
     means = (f"mean: {', '.join(split)}",) if split else ()
     return Tile(name, low if low == high else f"{low[:-1]}–{high}", (*ends, *means, *more), definition)
-
-
-_OF_COMM: Mapping[str, Any] = MappingProxyType({TRANSFER.kind: "exposed_transfer_pct", WAIT.kind: "exposed_wait_pct"})
 
 
 def _speed(info: RunInfo | None) -> list[Tile]:
@@ -297,7 +291,7 @@ def _speed(info: RunInfo | None) -> list[Tile]:
     return [Tile("Tokens per second", f"{info.tokens_per_s:,.0f}", ("without the profiler",), definition)]
 
 
-def _mfu(report: Report, over: OverRanks) -> list[Tile]:
+def _mfu(report: Report, over: pd.DataFrame) -> list[Tile]:
     """Of the complete steps; none without a known peak."""
     mfu = report.results.get("mfu")
     if mfu is None or mfu.by_rank().empty:

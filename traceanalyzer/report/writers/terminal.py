@@ -5,6 +5,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.markup import escape
 
+from traceanalyzer.analyses.host.cpu_time import HostWork, times_to_compare
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, FUSED, LOOKS, PARTS
@@ -23,9 +24,9 @@ _COLOURS = {  # terminals are dark, mostly
 }
 
 SHOWN = (
-    *("integrity", "ranks", "headline", "time_parts", "step_time_parts", "over_ranks", "steps_over_ranks", "steps"),
-    *("nccl", "idle", "host_work", "host_work_over_ranks", "kernels", "categories", "mfu", "call_waits"),
-    *("exposed_comm", "unlike_ranks", "step_needs", "cpu_steps", "cpu_step_parts", "bottleneck", "groups"),
+    *("integrity", "ranks", "headline", "time_parts", "step_time_parts", "steps"),
+    *("nccl", "idle", "host_work", "kernels", "categories", "mfu", "call_waits"),
+    *("exposed_comm", "unlike_ranks", "step_needs", "cpu_steps", "bottleneck", "groups"),
 )
 """Results that are looked at here, besides those that rules name."""
 
@@ -51,8 +52,10 @@ def show(report: Report, console: Console) -> None:
         say(escape(sentence))
     _show_findings(report, say)
     if words.is_host_only(report.results):
-        work = report.results["host_work_over_ranks"]
-        view = view_of(work.to_frame().head(LAYOUT.listed), work.title, work.columns, _OF_HOSTS)
+        work, _ = times_to_compare(report.results["host_work"])
+        times = work.groupby(["role", "what", "name"], sort=False, observed=True)["time_ns"]
+        rows = times.agg(ranks="size", mean_ns="mean").sort_values("mean_ns", ascending=False).reset_index()
+        view = view_of(rows.head(LAYOUT.listed), "Work on the CPU, mean over ranks", HostWork.columns)
         console.print(console_table(view, console.width))
     elif split:
         view = rank_view(report, split)
@@ -63,9 +66,6 @@ def show(report: Report, console: Console) -> None:
         say(f"[yellow]Note:[/] {escape(sentence)}")
     for sentence in words.skipped(report.skipped, most=LAYOUT.listed):
         say(f"[yellow]Skipped[/] {escape(sentence)}")
-
-
-_OF_HOSTS = ("role", "what", "name", "ranks", "mean_ns")
 
 
 def _show_findings(report: Report, say: Callable[..., None]) -> None:
