@@ -7,8 +7,6 @@ from traceanalyzer.analyses.time.breakdown import PARTS
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.report import assets
 
-KEYS = {cause.key for cause in vocabulary.IDLE_CAUSES}
-
 
 def test_kinds_and_parts_are_those_that_are_computed():
     assert tuple(kind.key for kind in vocabulary.KINDS if kind.key in kinds.KINDS) == tuple(
@@ -20,7 +18,7 @@ def test_kinds_and_parts_are_those_that_are_computed():
 def test_each_thing_is_told_by_its_own_key_and_label():
     for things in (vocabulary.KINDS, vocabulary.IDLE_CAUSES, vocabulary.ON_PATH):
         assert len({one.key for one in things}) == len({one.label for one in things}) == len(things)
-    assert {*KEYS, *kinds.KINDS} <= {one.key for one in vocabulary.ON_PATH}
+    assert {*kinds.KINDS} <= {one.key for one in vocabulary.ON_PATH}
 
 
 def test_every_part_has_a_look_and_every_pattern_is_drawn():

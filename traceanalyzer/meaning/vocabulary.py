@@ -34,6 +34,9 @@ class Look:
     viewer: str = ""
 
 
+_UNKNOWN = Look("#CC79A7", viewer="thread_state_uninterruptible")
+
+
 class Kind(Struct, frozen=True):
     """What a GPU operation does; `short` where there is little room, `one` of a single operation."""
 
@@ -122,12 +125,17 @@ class Cause(Struct, frozen=True):
         label: words for it.
         short: what a hint says of one gap.
         definition: one line.
+        look: how it is drawn.
+        names: what the names of ranges, operators and calls match in which the CPU is in it; they are lower case, with
+            `_` for blanks. Empty where names alone do not say so.
     """
 
     key: str
     label: str
     short: str
     definition: str
+    look: Look
+    names: str = ""
 
     @property
     def column(self) -> str:
@@ -144,14 +152,19 @@ SYNC = Cause(
     "sync", "blocking call", "CPU in a blocking call",
     "The CPU was inside a call that waits for the GPU, or one that blocks at its first call alone, before it launched "
     "the next operation.",
+    Look("#8C8C8C", dark="#c3c8cd", pattern="lines"),
 )  # fmt: skip
 DATA = Cause(
     "data", "data loading", "CPU in the data loader",
     "The CPU was in the data loader or a data range before it launched the next operation.",
+    Look("#A6A6A6", dark="#abb1b7", pattern="dots"),
+    r"data_?loader|^data$|^(load|get|next|fetch|read)_?(the_)?(data|batch)|^(data|batch)_?(load|loading|fetch|wait|time)"
+    r"|^input_?pipeline",
 )  # fmt: skip
 HOST = Cause(
     "host", "CPU launch", "CPU busy",
     "The CPU was in anything else before it launched the next operation: Python, operators, API calls.",
+    Look("#BBBBBB", dark="#8f959b"),
 )  # fmt: skip
 SHORT_NS = 5_000
 """Shorter gaps are `between kernels`: the GPU's own turnaround."""
@@ -162,17 +175,22 @@ LAUNCH_NS = 50_000
 LAUNCH = Cause(
     "launch", "launch latency", "launch latency",
     "The next operation was launched already: latency and ordering, up to 50 µs a gap.",
+    Look("#E2E2E2", dark="#8a9097", pattern="slant"),
 )  # fmt: skip
 UNKNOWN = Cause(
     "unknown", "unknown cause", "cause unknown",
     "Longer than that, or the trace has no launch of the next operation: it does not say why nothing ran.",
+    _UNKNOWN,
 )  # fmt: skip
 BETWEEN_KERNELS = Cause(
-    "between_kernels", "between kernels", "between kernels", "Gaps shorter than 5 µs, whatever their cause."
-)
+    "between_kernels", "between kernels", "between kernels", "Gaps shorter than 5 µs, whatever their cause.",
+    Look("#F0F0F0", dark="#50555b", pattern="bars", text_dark="#fff"),
+)  # fmt: skip
 
 GAP_CAUSES = (SYNC, DATA, HOST, LAUNCH, UNKNOWN)
-"""Of a gap; they add up to it."""
+"""Of a gap; they add up to it. Of those whose names say so the first counts."""
+
+NAMED_CAUSES = tuple(cause for cause in GAP_CAUSES if cause.names)
 
 IDLE_CAUSES = (*GAP_CAUSES, BETWEEN_KERNELS)
 """They add up to idle time."""
@@ -207,7 +225,6 @@ ON_PATH = (
 SEVERAL = "several"
 """The look of a block that holds several kinds."""
 
-_UNKNOWN = Look("#CC79A7", viewer="thread_state_uninterruptible")
 _COMM = Look("#56B4E9", viewer="thread_state_runnable")
 
 LOOKS: Mapping[str, Look] = MappingProxyType(
@@ -221,12 +238,7 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
         COPY.kind: Look("#009E73", viewer="rail_load"),
         OPAQUE.kind: _UNKNOWN,
         IDLE.kind: Look("#BBBBBB", dark="#8f959b", viewer="generic_work"),
-        SYNC.part.kind: Look("#8C8C8C", dark="#c3c8cd", pattern="lines"),
-        DATA.part.kind: Look("#A6A6A6", dark="#abb1b7", pattern="dots"),
-        HOST.part.kind: Look("#BBBBBB", dark="#8f959b"),
-        LAUNCH.part.kind: Look("#E2E2E2", dark="#8a9097", pattern="slant"),
-        UNKNOWN.part.kind: _UNKNOWN,
-        BETWEEN_KERNELS.part.kind: Look("#F0F0F0", dark="#50555b", pattern="bars", text_dark="#fff"),
+        **{cause.part.kind: cause.look for cause in IDLE_CAUSES},
         SEVERAL: Look("#ECE7DD", dark="#3d3a33", viewer="generic_work"),
     }
 )

@@ -26,7 +26,7 @@ from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, deviation
 from traceanalyzer.analyses.time.breakdown import by_rank
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.meaning.columns import Adds, Column, Written
-from traceanalyzer.meaning.vocabulary import DATA, HOST, IDLE_CAUSES, SHORT_NS, SYNC, UNKNOWN
+from traceanalyzer.meaning.vocabulary import DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, NAMED_CAUSES, SHORT_NS, SYNC
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -161,7 +161,7 @@ def _loading(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.Exten
     """What of each step's range on the host is in the data loader, and waits for no GPU and no peer; absent without."""
     if "row" not in windows:
         return pd.array([pd.NA] * len(windows), dtype="Int64")
-    return all_known((idle.loading(trace) - _blocked(trace)).covered_ns(*_host_times(trace, windows)))
+    return all_known((idle.during(trace, DATA) - _blocked(trace)).covered_ns(*_host_times(trace, windows)))
 
 
 def _host_times(trace: RankTrace, windows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -237,7 +237,9 @@ def _is_moved(calls: pd.DataFrame, rank: int, step: int, jump_ns: float) -> bool
 # What each rank's steps need of their own, beside how long the rank waits for others in them.
 
 
-PARTS = ("compute_ns", "exposed_copy_ns", SYNC.column, DATA.column, HOST.column, UNKNOWN.column, "transfer_ns")
+_CAUSES = tuple(cause.column for cause in GAP_CAUSES if cause is not LAUNCH)
+
+PARTS = ("compute_ns", "exposed_copy_ns", *_CAUSES, "transfer_ns")
 """What a rank's step may take longer by than its peers'; transfer as far as its calls move data for longer than theirs.
 
 Launch latency and the GPU's turnaround are none of them: peers that are ahead hide theirs while they wait.
@@ -494,7 +496,7 @@ _WORK = 2**40 - 1
 MOST_NAMES = 100
 """The longest that are kept of each kind: one that is not among so many takes no longer than the last of them."""
 
-_DOINGS = sorted((SYNC.column, DATA.column, HOST.column))
+_DOINGS = sorted(cause.column for cause in (SYNC, *NAMED_CAUSES, HOST))
 """Parts of idle time that say what the host did."""
 
 
@@ -626,18 +628,21 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[pd.DataFrame]:
 def _of_thread(
     trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray, steps: np.ndarray
 ) -> Iterator[pd.DataFrame]:
-    ranges, has_data = Around.of(trace.ranges, thread), host_names.matches(trace.host_ops["name"], host_names.is_data)
-    operators = Around.of(trace.host_ops, thread) if has_data.any() else None
+    ranges, of_ranges, of_operators = (
+        Around.of(trace.ranges, thread),
+        *map(_named_parts, (trace.ranges, trace.host_ops)),
+    )
+    operators = Around.of(trace.host_ops, thread) if (of_operators != NONE).any() else None
     for held, activity in activity_of(trace, thread, starts, launched, has_frames=True):
         query, stretch = overlapping(starts[held], launched[held], Intervals(activity.starts, activity.ends))
         since = np.maximum(activity.starts[stretch], starts[held][query])
         shared = np.minimum(activity.ends[stretch], launched[held][query]) - since
         middle = since + shared // 2
         inside = ranges.at(middle)
-        is_data = _is_data(trace.ranges, inside)
+        named_part = of_ranges[inside]
         if operators is not None:
-            is_data |= np.append(has_data, False)[operators.at(middle)]
-        part = _parts(activity, stretch, is_data)
+            named_part = np.where(named_part == NONE, of_operators[operators.at(middle)], named_part)
+        part = _parts(activity, stretch, named_part)
         own_steps, (named, is_named) = steps[held][query], _named_ranges(trace, inside)
         doing = _with_others(trace, thread, activity, stretch, _doing(activity, stretch, _step_names(trace)))
         for number, own_part in enumerate(_DOINGS):
@@ -648,11 +653,11 @@ def _of_thread(
             yield _summed(own_steps[rows], named.take(rows), shared[rows], own_part, RANGE)
 
 
-def _parts(activity: Activity, stretch: np.ndarray, is_data: np.ndarray) -> np.ndarray:
-    """Position in `_DOINGS` of what each of these stretches counts as."""
+def _parts(activity: Activity, stretch: np.ndarray, named: np.ndarray) -> np.ndarray:
+    """Position in `_DOINGS` of what each of these stretches counts as; `named` is what its range or operator says."""
     is_sync = np.array([*map(host_names.is_sync, activity.names), False], dtype=bool)[activity.code[stretch]]
-    places = (_DOINGS.index(SYNC.column), _DOINGS.index(DATA.column))
-    return np.select([is_sync, is_data], places, _DOINGS.index(HOST.column))
+    places = [_DOINGS.index(cause.column) for cause in (SYNC, HOST)]
+    return np.select([is_sync, named == NONE], places, named)
 
 
 def _with_others(
@@ -668,9 +673,13 @@ def _with_others(
     return found
 
 
-def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
-    is_data: np.ndarray = np.append(host_names.matches(events["name"], host_names.is_data), False)[rows]
-    return is_data
+def _named_parts(events: pd.DataFrame) -> np.ndarray:
+    """Position in `_DOINGS` of the cause that each event's name says, -1 where it says none and at the end."""
+    names: Any = column_of(events, "name")
+    causes = [host_names.cause_of(name) for name in names.categories.tolist()]
+    places = [_DOINGS.index(cause.column) if cause else NONE for cause in causes]
+    parts: np.ndarray = np.array([*places, NONE])[np.append(names.codes, NONE)]
+    return parts
 
 
 def _doing(activity: Activity, stretch: np.ndarray, of_steps: set[str]) -> pd.Categorical:

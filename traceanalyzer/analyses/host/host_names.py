@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.kinds import CPU_BACKENDS, MOST_NAMES
+from traceanalyzer.meaning.vocabulary import DATA, NAMED_CAUSES, Cause
 from traceanalyzer.model.tables import mask_of
 
 PHASES = ("forward", "backward", "optimizer", "data", "communication")
@@ -52,18 +53,13 @@ _MEMORY_CALL = re.compile(
     r"(?:_v\d+)?(?:_ptsz)?$"
 )
 
-_DATA = re.compile(
-    r"data_?loader|^data$|^(load|get|next|fetch|read)_?(the_)?(data|batch)|^(data|batch)_?(load|loading|fetch|wait|time)"
-    r"|^input_?pipeline",
-)
-
 _LOADER_OF_WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
 
 _BOTH = re.compile(r"(?:forward|fwd)_?(?:and_?)?(?:backward|bwd)|run_?training_?batch")
 """Ranges around a forward and a backward pass: `forward-backward` of Megatron's timers."""
 
 _PHASE_PATTERNS = (
-    ("data", _DATA),
+    ("data", re.compile(DATA.names)),
     ("optimizer", re.compile(
         r"^optim|optimizer\w*\.(step|zero_grad)|^opt_step|^zero_grad|^weight_update|^deepspeedengine\.step"
     )),
@@ -123,7 +119,14 @@ def is_memory_call(name: str) -> bool:
 @lru_cache(MOST_NAMES)
 def is_data(name: str) -> bool:
     """A range in which the host waits for, or prepares, the next batch."""
-    return bool(_DATA.search(_plain(name)))
+    return cause_of(name) is DATA
+
+
+@lru_cache(MOST_NAMES)
+def cause_of(name: str) -> Cause | None:
+    """Why a GPU is idle while the host is in an event of this name; `None` where the name does not say so."""
+    plain = _plain(name)
+    return next((cause for cause in NAMED_CAUSES if re.search(cause.names, plain)), None)
 
 
 @lru_cache(MOST_NAMES)

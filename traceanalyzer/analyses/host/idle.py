@@ -15,15 +15,16 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_row
 from traceanalyzer.meaning.columns import Better, Column, Written, declared
 from traceanalyzer.meaning.vocabulary import (
     BETWEEN_KERNELS,
-    DATA,
     GAP_CAUSES,
     HOST,
     IDLE_CAUSES,
     LAUNCH,
     LAUNCH_NS,
+    NAMED_CAUSES,
     SHORT_NS,
     SYNC,
     UNKNOWN,
+    Cause,
 )
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -151,7 +152,7 @@ def parts(
 
     Before the launch (until the call that launched the operation that ends the gap had returned) the launching
     thread decides, in this order: `sync` inside a synchronising call, or a first one that takes far longer than later
-    ones (`one_off_calls`), `data` inside a data range, else `host`. For
+    ones (`one_off_calls`), `NAMED_CAUSES` inside events of their names, else `host`. For
     the time in which that thread records neither call nor operator (autograd's thread waits for the main one) the
     other threads that launch work on this GPU, and the thread of JAX's program, decide in the same order. After it,
     the first `launch_ns` are `launch` and the rest is `unknown`; without a recorded launch all of it is `unknown`. A
@@ -169,16 +170,15 @@ def _parts(
     starts, ends = np.clip(gaps.starts, start_ns, end_ns), np.clip(gaps.ends, start_ns, end_ns)
     launched = np.clip(gaps.launched, starts, ends)
     latest = np.where(gaps.launch == NONE, launched, np.clip(gaps.launched + launch_ns, launched, ends))
-    sync, data = np.zeros((2, len(gaps)), dtype=np.int64)
+    waited = {cause.column: np.zeros(len(gaps), dtype=np.int64) for cause in (SYNC, *NAMED_CAUSES)}
     threads = thread_of_launch(trace, gaps.launch)
-    for thread, (in_sync, in_data) in _decided(trace).items():
+    for thread, waits in _decided(trace).items():
         own = threads == thread
-        sync[own] = in_sync.covered_ns(starts[own], launched[own])
-        data[own] = in_data.covered_ns(starts[own], launched[own])
+        for column, held in zip(waited.values(), waits, strict=True):
+            column[own] = held.covered_ns(starts[own], launched[own])
     columns = {
-        SYNC.column: sync,
-        DATA.column: data,
-        HOST.column: launched - starts - sync - data,
+        **waited,
+        HOST.column: launched - starts - sum(waited.values()),
         LAUNCH.column: latest - launched,
         UNKNOWN.column: ends - latest,
     }
@@ -238,45 +238,47 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     return rows, since[rows]
 
 
-Waits = tuple[Intervals, Intervals]
-"""Time in synchronising calls, or in first ones that take far longer than later ones; and in the data loader."""
+Waits = tuple[Intervals, ...]
+"""Time in synchronising calls, or in first ones that take far longer than later ones; and by each of `NAMED_CAUSES`."""
 
 
 @memoized_by_trace
 def _decided(trace: RankTrace) -> dict[int, Waits]:
-    """Both as each launching thread sees them; the others speak where it records nothing."""
+    """These as each launching thread sees them, without overlap; the others speak where it records nothing."""
     own, decided = _waits(trace), dict[int, Waits]()
     for thread, waits in own.items():
         others = [each for other, each in own.items() if other != thread]
         recorded = [of_rows(events, array_of(events, "thread") == thread)
                     for events in (trace.api_calls, trace.host_ops) if others]  # fmt: skip
-        recorded_ns = Intervals.of_all([waits[1], *recorded])
-        sync, data = (
-            Intervals.of_all([own_ns, *(each[kind] - recorded_ns for each in others)])
-            for kind, own_ns in enumerate(waits)
-        )
-        decided[thread] = sync, data - sync
+        recorded_ns = Intervals.of_all([*waits[1:], *recorded])
+        found, taken = [], EMPTY
+        for kind, own_ns in enumerate(waits):
+            held = Intervals.of_all([own_ns, *(each[kind] - recorded_ns for each in others)])
+            found.append(held - taken)
+            taken |= held
+        decided[thread] = tuple(found)
     return decided
 
 
 def _waits(trace: RankTrace) -> dict[int, Waits]:
-    """What threads that launch work on the GPU, and that of JAX's program, record of both."""
+    """What threads that launch work on the GPU, and that of JAX's program, record of them."""
     rows, since = blocking(trace)
     once = np.setdiff1d(one_off_calls(trace), rows)
     rows, since = np.append(rows, once), np.append(since, array_of(trace.api_calls, "start_ns")[once])
     until, caller = arrays_of(trace.api_calls, "end_ns", "thread", rows=rows)
     program, waits = program_thread(trace), dict[int, Waits]()
     for thread in {*launching_threads(trace).tolist(), *(() if program is None else (program,))}:
-        waits[thread] = Intervals.of(since[caller == thread], until[caller == thread]), loading(trace, thread)
+        blocked = Intervals.of(since[caller == thread], until[caller == thread])
+        waits[thread] = blocked, *(during(trace, cause, thread) for cause in NAMED_CAUSES)
     return waits
 
 
-def loading(trace: RankTrace, thread: int | None = None) -> Intervals:
-    """When a thread, or any thread, of the host is in the data loader; some versions record that as an operator."""
+def during(trace: RankTrace, cause: Cause, thread: int | None = None) -> Intervals:
+    """When a thread, or any thread, of the host is in events whose names say that a GPU is idle for this cause."""
     found = EMPTY
-    for events in (trace.ranges, trace.host_ops):
-        is_own = thread is None or array_of(events, "thread") == thread
-        found |= of_rows(events, rows_named_so(events, host_names.is_data) & is_own)
+    for events in (trace.ranges, trace.host_ops, trace.api_calls):
+        is_named = rows_named_so(events, lambda name: host_names.cause_of(name) is cause)
+        found |= of_rows(events, is_named & (thread is None or array_of(events, "thread") == thread))
     return found
 
 
