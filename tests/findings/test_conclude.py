@@ -64,7 +64,7 @@ def test_what_a_saving_supposes_and_what_bounds_the_step_then(run):
     assert run.results["bottleneck"].bound == "GPU-bound"
     assert late.words.endswith("if rank 1 matched its peers")
     assert half.supposing == "if half of the launch time can be removed"
-    assert none.words.endswith("; the step is then CPU-bound")
+    assert none.words.endswith(" ms are CPU-bound")
 
 
 def test_what_happened_once_may_not_recur(run):

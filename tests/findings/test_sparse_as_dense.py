@@ -17,17 +17,17 @@ BACKWARD = [
         (
             [LOOK_UP, *BACKWARD],
             "Dense embedding gradients: 9 ms/step of GPU time.",
-            "Few rows are looked up, but clearing gradients and the update pass over all of them, most in aten::fill_ of [4000, 64].",
+            "Few rows are looked up, but clearing gradients and the update pass over all of them, mostly in aten::fill_ of [4000, 64].",
         ),
         (
             [("aten::index_add_", "[[8, 64], [], [4096], [4096, 64]]", 30)],
             "Sums by index into few rows: 30 ms/step of GPU time.",
-            "Additions into the same row wait for each other, most in aten::index_add_ of [8, 64].",
+            "Additions into the same row wait for each other, mostly in aten::index_add_ of [8, 64].",
         ),
         (
             [("aten::one_hot", "[[64], []]", 1), ("aten::scatter_", "[[64, 10], [], [], []]", 1), ("aten::mm", "[[64, 10], [10, 128]]", 30)],
             "Products with one-hot matrices: 30 ms/step of GPU time.",
-            "Each product only picks rows of the other matrix, most in aten::mm of [64, 10].",
+            "Each product only picks rows of the other matrix, mostly in aten::mm of [64, 10].",
         ),
     ],
     ids=["gradients", "sums", "one-hot"],

@@ -78,7 +78,7 @@ def data_loading(run: Run, idle: Idle, gaps: GapTable, host_work: HostWork, step
     when = f" in {numbered('step', steps)}" if steps else run.each
     place = next(filter(is_data, names), (*names, "a data range")[0])
     is_one = len(waits) > 1 and int((waits >= SHARE * waits.max()).sum()) == 1
-    who = f"rank {rank}'s GPU waits" if is_one else "GPUs wait"
+    who = f"rank {rank}'s GPU waits" if is_one else "GPUs wait" if len(waits) > 1 else "the GPU waits"
     bound = "Input-bound" if 100 * waits[rank] >= CUTS[0][0] * run.step_ns else "DataLoader stall"
     yield Finding(
         headline=f"{bound}: {who} {time_text(round(waited_ns))}{when} for the next batch.",

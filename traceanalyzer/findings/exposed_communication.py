@@ -87,7 +87,7 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
     is_unequal = own["ns"].where(~is_true(own["is_synchronising"]), 0).sum() > SHARE * own["ns"].sum()
     place = f"the {role} group" if role and where in (None, phase) else where
     inside = f", mostly in {place}" if place and place != phase else ""
-    when = f", most in {phase}" if phase and phase != UNATTRIBUTED else ""
+    when = f", mostly in {phase}" if phase and phase != UNATTRIBUTED else ""
     partners = "; waiting for ranks whose calls are unknown may be part of it" if is_open else ""
     return Finding(
         headline=f"Exposed {several}: {'up to ' if is_unequal else ''}{time_text(ns)}{run.each}{when}"

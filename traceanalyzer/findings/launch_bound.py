@@ -67,7 +67,7 @@ def launch_bound(
     rank = int(waits.idxmax())
     times = doing(run, what_ran, rank)
     own = launches.to_frame().set_index("rank").loc[rank]
-    needs = launching_ns(run, step_needs).reindex(waits.index)
+    needs = launching_ns(run, step_needs).reindex(waits.index).clip(upper=run.window_ns)
     if own["awaited_kernels"] > SHARE * own["awaitable_kernels"]:
         headline = f"Launches on rank {rank} wait for their kernels: CUDA_LAUNCH_BLOCKING=1."
         why = (

@@ -57,10 +57,10 @@ def pipeline_bubble(
     if expected is None:
         why, fix = f"The schedule is unknown ({row['why_unknown'] or row['schedule']}).", ""
     else:
-        alone = f"{row['schedule']} alone leaves {expected:.0f}% unused"
-        why = (
-            f"With {count} microbatches on {row['stages']} stages {alone}; uneven stages and launch gaps add the rest."
+        alone = (
+            f"With {count} microbatches on {row['stages']} stages {row['schedule']} alone leaves {expected:.0f}% unused"
         )
+        why = f"{alone}; the rest is uneven stages, messages or launch gaps."
         fix = f"{_OTHERS.get(row['schedule'], '')}{2 * count} microbatches per step instead of {count}."
     yield Finding(
         headline=f"Pipeline bubble: stages wait or are idle {row['bubble_pct']:.0f}% of a step on average.",
@@ -87,6 +87,6 @@ def _played(run: Run, row: Mapping[str, Any], ranks: int) -> tuple[Change | None
     words = (
         "with a zero-bubble schedule"
         if change.to == "zero-bubble"
-        else "with two interleaved stages per rank, which evens the ranks' work"
+        else "with two interleaved stages per rank, if that evens the ranks' work"
     )
     return change, saves_of_schedule(found, run.engine, words)

@@ -63,7 +63,9 @@ def redundant_communication(
     for each in found:
         is_fact = bottleneck.bound == "CPU-bound" and not run.is_worth(run.saved_ns(*each.changes))
         of_cpus = (
-            " Launching them takes CPU time, too, which bounds the step." if bottleneck.bound == "CPU-bound" else ""
+            " Launching these collectives also costs CPU time, and the CPU limits the step."
+            if bottleneck.bound == "CPU-bound"
+            else ""
         )
         yield replace(each, why=each.why + of_cpus, changes=() if is_fact else each.changes)
 
@@ -117,7 +119,7 @@ def _gathered_again(run: Run, calls: pd.DataFrame, groups: pd.DataFrame) -> Iter
         why=f"Backward all-gathers {kept}{run.each} on each rank, in the same sizes as forward.",
         fix="reshard_after_forward=False (FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 (DeepSpeed).",
         table="calls",
-        caveat=f"It takes up to {kept} more memory per GPU.",
+        caveat=f"The fix takes up to {kept} more memory per GPU.",
     )
 
 

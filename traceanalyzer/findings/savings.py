@@ -95,13 +95,13 @@ class Saves:
 
     @property
     def words(self) -> str:
-        """`about 27 ms/step (93 → 66 ms, 29%) if rank 1 matched its peers; the step is then CPU-bound`."""
+        """`about 27 ms/step (93 → 66 ms, 29%) if rank 1 matched its peers; the remaining 66 ms are CPU-bound`."""
         of = scale(Unit.NS, [self.before_ns])
         after = of.text(self.before_ns - self.likely_ns)
         change = f"{of.text(self.before_ns)} → {after} {of.symbol}, {_whole_percent(self.percent)}"
         profiled = "" if self.is_unprofiled else " as profiled"
         supposing = f" {self.supposing}" if self.supposing else ""
-        then = f"; the step is then {self.then}" if self.then else ""
+        then = f"; the remaining {after} {of.symbol} are {self.then}" if self.then else ""
         return f"about {_time(self.likely_ns, of)}{self.each}{profiled} ({change}){supposing}{then}"
 
     @property

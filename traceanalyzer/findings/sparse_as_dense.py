@@ -71,7 +71,7 @@ def sparse_as_dense(run: Run, operator_shapes: OperatorShapes) -> Iterator[Findi
             first, of = rows["operator"].iloc[0], inputs[rows["shapes"].iloc[0]]
             yield Finding(
                 headline=f"{headline}: {time_text(spared.sum() / run.recorded)}{run.each} of GPU time.",
-                why=f"{why[:-1]}, most in {first} of {list(of.listed[0] if of.listed else of.first or ())}.",
+                why=f"{why[:-1]}, mostly in {first} of {list(of.listed[0] if of.listed else of.first or ())}.",
                 fix=fix,
                 changes=changes,
                 evidence=tuple(rows.to_dict("records")),

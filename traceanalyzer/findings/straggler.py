@@ -18,10 +18,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import pandas as pd
+
 from traceanalyzer.analyses.base import plain_rows
-from traceanalyzer.analyses.blame.episodes import Episodes, calls_beside, is_called_alike
+from traceanalyzer.analyses.blame.episodes import Episodes, is_called_alike
 from traceanalyzer.analyses.blame.slow_transfers import WITH_ALL, WITH_MOST
-from traceanalyzer.analyses.blame.step_budget import COMPILING, MEMORY_CALLS, OTHER_PROCESS, StepNeeds
+from traceanalyzer.analyses.blame.step_budget import (
+    COMPILING,
+    MEMORY_CALLS,
+    MOST_NAMES,
+    OTHER_PROCESS,
+    StepNeeds,
+    WhatRan,
+)
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.cpu_time import BESIDE
 from traceanalyzer.analyses.operators.operators import Operators, same_calls
@@ -31,7 +40,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import collective_words, short_name
-from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC, first_upper, named, numbered
+from traceanalyzer.meaning.vocabulary import COMPUTE, DATA, HOST, SYNC, first_upper, named, numbered
 
 PLACE = "Uneven ranks", 1
 
@@ -39,14 +48,20 @@ Row = Mapping[str, Any]
 
 
 def straggler(
-    run: Run, episodes: Episodes, step_needs: StepNeeds, operators: Operators, ranks: Ranks, gpu_metrics: GpuMetrics
+    run: Run,
+    episodes: Episodes,
+    step_needs: StepNeeds,
+    what_ran: WhatRan,
+    operators: Operators,
+    ranks: Ranks,
+    gpu_metrics: GpuMetrics,
 ) -> Iterator[Finding]:
     """Ranks take longer than their peers with a part of their step, and the others wait for them.
 
     The change gives that part the time that the peers take. Of stragglers that hide each other all change together.
     """
     rows = [row for row in plain_rows(episodes.table) if run.is_worth(row["excess_ns"])]
-    reasons = partial(_reason, operators, ranks, gpu_metrics, run)
+    reasons = partial(_reason, what_ran, operators, ranks, gpu_metrics, run)
     hiding = _hiding(rows, run)
     if hiding:
         yield _joint(hiding, run, step_needs)
@@ -257,12 +272,14 @@ def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
 # Why, where other tables tell: another GPU, a slower CPU, more operators.
 
 
-def _reason(operators: Operators, ranks: Ranks, metrics: GpuMetrics, run: Run, row: Row) -> tuple[str, str]:
+def _reason(
+    what_ran: WhatRan, operators: Operators, ranks: Ranks, metrics: GpuMetrics, run: Run, row: Row
+) -> tuple[str, str]:
     """A clause for the evidence, and the fix that goes with it; empty where nothing else tells."""
     if row["cause"] == "compute":
         clock = _lower_clock(row, metrics) if _is_slow_gpu(row) else ""
         gpu = (clock, "") if clock else _other_gpu(row, ranks)
-        return gpu if any(gpu) or _is_slow_gpu(row) else _more_calls(row, operators, run)
+        return gpu if any(gpu) or _is_slow_gpu(row) else _more_calls(row, what_ran, run)
     if row["cause"] == HOST.key and row["name"] is None and row["is_in_every_step"]:
         return _cpu(row, operators)
     if row["cause"] == HOST.key and row["name"] and is_called_alike(row["name"], row["ranks"], operators.table):
@@ -270,16 +287,22 @@ def _reason(operators: Operators, ranks: Ranks, metrics: GpuMetrics, run: Run, r
     return "", ""
 
 
-def _more_calls(row: Row, operators: Operators, run: Run) -> tuple[str, str]:
-    calls = calls_beside(str(row["name"]), row["ranks"], operators.table)
-    if calls is None or calls[0] <= calls[1]:
+def _more_calls(row: Row, what_ran: WhatRan, run: Run) -> tuple[str, str]:
+    """How often these ranks run what takes most of the difference, and the others, as far as that is known."""
+    held = run.within(what_ran.table)
+    held = held[(held["part"] == COMPUTE.column) & (held["what"] == row["what"])]
+    calls = held[held["name"] == row["name"]].groupby("rank")["calls"].sum().astype("float64") / run.count
+    others = [rank for rank in run.ranks if rank not in row["ranks"]]
+    most, usual = calls.reindex([*row["ranks"]]).max(), calls.reindex(others).fillna(0).median()
+    is_cut = (held.groupby(["rank", "step"], dropna=False).size() >= MOST_NAMES).any()  # of short ones nothing is known
+    if pd.isna(most) or most <= usual or (not usual and is_cut):
         return "", ""
-    most, others = (digits(round(count / run.recorded_each, 1)) for count in calls)
+    most, usual = (digits(round(count, 1)) for count in (most, usual))
+    peers = run.peers_of(row["ranks"])
+    more = f" ({peers}: {usual})" if usual != "0" else f" that {peers} {'does' if len(others) == 1 else 'do'} not make"
     operator, _, _ = str(row["name"]).partition(" of ")
-    return (
-        f"with {most} calls of {operator} {run.per} ({run.peers_of(row['ranks'])}: {others})",
-        f"Remove the extra {operator} calls of {_who(row)}, or give the ranks equal work.",
-    )
+    fix = f"Remove the extra {operator} calls of {_who(row)}, or give the ranks equal work."
+    return f"{most} calls {run.per}{more}", fix
 
 
 def _other_gpu(row: Row, ranks: Ranks) -> tuple[str, str]:

@@ -73,7 +73,7 @@ def unfused(
         chain = own[own["shape"] == longest].groupby("operator")["gpu_ns"].sum()
         held = operator_kernels.table[operator_kernels.table["operator"].isin(names)]
         placed = held["gpu_ns"].groupby(without_numbers(held["path"])).sum()
-        where = f", most in {str(placed.idxmax()).rpartition('/')[2].removesuffix('_#')}" if len(placed) else ""
+        where = f", mostly in {str(placed.idxmax()).rpartition('/')[2].removesuffix('_#')}" if len(placed) else ""
         pass_ = "reads and writes" if len(chain) == 1 else "each read and write"
         over = f"tensors of {list(longest)}" if longest else "all parameters"
         over_what = "over its scores" if kind == ATTENTION else "that fusion avoids"

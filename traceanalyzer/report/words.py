@@ -335,7 +335,7 @@ def _bound_by(report: Report, means: pd.Series) -> tuple[str, str]:
     if lacks_data and most == "Communication-bound":
         return "Bottleneck unknown", of_path.replace("exposed communication", "communication, or waiting for ranks,")
     rest = "".join(f", {_BOUND[bound]} {shares[bound]:.0f}%" for bound in bounds[1:])
-    return ", then ".join(bounds), f"{of_path}{rest}"
+    return " and ".join(bounds), f"{of_path}{rest}"
 
 
 def _without_path(report: Report, means: pd.Series) -> tuple[str, str]:
