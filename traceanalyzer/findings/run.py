@@ -51,9 +51,6 @@ class Run:
         if not headline.empty and headline["steps"].notna().iloc[0]:
             numbers = tuple(shared_steps(complete_steps(results["steps"].table), set(windows.index)))
             windows /= int(headline["steps"].iloc[0])
-        # A graph of less than half of a step (a CUDA graph being captured launches almost nothing) says nothing of it.
-        if engine is not None and engine.before_ns < SHARE * windows.max():
-            engine = None
         return cls(results, engine, numbers, windows)
 
     @property

@@ -20,6 +20,8 @@ from traceanalyzer.analyses.replay.job import Job, windows_of
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.rank_graph import piece_of
 from traceanalyzer.analyses.replay.waits import with_waits_alike
+from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column
@@ -34,6 +36,8 @@ MOST_OPERATIONS = 8_000_000
 TOO_LARGE = "the ranks have more operations than are replayed"
 
 CIRCULAR = "by its launches and events an operation would wait for itself: such a capture contradicts itself"
+
+TOO_LITTLE = "the graph holds less than half of a step, as where the launches of a CUDA graph are captured"
 
 APART = "the ranks' captures share no time, and no rank answers another's calls: they are of no one job"
 
@@ -108,6 +112,7 @@ def across(
     steps: Steps,
     ranks: Ranks,
     call_waits: CallWaits,
+    headline: Headline,
     most_replayed: int = MOST_OPERATIONS,
     unprofiled_step_ns: int | None = None,
 ) -> Replay:
@@ -127,9 +132,13 @@ def across(
         replay = _replayed(pieces, members, offset_ns, steps)
     except CircleError:
         return Replay(_EMPTY, why_not=CIRCULAR)
-    if unprofiled_step_ns is None or replay.engine is None:
+    engine = replay.engine
+    window_ns = headline.table["window_ns"].astype("float64") / headline.table["steps"].fillna(1)
+    if engine is None or engine.before_ns < SHARE * window_ns.max():
+        return Replay(_EMPTY, why_not=TOO_LITTLE)
+    if unprofiled_step_ns is None:
         return replay
-    return replace(replay, note=replay.engine.solve_overhead(unprofiled_step_ns))
+    return replace(replay, note=engine.solve_overhead(unprofiled_step_ns))
 
 
 def _replayed(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int, int], steps: Steps) -> Replay:
