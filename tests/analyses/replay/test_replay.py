@@ -55,7 +55,7 @@ CHANGES = {
     "an extra kernel": (
         scenarios.ddp(4, slow_compute_ns={1: 300_000}), scenarios.ddp(4), Change("kernel", 0.0, name="extra_gemm"),
     ),
-    "slow data": (scenarios.fed(4, slow_data_ns={1: 5 * MS}), scenarios.fed(4), Change("cpu", "peers", RANK_1)),
+    "slow data": (scenarios.fed(4, slow_data_ns={1: 5 * MS}), scenarios.fed(4), Change("rank", "peers", RANK_1)),
     "slow copy": (scenarios.fed(4, slow_copy_ns={1: 5 * MS}), scenarios.fed(4), Change("copy", "peers", RANK_1)),
     "hybrid sharding": (scenarios.hsdp(slow_compute_ns={1: 90_000}), scenarios.hsdp(), Change("rank", "peers", RANK_1)),
     "a slow stage": (

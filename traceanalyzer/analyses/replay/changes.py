@@ -140,7 +140,7 @@ PARTS: Mapping[Changeable, Part] = MappingProxyType(
     {
         "rank": _part("all that the ranks do themselves: CPU work, compute and copies", "peers even"),
         "stage": _part("the same of all ranks of a pipeline's stage, counted from 0", "peers even ideal"),
-        "cpu": _part("CPU work: all but waiting for the GPU or a batch", "none peers even", is_of_cpus=True),
+        "cpu": _part("CPU work: all but loading data and waiting for the GPU", "none peers even", is_of_cpus=True),
         "data": _part("CPU work in the data loader", "ready none", is_of_cpus=True),
         "memory": _part("CPU work in calls that take GPU memory or give it back", "none", is_of_cpus=True),
         "profiler": Part("its overhead on CPUs", {word: word for word in COST_NS}, has_factor=False, is_of_cpus=True),

@@ -97,12 +97,12 @@ class Edits:
         """What the rank's operations and CPU take after changes that concern it.
 
         The profiler's overhead goes first: a CPU twice as fast takes half of what is left, and one like its peers what
-        they take without it. Who waits for a batch of workers waits for it until then all the same, unless that is
-        changed.
+        they take without it. Loading data is no part of either, and goes last. Who waits for a batch of workers waits
+        for it until then all the same, unless that is changed.
         """
         nodes, timing, cost_ns = self.job.nodes[rank], self.job.recorded.timing[rank], 0
         is_loader_as_recorded = all(change.part not in ("rank", "cpu", "data") for change in changes)
-        for change in sorted(changes, key=lambda change: change.part != "profiler"):
+        for change in sorted(changes, key=lambda change: (change.part != "profiler", change.part in _OF_CPU_WORK)):
             if change.part == "profiler" and change.steps is None:
                 cost_ns = self.peers.overhead_ns[str(change.to)]
             timing = self._edited(timing, rank, change, changes, cost_ns)
@@ -155,16 +155,18 @@ class Edits:
         self, before: np.ndarray, rank: int, change: Change, apart: frozenset[int] | None, cost_ns: int
     ) -> np.ndarray:
         nodes, peers = self.job.nodes[rank], self.peers
+        is_all = change.part in ("rank", "profiler")
+        # `data` is the change to what is in the data loader.
+        loading = np.where(is_all, 0, np.minimum(nodes.column("host", DATA.column), before))
         if change.to in (PEERS, EVEN):
-            return peers.host(rank, cost_ns, apart)
+            return loading + peers.host(rank, cost_ns, apart, is_all=is_all)
         if change.part == "profiler" and change.steps is None:
-            return peers.hosts(cost_ns).ns[rank]
+            return peers.hosts(cost_ns, is_all=True).ns[rank]
         if change.part == "profiler":
             return np.maximum(before - nodes.column("host", "recorded") * peers.overhead_ns[str(change.to)], 0)
         if change.part in _OF_CPU_WORK:
             spent = nodes.column("host", _OF_CPU_WORK[change.part])
             return np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
-        loading = np.minimum(nodes.column("host", DATA.column), before)  # `data` is the change to that
         return loading + _scaled(before - loading, change)
 
     def _without_unknown_waits(self, timing: Timing, rank: int, change: Change) -> np.ndarray:

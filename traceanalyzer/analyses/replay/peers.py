@@ -16,6 +16,7 @@ from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
@@ -84,8 +85,8 @@ class Peers:
     def let_go(self) -> None:
         """Keep nothing of changes that were asked for."""
         self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
-        self._evened: dict[tuple[str, int], dict[int, np.ndarray]] = {}
-        self._hosts: dict[int, Hosts] = {}
+        self._evened: dict[tuple[str, int, bool], dict[int, np.ndarray]] = {}
+        self._hosts: dict[tuple[int, bool], Hosts] = {}
 
     def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
         """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left.
@@ -168,7 +169,7 @@ class Peers:
             slower_ns = self.contention.slower_by_waits_ns.get(rank) if apart is not None else None
             return own if slower_ns is None else (own - slower_ns).astype(np.int64)
         if apart is None:
-            return self._even(part, 0, rank)
+            return self._even(rank, part)
         wanted = self._usual(self._free_sums, rank, apart)
         return own if wanted is None else _scaled(own, self._works.keys[rank], self._sums[:, self.place[rank]], wanted)
 
@@ -196,23 +197,23 @@ class Peers:
         lengths = [own.column("ops", "duration_ns") - slower_ns.get(rank, 0) for rank, own in nodes]
         return self._works.sums(lengths) if slower_ns else self._sums
 
-    def hosts(self, cost_ns: int) -> "Hosts":
-        """The CPUs' work without the profiler's overhead of so much for each operator and call."""
-        if cost_ns not in self._hosts:
-            self._hosts[cost_ns] = Hosts(self.job, self._spans, self._whole_spans, cost_ns)
-        return self._hosts[cost_ns]
+    def hosts(self, cost_ns: int, *, is_all: bool) -> "Hosts":
+        """The CPUs' work without the profiler's overhead of so much for each operator and call, as `Hosts`."""
+        if (cost_ns, is_all) not in self._hosts:
+            self._hosts[cost_ns, is_all] = Hosts(self.job, self._spans, self._whole_spans, cost_ns, is_all=is_all)
+        return self._hosts[cost_ns, is_all]
 
-    def host(self, rank: int, cost_ns: int, apart: frozenset[int] | None) -> np.ndarray:
+    def host(self, rank: int, cost_ns: int, apart: frozenset[int] | None, *, is_all: bool) -> np.ndarray:
         """The rank's stretches of CPU work as on its peers, one by one; with `None` all ranks' work dealt out evenly.
 
         Where ranks do not launch equally often between two calls of a step, all stretches between these together.
         """
-        hosts = self.hosts(cost_ns)
+        hosts = self.hosts(cost_ns, is_all=is_all)
         own = hosts.ns[rank]
         if len(self.ranks) == 1:
             return own
         if apart is None:
-            return self._even("cpu", cost_ns, rank)
+            return self._even(rank, "cpu", cost_ns, is_all=is_all)
         wanted, whole = (self._usual(table, rank, apart) for table in (hosts.sums, hosts.whole_sums))
         if wanted is None or whole is None:
             return own
@@ -259,32 +260,43 @@ class Peers:
             self._known[key] = of(table[:, columns])
         return self._known[key]
 
-    def _even(self, part: str, cost_ns: int, rank: int) -> np.ndarray:
+    def _even(self, rank: int, part: str, cost_ns: int = 0, *, is_all: bool = True) -> np.ndarray:
         """The rank's share of all ranks' work of that part."""
-        if (part, cost_ns) not in self._evened:
-            self._evened[part, cost_ns] = self._dealt_out(part, cost_ns)
-        return self._evened[part, cost_ns][rank]
+        if (part, cost_ns, is_all) not in self._evened:
+            self._evened[part, cost_ns, is_all] = self._dealt_out(part, cost_ns, is_all=is_all)
+        return self._evened[part, cost_ns, is_all][rank]
 
-    def _dealt_out(self, part: str, cost_ns: int) -> dict[int, np.ndarray]:
-        """All ranks' work of a part, as much for each between the same two calls: the sum over ranks stays.
-
-        Over the stages of a pipeline, between which layers can be moved, it is dealt out as a whole.
-        """
+    def _dealt_out(self, part: str, cost_ns: int, *, is_all: bool) -> dict[int, np.ndarray]:
+        """All ranks' work of a part, as much for each between the same two calls: the sum over ranks stays."""
         if part == "cpu":
-            lengths, spans = self.hosts(cost_ns).ns, self._spans
+            lengths, spans = self.hosts(cost_ns, is_all=is_all).ns, self._spans
         else:
             lengths, spans = {rank: _of_part(nodes, part) for rank, nodes in self.job.nodes.items()}, self._spans_of_ops
+        found, known = self._dealt_out_to_stages(lengths, part), dict[bytes, tuple[np.ndarray, np.ndarray]]()
         sums, step = spans.sums([*lengths.values()]), np.unique(spans.step, return_inverse=True)[1]
-        found, known = {}, dict[bytes, tuple[np.ndarray, np.ndarray]]()
-        for rank, column in self.place.items():
-            is_stage = self.linked[column].sum() > 1
-            columns, stretch = (self.linked if is_stage else self.alike)[column].copy(), step * (not is_stage)
+        for rank in self.place.keys() - found.keys():
+            column = self.place[rank]
+            columns = self.alike[column].copy()
             columns[column] = True  # one that does nothing is like nobody
             if columns.tobytes() not in known:
-                known[columns.tobytes()] = _shares(sums[:, columns], stretch, is_whole=is_stage)
+                known[columns.tobytes()] = _shares(sums[:, columns], step)
             (is_shared, wanted), own = known[columns.tobytes()], sums[:, column]
-            own = np.where(is_shared, own, np.bincount(stretch, own)[stretch])
+            own = np.where(is_shared, own, np.bincount(step, own)[step])
             found[rank] = _scaled(lengths[rank], spans.keys[rank], own, wanted)
+        return found
+
+    def _dealt_out_to_stages(self, lengths: Mapping[int, np.ndarray], part: str) -> dict[int, np.ndarray]:
+        """The same over stages of pipelines, between which layers can be moved: each operator's work by itself."""
+        columns = {rank: self.linked[column] for rank, column in self.place.items() if self.linked[column].sum() > 1}
+        if not columns:
+            return {}
+        spans = self._spans.keys.items()
+        kinds = {rank: np.minimum(key, 0) for rank, key in spans} if part == "cpu" else self._programs
+        works = Keyed({rank: (np.zeros_like(own), own, own != NONE) for rank, own in kinds.items()})
+        sums, found = works.sums([*lengths.values()]), {}
+        for rank, linked in columns.items():
+            own = sums[:, self.place[rank]]
+            found[rank] = _scaled(lengths[rank], works.keys[rank], own, _share_of_stage(sums[:, linked], own))
         return found
 
     @cached_property
@@ -306,15 +318,15 @@ class Hosts:
     """CPU work without the profiler's overhead of so much for each operator and call.
 
     Attributes:
-        ns: of each rank its stretches.
+        ns: of each rank its stretches; without what is in the data loader unless they are `is_all`.
     """
 
-    def __init__(self, job: Job, spans: Keyed, whole: Keyed, cost_ns: int) -> None:
-        self._spans, self._whole = spans, whole
-        self.ns = {rank: nodes.column("host", "ns") for rank, nodes in job.nodes.items()}
-        if cost_ns:
-            costs = {rank: cost_ns * nodes.column("host", "recorded") for rank, nodes in job.nodes.items()}
-            self.ns = {rank: np.maximum(own - costs[rank], 0) for rank, own in self.ns.items()}
+    def __init__(self, job: Job, spans: Keyed, whole: Keyed, cost_ns: int, *, is_all: bool) -> None:
+        self._spans, self._whole, self.ns = spans, whole, dict[int, np.ndarray]()
+        for rank, nodes in job.nodes.items():
+            left_out = cost_ns * nodes.column("host", "recorded")
+            left_out = left_out if is_all else left_out + nodes.column("host", DATA.column)
+            self.ns[rank] = np.maximum(nodes.column("host", "ns") - left_out, 0)
 
     @cached_property
     def sums(self) -> np.ndarray:
@@ -332,15 +344,27 @@ def _of_part(nodes: Nodes, part: str) -> np.ndarray:
     return np.where(chosen, nodes.column("ops", "duration_ns"), 0)
 
 
-def _shares(held: np.ndarray, stretch: np.ndarray, *, is_whole: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Each rank's even share of the ranks' (columns) spans (rows), or of the stretch of them where one has none.
+def _shares(held: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each rank's even share of the ranks' (columns) spans (rows), or of all of their step where one has none of some.
 
     With it the spans of which each has its share.
     """
-    is_shared = ((held > 0).all(axis=1) | (held == 0).all(axis=1)) & (not is_whole)
-    is_shared = np.bincount(stretch, ~is_shared)[stretch] == 0
+    is_shared = (held > 0).all(axis=1) | (held == 0).all(axis=1)
+    is_shared = np.bincount(step, ~is_shared)[step] == 0
     mean = held.mean(axis=1)
-    return is_shared, np.where(is_shared, mean, np.bincount(stretch, mean)[stretch])
+    return is_shared, np.where(is_shared, mean, np.bincount(step, mean)[step])
+
+
+def _share_of_stage(held: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """A stage's even share of each kind of the stages' (columns) work (rows), and of all that some have none of.
+
+    Together it is the mean stage, whatever the stage has of the rest.
+    """
+    mean, is_common = held.mean(axis=1), (held > 0).all(axis=1)
+    rest = own * mean[~is_common].sum() / max(own[~is_common].sum(), 1)
+    wanted = np.where(is_common, mean, rest)
+    found: np.ndarray = wanted * mean.sum() / max(wanted.sum(), 1)
+    return found
 
 
 def _scaled(own: np.ndarray, key: np.ndarray, held: np.ndarray, wanted: np.ndarray) -> np.ndarray:
