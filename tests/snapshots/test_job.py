@@ -54,7 +54,7 @@ def test_a_snapshot_without_history_passes_no_gate_on_its_peak(tmp_path, monkeyp
     told = json.loads((tmp_path / "out" / "memory.json").read_text())
     assert told["snapshots"][0]["peak_bytes"] is None
     assert told["verdict"][0].startswith(
-        "Rank 0 held 54.5 MB when its snapshot was written, what it held before is not known"
+        "Rank 0 held 54.5 MB when its snapshot was written; what it held before is unknown"
     )
     assert "Who holds the peak" not in (tmp_path / "out" / "memory.html").read_text()
 

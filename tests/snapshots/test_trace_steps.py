@@ -32,11 +32,11 @@ def test_the_peak_lies_in_a_step(one):
         {"step": 7, "peak_bytes": 5 << 20, "end_bytes": 5 << 20},
         {"step": 8, "peak_bytes": 7 << 20, "end_bytes": 3 << 20},
     ]
-    assert any("peak lies in step 8" in text for text in sentences([found]))
+    assert any("peak is in step 8" in text for text in sentences([found]))
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"), [((7, 5050, 6000), "history ends 5 ms before"), ((7, 5, 25), "outside the steps")]
+    ("limits", "said"), [((7, 5050, 6000), "history ends 5 ms before"), ((7, 5, 25), "outside the trace's steps")]
 )
 def test_a_peak_of_no_step(one, limits, said):
     assert any(said in text for text in sentences([with_steps(one, limits)]))

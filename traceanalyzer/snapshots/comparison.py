@@ -41,8 +41,8 @@ def sentences(examined: Sequence[Examined]) -> list[str]:
     made = [(kind, _folded(same)) for (kind, _), same in alike.items()]
     most, least = (by_peak[0], by_peak[-1]) if by_peak else (None, None)
     if most and least and most.peak_bytes > 1.05 * least.peak_bytes:
-        peaks = f"its peak is {size_text(most.peak_bytes)}, {least.snapshot.label}'s {size_text(least.peak_bytes)}"
-        made.append((_DECIDES, _capital(f"{most.snapshot.label} decides: {peaks}.")))
+        peaks = f"{size_text(most.peak_bytes)} at its peak ({least.snapshot.label}: {size_text(least.peak_bytes)})"
+        made.append((_DECIDES, _capital(f"{most.snapshot.label} needs most memory: {peaks}.")))
     return [text for _, text in sorted(made, key=lambda one: one[0])]
 
 
@@ -81,80 +81,68 @@ def _of_one(one: Examined) -> list[tuple[int, str]]:
 
 def _contradicted(one: Examined) -> str:
     return (
-        f"{_WHO}'s history does not lead to what its snapshot holds at the end: "
-        f"{size_text(abs(one.contradicted_bytes))} at the peak are in only one of them. Events or segments are "
-        "missing, so that its peak and who holds it may be wrong."
+        f"{_WHO}'s history and its final state disagree by {size_text(abs(one.contradicted_bytes))} at the peak: "
+        "events or segments are missing, so the peak and its owners may be wrong."
     )
 
 
 def _other_devices(one: Examined) -> str:
     others = ", ".join(f"{count:,} of GPU {device}" for device, count in one.snapshot.other_events.items())
-    return f"{_WHO}'s file has events of other GPUs of its process too, which are not looked at: {others}."
+    return f"{_WHO}'s file also has events of other GPUs, which are ignored: {others}."
 
 
 def _failed(oom: OutOfMemory) -> str:
     reserved = size_text(max(oom.reserved_bytes - oom.allocated_before_bytes, 0))
     free = "" if oom.device_free_bytes is None else f", and the GPU had {size_text(oom.device_free_bytes)} left"
     return (
-        f"{_WHO} ran out of memory at {_code(oom.site)}: it asked for {size_text(oom.requested_bytes)} while "
-        f"tensors held {size_text(oom.allocated_before_bytes)}; {reserved} more were reserved, in pieces that did "
-        f"not fit{free}."
+        f"{_WHO} ran out of memory at {_code(oom.site)}: it asked for {size_text(oom.requested_bytes)} while tensors "
+        f"held {size_text(oom.allocated_before_bytes)}. {reserved} more was reserved in pieces that did not fit{free}."
     )
 
 
 def _code(site: str) -> str:
-    return site if site != UNKNOWN else "code of which no frames were recorded"
+    return site if site != UNKNOWN else "code without recorded frames"
 
 
 def _grows(growth: Growth) -> str:
     each = size_text(growth.per_step_bytes)
-    rate = f"{each} a step" if growth.is_by_steps else f"{each} in each eighth of the recorded time"
+    rate = f"{each} per step" if growth.is_by_steps else f"{each} in each eighth of the recorded time"
     unit = "steps" if growth.is_by_steps else "eighths"
-    who = _code(growth.site)
     return (
-        f"{_WHO}'s memory grows by {rate}: what {who} allocates is never freed, "
-        f"{size_text(growth.size_bytes)} in {growth.blocks:,} blocks after {growth.steps} of {growth.of_steps} {unit}. "
-        "Something keeps it: a list, a cache, the graph of a loss that is only logged (detach it). A snapshot has who "
-        "allocates and not who keeps: follow what the named lines return to where it is stored."
+        f"{_WHO}'s memory grows by {rate}: {size_text(growth.size_bytes)} in {growth.blocks:,} blocks from "
+        f"{_code(growth.site)} is still allocated after {growth.steps} of {growth.of_steps} {unit}. Find what keeps "
+        "it: a list, a cache, or the graph of a logged loss (loss.detach())."
     )
 
 
 def _not_failed(one: Examined) -> str:
     """Of memory that grows without a failed request: where the next one is likely."""
-    text = f"{_WHO}'s history has no failed request"
-    if not one.gave_back:
-        text += (
-            ", and its allocator gave nothing back to the GPU, as it would before it fails: none failed up to its end"
-        )
-    text += (
-        ". If the run failed later, which request it was and what it asked for is unknown: a snapshot that is "
-        "written at that moment (torch._C._cuda_attach_out_of_memory_observer) has it"
+    none = "" if one.gave_back else ", and the allocator returned nothing to the GPU"
+    text = (
+        f"{_WHO}'s history has no failed request{none}. To see one, write the snapshot when it fails "
+        "(torch._C._cuda_attach_out_of_memory_observer)."
     )
     if not one.taken:
-        return f"{text}."
+        return text
     first = one.taken[0]
-    others = "only " if len(one.taken) == 1 else "above all "
     times = "once" if first.times == 1 else f"{first.times} times"
+    most = "" if len(one.taken) == 1 else " most often"
     return (
-        f"{text}. In the second half of the history {others}{first.site} made it take more from the GPU, {times} and "
-        f"{size_text(first.size_bytes)}: the first request without room is most likely there."
+        f"{text} It is likely at {first.site}, which{most} made the allocator take more from the GPU in the second "
+        f"half ({times}, {size_text(first.size_bytes)})."
     )
 
 
 def _fragmented(one: Examined) -> str:
     of_graphs = (
-        f" {size_text(one.free_private_bytes)} of them lie in pools of CUDA graphs and serve only those."
+        f" {size_text(one.free_private_bytes)} of it is in pools of CUDA graphs, which only those use."
         if one.free_private_bytes
         else ""
     )
-    advice = (
-        " If it runs out of memory with so much free, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: freed "
-        "memory then serves requests of other sizes."
-    )
+    advice = " If it runs out of memory nevertheless: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
     return (
-        f"Of {_WHO}'s {size_text(one.end['reserved'])} reserved {size_text(one.free_bytes)} are free at "
-        f"the snapshot's moment, in {one.free_blocks:,} blocks, the largest of {size_text(one.largest_free_bytes)}: "
-        "usual between two steps, but a larger request needs new memory from the GPU."
+        f"{_WHO} has reserved {size_text(one.end['reserved'])}, of which {size_text(one.free_bytes)} is free in "
+        f"{one.free_blocks:,} blocks (largest {size_text(one.largest_free_bytes)}): usual between steps."
         f"{of_graphs}{'' if one.snapshot.settings.get('expandable_segments') else advice}"
     )
 
@@ -164,28 +152,28 @@ def _beside_trace(one: Examined) -> list[str]:
     if steps is None:
         return []
     if steps.peak_step is not None:
-        return [f"{_WHO}'s peak lies in step {steps.peak_step} of the trace."]
+        return [f"{_WHO}'s peak is in step {steps.peak_step} of the trace."]
     if steps.before_ns is not None:
-        return [f"{_WHO}'s history ends {time_text(steps.before_ns)} before the trace's first step: it holds none."]
-    return [] if steps.table.empty else [f"{_WHO}'s peak lies outside the steps of the trace."]
+        return [f"{_WHO}'s history ends {time_text(steps.before_ns)} before the trace's first step."]
+    return [] if steps.table.empty else [f"{_WHO}'s peak is outside the trace's steps."]
 
 
 def _peak(one: Examined) -> str:
     largest = one.peak_categories.sort_values("size_bytes", ascending=False).head(4)
     largest_parts = zip(largest["category"], largest["size_bytes"], strict=True)
     parts = ", ".join(f"{category} {size_text(total)}" for category, total in largest_parts)
-    text = f"{_WHO} peaks at {size_text(one.peak_bytes)} in use: {parts}."
+    text = f"{_WHO} peaks at {size_text(one.peak_bytes)}: {parts}."
     known = one.peak_sites[~one.peak_sites["site"].isin([UNKNOWN, BEFORE])]
     if not one.has_history:
-        lacks = "by whom is not known" if known.empty else "what it held before is not known"
+        lacks = "who holds it" if known.empty else "what it held before"
         text = (
-            f"{_WHO} held {size_text(one.peak_bytes)} when its snapshot was written, {lacks}: "
-            "no history was recorded. Call torch.cuda.memory._record_memory_history() before the first "
-            "allocation (the runners' --memory-snapshot)."
+            f"{_WHO} held {size_text(one.peak_bytes)} when its snapshot was written; {lacks} is unknown, because no "
+            "history was recorded. Call torch.cuda.memory._record_memory_history() before the first allocation "
+            "(runners: --memory-snapshot)."
         )
     if known.empty:
         return text
-    return f"{text} The largest is from {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
+    return f"{text} Most is from {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
 
 
 # Two runs' snapshots beside each other: what of each rank's peak is more or less, by category and by site.
