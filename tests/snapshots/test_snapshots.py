@@ -153,6 +153,13 @@ def test_a_folder_of_snapshots_gives_a_memory_report(tmp_path, monkeypatch, caps
     assert "model.py:7 in forward" in (tmp_path / "out" / "memory.html").read_text()
 
 
+def test_a_snapshot_that_is_named_is_not_called_skipped(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rank0_snapshot.pickle", leak(steps=6).snapshot())
+    assert run(["memory", "rank0_snapshot.pickle", "--output", "out"]) == 0
+    assert "Skipped" not in capsys.readouterr().err
+
+
 def test_snapshots_beside_traces(tmp_path, monkeypatch, capsys):
     from tests.builders import document, kernel
     from tests.builders import write as write_trace

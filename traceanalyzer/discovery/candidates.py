@@ -127,7 +127,9 @@ def walked(folder: Path) -> list[Path]:
 
 
 def closed_below(folder: Path) -> list[Path]:
-    """Folders whose files cannot be listed, or opened."""
+    """Folders whose files cannot be listed, or opened; a file has none."""
+    if folder.is_file():
+        return []
     errors: list[OSError] = []
     places = [Path(place) for place, _, _ in os.walk(folder, onerror=errors.append)]
     return [*(Path(error.filename) for error in errors), *(place for place in places if not os.access(place, os.X_OK))]
