@@ -20,14 +20,13 @@ from traceanalyzer.analyses.base import (
     ratio,
     stack,
 )
-from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import Members
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import dtype_bytes
-from traceanalyzer.meaning.columns import Adds, Column, declared, numbers
+from traceanalyzer.meaning.columns import Column, declared, numbers
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
@@ -116,14 +115,9 @@ def _bytes(text: object, total_bytes: int, count: int) -> tuple[int, ...] | None
 
 
 class Exchanges(Result):
-    """One row for each rank and all-to-all whose split sizes the trace has.
+    """One row for each rank and all-to-all whose split sizes the trace has."""
 
-    Ranks of an uneven all-to-all do not wait alike, so that no call's duration is another one's transfer. What is sure:
-    a rank moves its bytes no faster than the best rate of its group's all-to-alls, and until the first other rank has
-    come it does nothing but wait.
-    """
-
-    title = "All-to-alls: bytes, and bounds of transfer and wait"
+    title = "All-to-alls: bytes"
     is_detail = True
     keys = ("rank", "call")
     columns = declared(
@@ -144,16 +138,11 @@ class Exchanges(Result):
         sends="Bytes to each rank of the group, in its order, what it keeps included.",
         load_bytes="Received, its own part included.",
         gbps="Decimal GB/s: the larger of sent and received / duration.",
-        least_transfer_ns=Column.time("The larger of sent and received at the best such rate of the group."),
-        least_wait_ns=Column.time(
-            "From its start until the first other rank starts, on the aligned clocks, less what they are "
-            "sure to; 0 where they tell nothing."
-        ),
-        most_wait_ns=Column.time("Duration − least transfer."),
     )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(gbps=ratio(_moved(table), table["duration_ns"]))
+        moved = table[_EITHER].max(axis=1)  # links carry both ways at once
+        return table.assign(gbps=ratio(moved, table["duration_ns"]))
 
 
 def exchanges_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
@@ -175,54 +164,18 @@ def exchanges_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     return table.assign(place=place.where(table["step"].notna())).sort_values("call", ignore_index=True)
 
 
-def exchanges_across(parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) -> Exchanges:
-    """Bound each call's transfer by the best rate of its group, and its wait by the start of the first other rank."""
+def exchanges_across(parts: Mapping[int, pd.DataFrame], members: Members) -> Exchanges:
+    """The ranks' rows of groups whose ranks are known, without what a rank keeps in what it sends and receives."""
     table = stack(parts, tuple(name for name in Exchanges.columns if name != "gbps"))
     ranks, sends = _ranks_of(table, members.table), [numbers(text) for text in table["sends"]]
     kept = [to[of.index(rank)] if rank in of and len(of) == len(to) else 0
             for of, to, rank in zip(ranks, sends, table["rank"], strict=True)]  # fmt: skip
     is_known = [len(of) == len(to) for of, to in zip(ranks, sends, strict=True)]
     table = table.assign(**{name: table[name] - np.array(kept, dtype=np.int64) for name in _EITHER})
-    table = table[np.array(is_known, dtype=bool)].reset_index(drop=True)
-    if table.empty:
-        return Exchanges(table.reindex(columns=[*Exchanges.columns]))
-    moved = _moved(table)
-    rate = (moved / table["duration_ns"]).where(table["duration_ns"] > 0)
-    best = rate.groupby([table["group"], table["group_ranks"]]).transform("max")
-    least = pd.Series(np.ceil(moved / best.where(best > 0))).fillna(0).astype("int64").clip(upper=table["duration_ns"])
-    most_wait = table["duration_ns"] - least
-    early = _early(table, members.table, clocks.to_frame())
-    return Exchanges(
-        table.assign(
-            least_transfer_ns=least,
-            most_wait_ns=most_wait,
-            least_wait_ns=early.clip(lower=0).fillna(0).astype("int64").clip(upper=most_wait),
-        )
-    )
+    return Exchanges(table[np.array(is_known, dtype=bool)].reset_index(drop=True))
 
 
 _EITHER = ["sent_bytes", "received_bytes"]
-
-
-def _moved(table: pd.DataFrame) -> pd.Series:
-    """The larger of sent and received: links carry both ways at once."""
-    return table[_EITHER].max(axis=1)
-
-
-def _early(table: pd.DataFrame, members: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
-    """By how much each call surely starts before every other rank's of its instance; NA where clocks are not known."""
-    known = clocks.set_index("rank")
-    whole = members.loc[members["is_whole"].fillna(value=False), ["rank", "call", "instance"]]
-    whole = whole.drop_duplicates(["rank", "call"])
-    instance = table[["rank", "call"]].merge(whole, on=["rank", "call"], how="left")["instance"].set_axis(table.index)
-    start = (table["start_ns"] - table["rank"].map(known["offset_ns"])).where(instance.notna()).astype("Int64")
-    groups = start.groupby(instance)
-    first = groups.transform("min")
-    is_first = start == first
-    second = start.mask(is_first.fillna(value=False)).groupby(instance).transform("min")
-    is_whole = groups.transform("count") == groups.transform("size")
-    unsure = table["rank"].map(known["uncertainty_ns"]).groupby(instance).transform("max")
-    return (second - start - unsure).where(is_first & is_whole).astype("Int64")
 
 
 class DispatchLoads(Result):
@@ -304,10 +257,7 @@ class ExpertLayers(Result):
 
     title = "All-to-alls of a step, one by one"
     keys = ("group", "group_ranks", "place")
-    derived = {
-        "load_max_over_mean": "max_load_bytes / mean_load_bytes",
-        "sent_max_over_mean": "max_sent_bytes / mean_sent_bytes",
-    }
+    derived = {"load_max_over_mean": "max_load_bytes / mean_load_bytes"}
     columns = declared(
         place=Column.ident("Position among the step's all-to-alls of the group."),
         direction="dispatch, the combine that takes back what a dispatch brought, or exchange.",
@@ -321,16 +271,8 @@ class ExpertLayers(Result):
         max_load_bytes="The same, of the rank that receives most.",
         hot_rank="That rank; absent where all receive as much.",
         load_max_over_mean=Column.number("Largest load / mean load.", label="load max / mean"),
-        sent_max_over_mean=Column.number(
-            "What the rank that sends most sends to others / mean over ranks.", label="sent max / mean"
-        ),
         longest_ns="Longest duration over ranks.",
         gbps="Best rate of a rank in it, decimal GB/s: the larger of sent and received / duration.",
-        transfer_at_least_ns=Column.time(
-            "What the rank that moves most needs at the best rate of the group's all-to-alls.", adds=Adds.DERIVED
-        ),
-        wait_at_least_ns=Column.time("Of the rank that waits most: it certainly waits so long.", adds=Adds.DERIVED),
-        wait_at_most_ns=Column.time("Of the same rank: duration − its bytes at the best rate.", adds=Adds.DERIVED),
     )
 
 
@@ -345,32 +287,14 @@ def expert_layers_across(exchanges: Exchanges, steps: Steps, groups: Groups) -> 
     by_group = held.groupby([*GROUP, "rank", "step"]).size().groupby(list(GROUP))
     if held.empty or (by_group.min() != by_group.max()).any():
         return ExpertLayers.without_rows()
-    table = pd.DataFrame([_row(own) for _, own in held.groupby(list(ExpertLayers.keys))])
-    table = table.assign(group_label=labels(groups, table))
-    return ExpertLayers(table.astype({"hot_rank": "Int64", "place": "int64"}))
-
-
-def _row(own: pd.DataFrame) -> dict[str, object]:
-    """One all-to-all of a step, over ranks and steps."""
-    moved = _moved(own)
-    by_rank = own.assign(moved=moved).groupby("rank")
-    means = by_rank[["load_bytes", "sent_bytes", "moved", "duration_ns", "least_transfer_ns",
-                     "least_wait_ns", "most_wait_ns"]].mean()  # fmt: skip
-    waits = means["least_wait_ns"].idxmax() if means["least_wait_ns"].any() else means["most_wait_ns"].idxmax()
-    load = means["load_bytes"]
-    return {
-        **own.iloc[0][[*ExpertLayers.keys, "range"]].to_dict(),
-        "direction": own["direction"].iloc[0],
-        "steps": own["step"].nunique(),
-        "ranks": len(means),
-        "mean_load_bytes": round(load.mean()),
-        "max_load_bytes": round(load.max()),
-        "hot_rank": int(load.idxmax()) if load.max() > load.min() else pd.NA,
-        "mean_sent_bytes": round(means["sent_bytes"].mean()),
-        "max_sent_bytes": round(means["sent_bytes"].max()),
-        "longest_ns": round(means["duration_ns"].max()),
-        "gbps": own["gbps"].astype("Float64").max(),  # absent when no exchange takes any time
-        "transfer_at_least_ns": round(means["least_transfer_ns"].max()),
-        "wait_at_least_ns": round(means.loc[waits, "least_wait_ns"]),
-        "wait_at_most_ns": round(means.loc[waits, "most_wait_ns"]),
-    }
+    keys = [*ExpertLayers.keys]
+    calls, means = held.groupby(keys), held.groupby([*keys, "rank"])[["load_bytes", "duration_ns"]].mean().groupby(keys)
+    loads = means["load_bytes"]
+    table = loads.agg(mean_load_bytes="mean", max_load_bytes="max").assign(longest_ns=means["duration_ns"].max())
+    hot = pd.Series([rank for *_, rank in loads.idxmax()], table.index, dtype="Int64")
+    first = held.drop_duplicates(keys).set_index(keys)[["direction", "range"]]
+    table = table.round().astype("int64").join(first).assign(
+        ranks=loads.size(), steps=calls["step"].nunique(), gbps=calls["gbps"].max(),
+        hot_rank=hot.where(loads.max() > loads.min()),
+    ).reset_index()  # fmt: skip
+    return ExpertLayers(table.assign(group_label=labels(groups, table)).astype({"place": "int64"}))

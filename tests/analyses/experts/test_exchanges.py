@@ -1,4 +1,4 @@
-"""All-to-alls with split sizes: bytes, bounds of transfer and wait, load, what evening out saves at most."""
+"""All-to-alls with split sizes: bytes and load."""
 
 import pandas as pd
 import pytest
@@ -35,25 +35,6 @@ def test_bytes_by_split_sizes(row, sends, receives):
     assert (own["sends"].tolist(), own["receives"].tolist()) == ([sends], [receives])
 
 
-THERE, BACK = {"in_split": "6,2", "out_split": "6,4"}, {"in_split": "6,4", "out_split": "6,2"}
-
-
-def row(rank, start, end, sent, received, **more):
-    return {"rank": rank, "call": 0, "step": 1, "place": 0, "direction": DISPATCH, "range": None, "group": "0",
-            "group_ranks": "0,1", "start_ns": start, "duration_ns": end - start, "sent_bytes": sent,
-            "received_bytes": received, "load_bytes": received, "sends": "0,0"} | more  # fmt: skip
-
-
-class Table:
-    """As much of a Result as is asked for."""
-
-    def __init__(self, **columns):
-        self.table = pd.DataFrame(columns)
-
-    def to_frame(self):
-        return self.table
-
-
 def test_a_capture_of_uneven_experts():
     results = run(
         sample("moe").ranks,
@@ -66,8 +47,5 @@ def test_a_capture_of_uneven_experts():
     layers = results["expert_layers"].to_frame()
     assert layers["direction"].tolist() == [DISPATCH, COMBINE] * 6
     assert set(layers.query("direction == 'dispatch'")["load_max_over_mean"]) == {11_264 / 8_192}
-    combines = layers.query("direction == 'combine'")
-    assert (combines["wait_at_least_ns"] > 560_000).all()
-    assert (combines["wait_at_most_ns"] < 625_000).all()
     first = results["exchanges"].to_frame().query("step == 1 and place == 0")
     assert first["sends"].tolist() == ["25165824,8388608", "20971520,12582912"]
