@@ -56,8 +56,6 @@ def test_forward_is_linked_to_backward_by_the_last_operator_with_the_sequence_nu
     ]
     gpu = [("gemm", 50, 60, {"launch": 3}), ("mul", 60, 64, {"launch": 26, "thread": 2})]
     found = rows(program(host, gpu))
-    assert found["aten::mm"]["backward_gpu_ns"] == 4
-    assert found["aten::linear"]["backward_gpu_ns"] is None
     assert (found["aten::mm"]["autograd"], found["aten::mul"]["autograd"]) == ("forward", "backward")
 
 

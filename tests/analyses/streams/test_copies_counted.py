@@ -8,9 +8,7 @@ from tests.conftest import examples
 from traceanalyzer.analyses import run
 
 KEYS = ("direction", "source_memory", "target_memory")
-FIGURES = (
-    "copies", "size_bytes", "total_ns", "busy_ns", "exposed_ns", "with_compute_ns", "with_other_copies_ns"
-)  # fmt: skip
+FIGURES = ("copies", "size_bytes", "total_ns", "busy_ns", "exposed_ns", "with_other_copies_ns")
 
 
 def counted(rank):
@@ -30,7 +28,6 @@ def counted(rank):
             row = found[key]
             row["busy_ns"] += length
             row["exposed_ns"] += length * (not computes and not communicates)
-            row["with_compute_ns"] += length * computes
             row["with_other_copies_ns"] += length * bool({other[0] for other in moving} - {key[0], "memset"})
     return found
 

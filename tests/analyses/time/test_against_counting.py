@@ -12,7 +12,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto
 
-FIGURES = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns", "comm_ns", "overlapped_comm_ns")
+FIGURES = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns", "comm_ns")
 
 
 def ops_of(rng):
@@ -38,7 +38,6 @@ def counted(ops):
         else:
             found["idle_ns"] += 1
         found["comm_ns"] += "comm" in running
-        found["overlapped_comm_ns"] += {"comm", "compute"} <= running
     return found
 
 

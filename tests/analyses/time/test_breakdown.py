@@ -32,10 +32,7 @@ def test_parts_of_a_window(ops, compute_ns, exposed_comm_ns, exposed_copy_ns, id
 
 
 def test_columns_are_those_of_summary_json():
-    names = (
-        "rank window_ns compute_ns fused_ns exposed_comm_ns exposed_copy_ns opaque_ns idle_ns comm_ns "
-        "overlapped_comm_ns overlap_pct"
-    )
+    names = "rank window_ns compute_ns fused_ns exposed_comm_ns exposed_copy_ns opaque_ns idle_ns comm_ns overlap_pct"
     assert list(row(rank_trace([("compute", 0, 1)]))) == names.split()
 
 

@@ -166,7 +166,7 @@ def comm_operators(
 
 _FIRST = (
     "group", "group_description", "group_ranks", "group_size", "dtype", "in_elements", "out_elements", "in_split",
-    "out_split", "sequence", "reduction", "root",
+    "out_split", "sequence",
 )  # fmt: skip
 """Arguments of which a call has that of its first operation that tells it."""
 
@@ -251,7 +251,7 @@ def _collective(collective: Any, groups: Groups) -> np.ndarray:
 
 ARGUMENTS = (
     "collective", "group", "group_description", "group_ranks", "group_size", "dtype", "in_elements",
-    "out_elements", "in_split", "out_split", "root", "size_bytes", "is_uneven", "peers",
+    "out_elements", "in_split", "out_split", "size_bytes", "is_uneven", "peers",
 )  # fmt: skip
 """What positions in the program have in common; a sequence number they do not."""
 
@@ -317,12 +317,6 @@ class Calls(Result):
         sequence=Column.ident(
             "NCCL's number of the call within its group; where PyTorch records one, its id on all ranks (`Comms Id`)."
         ),
-        reduction=Column.text(
-            "What a reducing collective computes: sum, avg, max, min, product. Absent when the trace does not say: "
-            "NCCL's payloads in Nsight reports do, PyTorch's profiler does not; a kernel named `Sum` serves all.",
-            is_aside=True,
-        ),
-        root=Column.ident("Root of a rooted collective."),
         peers="Peers of send and receive operations: `send 1, recv 1`.",
         is_uneven=(
             "Whether an all-to-all's split sizes differ; absent when those that the trace shows are equal, but it "

@@ -161,10 +161,6 @@ class Nccl(Result):
         group_size=Column.number("Ranks in the group; where the trace does not say, those that use it.", is_aside=True),
         collective=COLLECTIVE,
         dtype=Column.text("Element type; absent when the trace does not say.", written=Written.DTYPE, is_aside=True),
-        reduction=Column.text(
-            "What the collective reduces by, several separated by commas; absent when the trace does not say.",
-            is_aside=True,
-        ),
         calls="Communication operations on the GPU.",
         size_bytes="Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
         total_ns=Column.time("Sum of the calls' durations, waiting for other ranks included.", leads=True),
@@ -189,7 +185,6 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     sums = {
         **{name: plain_texts(own) for name, own in groups.keys.items()},
         "group_description": as_objects(np.array(groups.of_distinct(columns["group_description"], _one), dtype=object)),
-        "reduction": groups.of_distinct(columns["reduction"], lambda own: ", ".join(sorted(own)) or None),
         "calls": groups.counts(),
         "size_bytes": pd.Series(groups.total(sizes)).mask(groups.any(sizes.isna())).array,
         "total_ns": groups.sums(ends - starts),

@@ -252,7 +252,6 @@ class CallWaits(Result):
         ),
         waits_for=Column.ident("Rank with the least wait in the instance; absent for itself."),
         is_matched="Whether its instance is known on all ranks of its group.",
-        matched_by="How the instance was found.",
         is_ambiguous="The clock offset that decided had a rival with 90% of its votes.",
         why_not_split="Why the transfer is absent.",
     )

@@ -93,19 +93,17 @@ class Efficiency(Result):
         ),
         peak_gbytes_per_s="Its memory bandwidth.",
         flops_pct=Column.share("100 · achieved / peak TFLOP/s.", better=Better.MORE),
-        bandwidth_pct=Column.share("100 · achieved / peak GB/s.", better=Better.MORE),
     )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         done = table["flops"] - table["masked_flops"]
         # FLOPs a ns are 10⁹ a second, bytes a ns 10⁹ a second.
-        tflops, gbytes = ratio(done, table["gpu_ns"]) / 1000, ratio(table["bytes"], table["gpu_ns"])
+        tflops = ratio(done, table["gpu_ns"]) / 1000
         return table.assign(
             tflops_per_s=tflops,
-            gbytes_per_s=gbytes,
+            gbytes_per_s=ratio(table["bytes"], table["gpu_ns"]),
             flops_per_byte=ratio(done, table["bytes"]),
             flops_pct=percent(tflops, table["peak_tflops_per_s"]),
-            bandwidth_pct=percent(gbytes, table["peak_gbytes_per_s"]),
         )
 
 
@@ -168,7 +166,6 @@ class Mfu(Result):
             "operators tell, an equal share of run.json's `model_flops_per_step`; covered_pct is then absent."
         ),
         recompute_flops="What was left out.",
-        masked_flops="The part of the model FLOPs that a causal mask makes unnecessary, where the mask is recorded.",
         step_ns=Column.time("Length of the step that MFU is of.", adds=Adds.DERIVED),
         step_source="un-profiled (recorded by the run itself) or profiled (this capture: profiling slows the host).",
         gpu="GPU model whose peak it is; absent when not known.",
@@ -180,7 +177,6 @@ class Mfu(Result):
         mfu_pct=Column.share(
             "100 · model FLOPs / (step time · peak) of one GPU: with equal ranks that of the job.", better=Better.MORE
         ),
-        unmasked_mfu_pct="The same without the masked part: what a GPU that skips it really does.",
         covered_pct=(
             "100 · GPU time of the matrix work whose FLOPs are known / of all matrix work in the step. Below 100 "
             "MFU is a lower bound."
@@ -191,7 +187,6 @@ class Mfu(Result):
         available = table["peak_tflops_per_s"] * table["step_ns"] * 1000
         return table.assign(
             mfu_pct=percent(table["model_flops"], available),
-            unmasked_mfu_pct=percent(table["model_flops"] - table["masked_flops"], available),
             covered_pct=percent(table["covered_ns"], table["matrix_ns"]),
         )
 
@@ -238,7 +233,6 @@ def mfu_per_rank(
             "step": all_known(numbers[rows]),
             "model_flops": all_known((flops["model_flops"] - compiled)[rows]),
             "recompute_flops": all_known((flops["recompute_flops"] + compiled)[rows]),
-            "masked_flops": all_known(flops["masked_flops"][rows]),
             "matrix_ns": nullable(matrix_ns[rows], is_absent[rows]),
             "covered_ns": nullable(covered_ns[rows], is_absent[rows]),
             "is_complete": steps["is_complete"].array[place[rows]],
@@ -272,7 +266,7 @@ def _as_stated(steps: pd.DataFrame, ranks: pd.DataFrame, stated: StatedWork) -> 
     rates = pd.DataFrame([_rate(None if pd.isna(name) else str(name), stated.dtype) for name in ranks["device_name"]])
     table = held.merge(rates.assign(rank=ranks["rank"].to_numpy()), on="rank").rename(columns={"window_ns": "step_ns"})
     absent = pd.array([pd.NA] * len(table), dtype="Int64")
-    table = table.assign(**dict.fromkeys(("recompute_flops", "masked_flops", "covered_ns", "matrix_ns"), absent))
+    table = table.assign(**dict.fromkeys(("recompute_flops", "covered_ns", "matrix_ns"), absent))
     flops = np.int64(round(stated.flops_of_rank))
     return table.assign(model_flops=flops, step_source="profiled").astype({
         "step": "Int64", "peak_tflops_per_s": "Float64",
@@ -280,14 +274,12 @@ def _as_stated(steps: pd.DataFrame, ranks: pd.DataFrame, stated: StatedWork) -> 
 
 
 def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Model FLOPs, and of all FLOPs those repeated and those masked, by row of `steps`; and `calls` that are known."""
+    """Model FLOPs, and those repeated, by row of `steps`; and `calls` that are known."""
     rows, count = array_of(known, "row"), len(trace.steps) + 1  # the last one for what is in no step
-    flops, model, masked = (whole_of(known, name, 0) for name in ("flops", "model_flops", "masked_flops"))
+    flops, model = (whole_of(known, name, 0) for name in ("flops", "model_flops"))
     model = np.where(_is_repeated(trace, tree, known), 0, model)
-    # Of a backward pass that computes its scores again the mask covers those too.
-    share = np.divide(model, flops, out=np.zeros(len(model)), where=flops != 0)
     nodes, compiled = compiled_recompute(trace, tree, rows, model)
-    own = {"model_flops": model, "recompute_flops": flops - model, "masked_flops": np.round(share * masked)}
+    own = {"model_flops": model, "recompute_flops": flops - model}
     step_of = host_steps(trace) % count
     sums = {name: sums_at(step_of[rows], values.astype(np.int64), count) for name, values in own.items()}
     sums["compiled_flops"] = sums_at(step_of[nodes], compiled, count)

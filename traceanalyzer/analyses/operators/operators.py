@@ -58,7 +58,6 @@ COSTS: Mapping[str, Column] = declared(
     gpu_total_ns=(
         "The same with those of the operators that it called; calls inside another of the same name count once."
     ),
-    backward_gpu_ns="GPU time of the autograd nodes that these calls created; absent when none is recorded.",
 )
 """Columns that add up over rows."""
 
@@ -101,7 +100,6 @@ def operator_shapes_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFra
     gpu_ns = sums_at(by_operator, durations, len(lengths) + 2)
     gpu_ops = np.bincount(by_operator[trace.counted], minlength=len(gpu_ns))
     total_ns = tree.nesting.summed_up(gpu_ns[:-2])
-    backward_ns = _backward(tree, total_ns)
     parts = []
     for block in row_blocks(len(lengths)):
         rows = block.start + np.flatnonzero(tree.is_counted[block] | (gpu_ops[:-2][block] > 0))
@@ -117,7 +115,6 @@ def operator_shapes_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFra
             "gpu_ops": gpu_ops[rows],
             "gpu_own_ns": gpu_ns[rows],
             "gpu_total_ns": np.where(outermost[rows], total_ns[rows], 0),
-            "backward_gpu_ns": backward_ns[rows],
         }
         parts.append(_totals(own, _KEYS))
     table = parts[0] if len(parts) == 1 else _totals(under_each_other(parts), _KEYS)
@@ -149,15 +146,6 @@ def _is_replayed(trace: RankTrace) -> np.ndarray:
     return mask
 
 
-def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.arrays.IntegerArray:
-    """For each operator the GPU time of the autograd nodes that it created."""
-    # A node is recorded twice, as the engine's call and as the function inside it: the outer one counts.
-    is_node = tree.forward != NONE
-    outer = is_node & (tree.nesting.handed_down(is_node, including_self=False) == NONE)
-    total = sums_at(tree.forward[outer], gpu_total[outer], len(gpu_total))
-    return nullable(total, np.bincount(tree.forward[outer], minlength=len(total)) == 0)
-
-
 # What runs: each operator's calls, host time, and the GPU time that it launched, by itself and in all.
 
 
@@ -166,14 +154,11 @@ class Operators(Result):
 
     title = "Operators"
     keys = ("rank", "operator", "autograd")
-    derived = {"gpu_share_pct": "gpu_own_ns / rank", "host_share_pct": "host_self_ns / rank"}
     columns = declared(
         rank=RANK,
         operator=OperatorShapes.columns["operator"],
         autograd=OperatorShapes.columns["autograd"],
         **COSTS,
-        gpu_share_pct="100 · own GPU time / that of all rows of the rank.",
-        host_share_pct="100 · own host time / that of all rows of the rank.",
     )
 
 
@@ -283,7 +268,6 @@ class OperatorLaunches(Result):
         launches="Calls that launched a GPU operation, or several as a graph.",
         gpu_ops=Column.count("GPU operations that they launched."),
         launch_ns="Host time inside those calls.",
-        launch_median_ns=Column.time("Median of it.", adds=Adds.DERIVED),
         delay_median_ns=Column.time(
             "Median time from the launching call's start to the operation's start.", adds=Adds.DERIVED
         ),
@@ -328,7 +312,6 @@ def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataF
     of_calls = {
         "launches": by_call.counts(),
         "launch_ns": by_call.sums(call_ns[made]),
-        "launch_median_ns": np.round(by_call.medians(call_ns[made])).astype(np.int64),
         "full_queue_calls": by_call.sums(is_full),
         "full_queue_ns": by_call.sums(np.where(is_full, call_ns[made], 0)),
     }

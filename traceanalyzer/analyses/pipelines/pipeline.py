@@ -1,11 +1,8 @@
 """How long each stage waits: the bubble as measured, and how even the stages are."""
 
-from collections.abc import Iterable
-
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result
-from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.pipelines import shape
 from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule, expected_pct, schedule_of
@@ -13,8 +10,7 @@ from traceanalyzer.analyses.pipelines.shape import PipelineMessages
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
-from traceanalyzer.kinds import POINT_TO_POINT
-from traceanalyzer.meaning.columns import Adds, Better, Column, declared, numbers
+from traceanalyzer.meaning.columns import Adds, Better, Column, declared
 from traceanalyzer.model.tables import rows_where, table_of
 
 
@@ -43,11 +39,6 @@ class Pipeline(Result):
             "Exposed communication of sends and receives in which they wait for a peer; absent where some could "
             "not be matched."
         ),
-        collective_wait_ns=(
-            "Exposed wait in collectives of groups that hold several of the pipeline's stages (tied embeddings, "
-            "norms of gradients): stages that are done early wait there at the end of a step. Beside the bubble, "
-            "not in it; absent where some could not be matched."
-        ),
         bubble_ns=Column.time("Idle + wait of point-to-point calls.", better=Better.LESS),
         bubble_pct=Column.share("100 · bubble / window.", better=Better.LESS),
         schedule="Its schedule, as the order of its passes and messages shows; absent where they fit none.",
@@ -72,7 +63,6 @@ def pipeline_across(
     exposed_calls: ExposedCalls,
     steps: Steps,
     breakdown: Breakdown,
-    calls: Calls,
 ) -> Pipeline:
     """Order the stages, and measure each over the complete steps that they share (else the whole window)."""
     here = sorted(breakdown.table["rank"])
@@ -89,7 +79,6 @@ def pipeline_across(
     stretches = exposed_calls.table
     stretches = stretches[stretches["step"].isin(shared)] if shared else stretches
     table["p2p_wait_ns"] = _waits(table, moves[["rank", "call"]].drop_duplicates(), stretches)
-    table["collective_wait_ns"] = _waits(table, _among_stages(table, calls.table), stretches)
     table = table.sort_values(["pipeline", "stage"], ignore_index=True)
     return Pipeline(table.join(_schedules(every, here, moves, pipeline_schedule.table, shared), on="pipeline"))
 
@@ -116,18 +105,6 @@ def _waits(table: pd.DataFrame, calls: pd.DataFrame, stretches: pd.DataFrame) ->
     sums = stretches.merge(calls, on=["rank", "call"]).groupby("rank")[["wait_ns", "unmatched_ns"]].sum()
     sums = sums.reindex(table["rank"], fill_value=0)
     return sums["wait_ns"].astype("Int64").where(sums["unmatched_ns"] == 0).array
-
-
-def _among_stages(table: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """`rank` and `call` of collectives among several stages of a pipeline."""
-    own = calls[~calls["collective"].isin(POINT_TO_POINT) & calls["group_ranks"].notna()]
-    pipeline_of = table.set_index("rank")["pipeline"]
-    held = {text for text in own["group_ranks"].unique() if _holds_several(numbers(text), pipeline_of)}
-    return own[own["group_ranks"].isin(held)][["rank", "call"]]
-
-
-def _holds_several(ranks: Iterable[int], pipeline_of: pd.Series) -> bool:
-    return bool(pipeline_of.reindex(list(ranks)).dropna().duplicated().any())
 
 
 def _schedules(

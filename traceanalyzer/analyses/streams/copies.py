@@ -47,7 +47,7 @@ class Copies(Result):
 
     title = "Copies"
     keys = ("rank", *_KEYS)
-    derived = {"rate_gbps": "size_bytes / total_ns", "combined_gbps": "size_bytes / busy_ns"}
+    derived = {"rate_gbps": "size_bytes / total_ns"}
     columns = declared(
         rank=RANK,
         direction="HtoD, DtoH, DtoD, PtoP (between GPUs), HtoH; memset; absent when the trace does not say.",
@@ -59,11 +59,9 @@ class Copies(Result):
         total_ns=Column.time("Sum of their durations.", leads=True),
         busy_ns="Time in which at least one runs.",
         rate_gbps="Bytes / sum of durations, in decimal GB/s: what one copy gets.",
-        combined_gbps="Bytes / time in which at least one runs: what the link carries.",
         exposed_ns=(
             "Time in which one runs but no compute (and, for copies that are no communication, no communication)."
         ),
-        with_compute_ns="Time in which one and compute both run.",
         with_other_copies_ns="Time in which one and a copy of another direction (memsets left out) both run.",
     )
 
@@ -93,7 +91,6 @@ def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
                 "total_ns": int((ends - starts).sum()),
                 "busy_ns": busy.total_ns,
                 "exposed_ns": (busy - hidden_by).total_ns,
-                "with_compute_ns": (busy & of_kind["compute"]).total_ns,
                 "with_other_copies_ns": (busy & Intervals.of(ops["start_ns"][others], ops["end_ns"][others])).total_ns,
             }
         )

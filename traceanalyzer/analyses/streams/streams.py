@@ -10,7 +10,6 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.base import RANK, Result, percent
 from traceanalyzer.analyses.grouping import memoized_by_trace, rows_of_each
 from traceanalyzer.analyses.host.activity import range_around
-from traceanalyzer.analyses.streams.copies import is_copy
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, new_ns
 from traceanalyzer.meaning.columns import Adds, Better, Column, declared
@@ -95,7 +94,6 @@ class Streams(Result):
             "Time in which it runs CUDA graphs that were recorded as one operation each; with any, the times above "
             "are n/a: the graph may do each of it."
         ),
-        copied_bytes="Bytes of its copies and memsets; absent without any, or when one does not say.",
     )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -108,9 +106,9 @@ def streams_per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFr
     inside = np.flatnonzero(window.touched(ops["start_ns"], ops["end_ns"]) != NONE)
     if not len(inside):
         return pd.DataFrame()
-    copied, classes, made = is_copy(trace.gpu_ops), op_classes(trace), []
+    classes, made = op_classes(trace), []
     for rows in (inside[own] for own in rows_of_each(ops["stream"][inside])):
-        starts, ends, moved = ops["start_ns"][rows], ops["end_ns"][rows], ops["bytes"][rows[copied[rows]]]
+        starts, ends = ops["start_ns"][rows], ops["end_ns"][rows]
         times = [own.inside(window).total_ns for own in traffic_unions(starts, ends, classes[rows]).values()]
         largest = int(np.argmax(times))
         made.append(
@@ -120,11 +118,10 @@ def streams_per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFr
                 "operations": len(rows),
                 "busy_ns": Intervals.of(starts, ends).inside(window).total_ns,
                 **dict(zip(_NS, times, strict=True)),
-                "copied_bytes": int(moved.sum()) if len(moved) and not moved.isna().any() else None,
                 "window_ns": window.length_ns,
             }
         )
-    return sorted_by(pd.DataFrame(made).astype({"copied_bytes": "Int64"}), "busy_ns")
+    return sorted_by(pd.DataFrame(made), "busy_ns")
 
 
 # Which streams, and which classes of work, really run at the same time.

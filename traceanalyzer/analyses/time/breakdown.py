@@ -55,9 +55,6 @@ DEFINITIONS: Mapping[str, Column] = declared(
     comm_ns=Column.time(
         "Time in which at least one communication operation runs: |∪comm|.", is_secondary=True, better=Better.LESS
     ),
-    overlapped_comm_ns=Column.time(
-        "Communication time that is hidden under compute: comm − exposed comm.", is_secondary=True
-    ),
     overlap_pct=OVERLAP,
 )
 
@@ -85,11 +82,7 @@ class OfKnownWork(Result):
         return super()._derived(known_only(table, self.hidden))
 
 
-OVERLAPPED: Mapping[str, str] = {
-    "overlapped_comm_ns": "comm_ns - exposed_comm_ns",
-    "overlap_pct": "overlapped_comm_ns / comm_ns",
-}
-"""Formulas of what `comm_ns` and `exposed_comm_ns` give."""
+OVERLAPPED: Mapping[str, str] = {"overlap_pct": "comm_ns - exposed_comm_ns / comm_ns"}
 
 
 class Breakdown(OfKnownWork):
