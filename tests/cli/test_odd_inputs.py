@@ -159,7 +159,7 @@ CASES = {
     "names with NUL": (lambda folder: job(folder, name="ge\0mm\0"), set(), ""),
 }  # fmt: skip
 
-USUAL = {"operations_without_launch", "inferred_arguments"}
+USUAL = {"operations_without_launch"}
 
 
 @pytest.mark.parametrize("name", CASES)

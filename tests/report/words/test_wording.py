@@ -8,7 +8,7 @@ from traceanalyzer.report.words import label, words
     ("text", "column", "expected"),
     [("all_reduce", "collective", "all-reduce"), ("all_reduce", "operator", "all-reduce"), ("peer_copy", "collective", "peer-copy"),
      ("aten::copy_", "operator", "aten::copy_"), ("comm", "kind", "communication"), ("step_mean_ns", "part", "step mean"),
-     ("idle, sync_calls", "affects", "idle, sync calls"), ("inferred_arguments", "check", "inferred arguments"),
+     ("idle, sync_calls", "affects", "idle, sync calls"), ("partial_steps", "check", "partial steps"),
      ("cuda_driver 13.0, nccl 2.28.9", "versions", "CUDA driver 13.0, NCCL 2.28.9"), ("my_model/layer_1", "path", "my_model/layer_1"),
      ("Memset (Device)", "name", "memset"), ("BFloat16; Float", "dtype", "bf16; fp32"), ("Float8_e4m3fn", "dtype", "Float8_e4m3fn"),
      ('["c10::BFloat16", "Scalar"]', "dtypes", '["bf16", "Scalar"]')],

@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.communication.calls import INFERRED, OPERATOR, comm_operators
+from traceanalyzer.analyses.communication.calls import comm_operators
 from traceanalyzer.analyses.communication.matching import waits_of
 from traceanalyzer.analyses.grouping import largest_before, sums_at
 from traceanalyzer.analyses.host.host_names import (
     FOR_ALL,
     is_cpu_collective,
-    is_graph_capture,
     is_graph_launch,
     is_launch,
     waits_for,
@@ -272,28 +271,11 @@ def partial_steps(trace: RankTrace) -> Iterator[Defect]:
     yield Defect.where("partial_steps", is_partial, text, ("steps",), MEDIUM if is_none else LOW)
 
 
-def cuda_graphs(trace: RankTrace) -> Iterator[Defect]:
-    """CUDA graphs: captured during the recording, replayed, or recorded as one operation of unknown content."""
-    ops = trace.gpu_ops
-    for check, mask, total, text, affects, severity in (
-        (
-            "graph_captures", rows_named_so(trace.api_calls, is_graph_capture), None,
-            "Calls of graph capture: {:,}. What is launched inside runs later, as part of a replay.",
-            ("launches",), INFO,
-        ),
-        (
-            "graphs_of_unknown_content", rows_named(ops, "activity", "graph"), len(ops),
-            "CUDA graphs recorded as a whole: {:,}. Busy time is right; the kernels inside are unknown.",
-            _LISTED, MEDIUM,
-        ),
-        (
-            "graph_operations", ops["graph_node"].notna(), len(ops),
-            "Operations in CUDA graphs: {:,}. One launch stands for many; operators are unknown.",
-            ("launches", "phases"), INFO,
-        ),
-    ):  # fmt: skip
-        count = int(mask.sum())
-        yield Defect(check, count, total, text.format(count), affects, severity)
+def graphs_of_unknown_content(trace: RankTrace) -> Iterator[Defect]:
+    """CUDA graphs that are recorded as one operation."""
+    is_whole = rows_named(trace.gpu_ops, "activity", "graph")
+    text = f"CUDA graphs recorded as a whole: {is_whole.sum():,}. Busy time is right; the kernels inside are unknown."
+    yield Defect.where("graphs_of_unknown_content", is_whole, text, _LISTED, MEDIUM)
 
 
 def _complete_steps(trace: RankTrace) -> pd.DataFrame:
@@ -317,33 +299,15 @@ def _in_headline(trace: RankTrace) -> np.ndarray:
 
 
 def arguments_of_calls(calls: pd.DataFrame) -> Iterator[Defect]:
-    """Communication kernels without arguments of their own or of a host call: none, an operator's, a later step's."""
+    """Communication kernels without arguments of their own, of a host call, of an operator or of a later step."""
     if calls.empty:
         return
-    arguments = calls["arguments"]
     is_kernel = (calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)
     text = (
         "Communication operations without arguments: {}. Their process group and size are unknown; bandwidths leave "
         "them out."
     )
-    yield Defect.where("communication_without_arguments", arguments[is_kernel].isna(), text, ("calls",))
-    for check, source, text in (
-        (
-            "arguments_of_operators",
-            OPERATOR,
-            (
-                "Communication operations whose sizes are those of the operators that launched them: {:,}. Their "
-                "process groups are not known."
-            ),
-        ),
-        (
-            "inferred_arguments",
-            INFERRED,
-            "Communication operations whose arguments are inferred from later steps: {:,}.",
-        ),
-    ):
-        count = int((arguments == source).sum())
-        yield Defect(check, count, len(calls), text.format(count), ("calls",), INFO)
+    yield Defect.where("communication_without_arguments", calls.loc[is_kernel, "arguments"].isna(), text, ("calls",))
 
 
 def impossible_memory_levels(trace: RankTrace) -> Iterator[Defect]:
@@ -615,3 +579,12 @@ def _option(by_name: pd.Series) -> str:
     paths = [function_path(str(name)).rsplit("::", 1)[-1][:60] for name in by_name.index[:MOST_PIECES]]
     pattern = "|".join(dict.fromkeys(map(re.escape, paths)))
     return f"--kernel-kind {shlex.quote(f'comm={pattern}')}"
+
+
+OF_A_RANK = (
+    file_damage, impossible_times, lost_launches, operations_without_launch, shared_launches, overlaps_on_a_stream,
+    operations_without_duration, operations_before_their_launch, operations_after_their_wait, partial_steps,
+    graphs_of_unknown_content, unknown_communication, no_communication, kernels_without_name, fused_kernels,
+    kinds_without_match, impossible_memory_levels,
+)  # fmt: skip
+"""Checks of a rank with GPU work."""

@@ -1,6 +1,6 @@
 """What of a capture cannot be trusted, and which figures it makes unreliable."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 import numpy as np
@@ -56,19 +56,12 @@ class Integrity(Result):
     )
 
 
-_OF_A_RANK: tuple[Callable[[RankTrace], Iterator[Defect]], ...] = (
-    checks.file_damage, checks.impossible_times, checks.lost_launches, checks.operations_without_launch,
-    checks.shared_launches, checks.overlaps_on_a_stream, checks.operations_without_duration,
-    checks.operations_before_their_launch, checks.operations_after_their_wait, checks.partial_steps, checks.cuda_graphs,
-    checks.unknown_communication, checks.no_communication, checks.kernels_without_name,
-    checks.fused_kernels, checks.kinds_without_match, checks.impossible_memory_levels,
-)  # fmt: skip
-
-
 def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """All checks of one rank."""
     if len(trace.gpu_ops):
-        return _table([*checks.arguments_of_calls(calls), *chain.from_iterable(check(trace) for check in _OF_A_RANK)])
+        return _table(
+            [*checks.arguments_of_calls(calls), *chain.from_iterable(check(trace) for check in checks.OF_A_RANK)]
+        )
     what = _RECORDS_GPUS.get(trace.meta.format, "the profiler's tracing of GPUs")
     text = f"No GPU work was recorded: a CPU-only job, or recorded without {what}."
     if lost := int(is_lost_launch(trace.api_calls).sum()):

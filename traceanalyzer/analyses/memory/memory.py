@@ -286,26 +286,25 @@ class Held(Struct, frozen=True):
         events: as `levels.moments` gives them.
         level_bytes: a row for each event, a column for each of CATEGORIES: what was in use after it; a row adds up to
             the event's level.
-        blocks: blocks in use after each event, by category; of `unknown` those that the events know.
     """
 
     events: pd.DataFrame
     level_bytes: np.ndarray
-    blocks: np.ndarray
 
     @classmethod
     def of(cls, trace: RankTrace) -> "Held":
         """Follow each block from the event that gave it to the one that took it back, by its address."""
         events = moments(trace)
-        count = len(CATEGORIES)
         if events.empty or events["address"].isna().all():
-            return cls(events.iloc[:0], np.zeros((0, count), dtype=np.int64), np.zeros((0, count), dtype=np.int64))
+            return cls(events.iloc[:0], np.zeros((0, len(CATEGORIES)), dtype=np.int64))
         lives = _lives(events)
-        category = _categories(trace, events, lives)
-        level = _summed(len(events), lives, category, array_of(lives, "size_bytes"))
-        blocks = _summed(len(events), lives, category, np.ones(len(lives), dtype=np.int64))
+        category, size_bytes = _categories(trace, events, lives), array_of(lives, "size_bytes")
+        change = np.zeros((len(events) + 1, len(CATEGORIES)), dtype=np.int64)
+        np.add.at(change, (array_of(lives, "born"), category), size_bytes)
+        np.subtract.at(change, (array_of(lives, "died"), category), size_bytes)
+        level = np.cumsum(change[:-1], axis=0)
         level[:, HELD_UNKNOWN] = array_of(events, "level_bytes") - level[:, :HELD_UNKNOWN].sum(axis=1)
-        return cls(events, level, blocks)
+        return cls(events, level)
 
 
 def _lives(events: pd.DataFrame) -> pd.DataFrame:
@@ -354,14 +353,6 @@ def _in_communication(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
     return range_around(under_each_other(frames), threads, times) >= 0
 
 
-def _summed(events: int, lives: pd.DataFrame, category: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Sum of the weights of the blocks that live after each event, by category."""
-    change = np.zeros((events + 1, len(CATEGORIES)), dtype=np.int64)
-    np.add.at(change, (array_of(lives, "born"), category), weights)
-    np.subtract.at(change, (array_of(lives, "died"), category), weights)
-    return np.cumsum(change[:events], axis=0)
-
-
 # What the peak of each rank's memory is held for: gradients, activations, optimizer state, communication.
 
 
@@ -381,7 +372,6 @@ class MemoryCategories(Result):
     columns = declared(
         rank=RANK,
         category="What the memory is used for, from events and operators.",
-        blocks=Column.count("Blocks in use at the peak; of unknown those that were given in the capture."),
         peak_bytes=Column.size(
             "Bytes at the rank's peak; over categories they add up to `peak_allocated_bytes`.", better=Better.LESS
         ),
@@ -398,7 +388,6 @@ def memory_categories_per_rank(_trace: RankTrace, held: Held) -> pd.DataFrame:
     return table_of(
         {
             "category": np.array(CATEGORIES, dtype=object),
-            "blocks": held.blocks[top],
             "peak_bytes": held.level_bytes[top],
             "most_bytes": held.level_bytes.max(axis=0),
         }

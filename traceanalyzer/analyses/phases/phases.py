@@ -81,14 +81,9 @@ def op_phases(trace: RankTrace) -> np.ndarray:
     has_launch = launch != NONE
     if has_launch.any():
         calls, back = np.unique(launch[has_launch], return_inverse=True)
-        phase[has_launch] = phases_of_calls(trace, calls)[back]
+        threads, times = arrays_of(trace.api_calls, "thread", "start_ns", rows=calls)
+        phase[has_launch] = phases_of_moments(trace, threads, times)[back]
     return phase
-
-
-def phases_of_calls(trace: RankTrace, calls: np.ndarray) -> np.ndarray:
-    """The same for rows of `api_calls`."""
-    times = array_of(trace.api_calls, "start_ns")[calls]
-    return phases_of_moments(trace, array_of(trace.api_calls, "thread")[calls], times)
 
 
 def phases_of_moments(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
