@@ -18,7 +18,7 @@ def offload(run: Run) -> dict[str, Any]:
         return {}
     steps, blocks = run.table("headline")["steps"].iloc[0], run.table("block_bounds")
     up, down = (copies[copies["direction"] == direction] for direction in ("HtoD", "DtoH"))
-    hidden = pairs[(pairs["of"] == "class") & (pairs["first"] == "compute")].groupby("second")["both_pct"].mean()
+    hidden = pairs[pairs["first"] == "compute"].groupby("second")["both_pct"].mean()
     size = run.facts["transfer"][0]["uploaded_bytes_per_step"]
     gathered = run.facts["transfer"][0]["gathered_bytes_per_step"]
     return {

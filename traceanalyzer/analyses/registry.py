@@ -48,8 +48,6 @@ class Analysis:
     per_rank: Callable[..., pd.DataFrame] | None = None
     of: tuple[str, ...] = ("gpu_ops",)
     """Event tables: a rank without rows in each of them has none here, and `per_rank` is not asked."""
-    sees_all: str = ""
-    """Why `per_rank` reads operations outside the chosen steps too; all others count those of `trace.counted`."""
 
     @property
     def result(self) -> type[Result]:
@@ -61,15 +59,9 @@ class Analysis:
 _NONE, _COUNTERS, _CALLS = (), ("counters",), ("api_calls",)
 _OPERATORS, _HOST = ("gpu_ops", "host_ops"), ("ranges", "host_ops")
 
-_MATCHED = "calls are matched between ranks over the whole capture"
-_REPLAYED = "the job is replayed from its beginning"
-_ON_THE_GPU = "what runs on the GPU at a time may be of an earlier step"
-
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     {
-        "integrity": Analysis(
-            integrity.across, integrity.per_rank, _NONE, sees_all="damage lies anywhere in a capture"
-        ),
+        "integrity": Analysis(integrity.across, integrity.per_rank, _NONE),
         "ranks": Analysis(trace.ranks_across, trace.ranks_per_rank, _NONE),
         "headline": Analysis(headline.headline_across),
         "breakdown": Analysis(breakdown.Breakdown.of_ranks, breakdown.breakdown_per_rank),
@@ -84,25 +76,19 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "by_collective": Analysis(phases.by_collective_across),
         "groups": Analysis(groups.across, groups.per_rank),
         "comm_phases": Analysis(phases.comm_phases_across),
-        "idle": Analysis(idle.Idle.of_ranks, idle.idle_per_rank, sees_all=_ON_THE_GPU),
-        "host_silences": Analysis(
-            cpu_time.HostSilences.of_ranks, cpu_time.host_silences_per_rank, _HOST, sees_all=_ON_THE_GPU
-        ),
-        "compilations": Analysis(
-            cpu_time.Compilations.of_ranks, cpu_time.compilations_per_rank, _HOST, sees_all=_ON_THE_GPU
-        ),
-        "host_work": Analysis(cpu_time.HostWork.of_ranks, cpu_time.per_rank, _HOST, sees_all=_ON_THE_GPU),
+        "idle": Analysis(idle.Idle.of_ranks, idle.idle_per_rank),
+        "host_silences": Analysis(cpu_time.HostSilences.of_ranks, cpu_time.host_silences_per_rank, _HOST),
+        "compilations": Analysis(cpu_time.Compilations.of_ranks, cpu_time.compilations_per_rank, _HOST),
+        "host_work": Analysis(cpu_time.HostWork.of_ranks, cpu_time.per_rank, _HOST),
         "cpu_steps": Analysis(cpu_time.cpu_steps_across),
         "launches": Analysis(launches.Launches.of_ranks, launches.launches_per_rank),
         "first_calls": Analysis(api_calls.FirstCalls.of_ranks, api_calls.first_calls_per_rank, _CALLS),
-        "sync_calls": Analysis(
-            api_calls.SyncCalls.of_ranks, api_calls.sync_calls_per_rank, _CALLS, sees_all=_ON_THE_GPU
-        ),
+        "sync_calls": Analysis(api_calls.SyncCalls.of_ranks, api_calls.sync_calls_per_rank, _CALLS),
         "kernels": Analysis(kernels.Kernels.of_ranks, kernels.kernels_per_rank),
         "kernels_over_ranks": Analysis(kernels.kernels_over_ranks_across),
-        "streams": Analysis(streams.Streams.of_ranks, streams.streams_per_rank, sees_all=_ON_THE_GPU),
+        "streams": Analysis(streams.Streams.of_ranks, streams.streams_per_rank),
         "stream_pairs": Analysis(streams.StreamPairs.of_ranks, streams.stream_pairs_per_rank),
-        "copies": Analysis(copies.Copies.of_ranks, copies.copies_per_rank, sees_all=_ON_THE_GPU),
+        "copies": Analysis(copies.Copies.of_ranks, copies.copies_per_rank),
         "block_bounds": Analysis(streams.BlockBounds.of_ranks, streams.block_bounds_per_rank),
         "pipelines": Analysis(pipeline.pipelines_across),
         "pipeline": Analysis(pipeline.pipeline_across),
@@ -120,7 +106,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gpu_metrics": Analysis(trace.GpuMetrics.of_ranks, trace.gpu_metrics_per_rank, _COUNTERS),
         "categories": Analysis(operators.Categories.of_ranks, operators.categories_per_rank),
         "mfu": Analysis(efficiency.mfu_across, efficiency.mfu_per_rank),
-        "modules": Analysis(modules.Modules.of_ranks, modules.per_rank, sees_all=_ON_THE_GPU),
+        "modules": Analysis(modules.Modules.of_ranks, modules.per_rank),
         "operators": Analysis(operators.Operators.of_ranks, operators.operators_per_rank, _OPERATORS),
         "operators_over_ranks": Analysis(overview.operators_over_ranks_across),
         "operator_shapes": Analysis(operators.OperatorShapes.of_ranks, operators.operator_shapes_per_rank, _OPERATORS),
@@ -132,7 +118,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "calls": Analysis(calls.across, calls.per_rank),
         "call_phases": Analysis(phases.CallPhases.of_ranks, phases.call_phases_per_rank),
         "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank),
-        "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank, sees_all=_ON_THE_GPU),
+        "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank),
         "expert_layers": Analysis(experts.expert_layers_across),
         "dispatch_loads": Analysis(experts.dispatch_loads_across),
         "exchange_sends": Analysis(experts.exchange_sends_across),
@@ -147,18 +133,18 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "places": Analysis(rank_sets.across),
         "episodes": Analysis(episodes.across),
         "what_ran": Analysis(step_budget.what_ran_across, step_budget.what_ran_per_rank),
-        "step_needs": Analysis(step_budget.step_needs_across, step_budget.step_needs_per_rank, sees_all=_ON_THE_GPU),
+        "step_needs": Analysis(step_budget.step_needs_across, step_budget.step_needs_per_rank),
         "stragglers": Analysis(stragglers.across),
         "collectives": Analysis(collectives.collectives_across),
-        "replay": Analysis(replay.across, replay.per_rank, sees_all=_REPLAYED),
+        "replay": Analysis(replay.across, replay.per_rank),
         "critical_path": Analysis(critical_path.across),
         "bottleneck": Analysis(critical_path.bottleneck),
         "path_stretches": Analysis(critical_path.stretches),
         "clocks": Analysis(clocks.across),
-        "members": Analysis(waits.members_across, waits.members_per_rank, sees_all=_MATCHED),
+        "members": Analysis(waits.members_across, waits.members_per_rank),
         "call_waits": Analysis(waits.call_waits_across),
         "slower_calls": Analysis(slow_transfers.across),
-        "waits": Analysis(waits.waits_across, waits.waits_per_rank, sees_all=_MATCHED),
+        "waits": Analysis(waits.waits_across, waits.waits_per_rank),
     }
 )
 """In the order in which reports show them."""

@@ -291,7 +291,7 @@ def _hidden(traffic: str) -> Read:
         frame = capture.table("stream_pairs")
         if frame is None:
             return None
-        own = frame[(frame["of"] == "class") & (frame["first"] == "compute") & (frame["second"] == traffic)]
+        own = frame[(frame["first"] == "compute") & (frame["second"] == traffic)]
         own = own.set_index("rank")
         return 100 * own["both_ns"] / own["second_ns"] if len(own) else None
 

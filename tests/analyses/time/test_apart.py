@@ -16,7 +16,7 @@ SUMS = {
     "idle": (["rank"], ["sync_ns", "data_ns", "host_ns", "launch_ns", "unknown_ns", "between_kernels_ns"]),
     "phases": (["rank", "phase"], ["compute_ns", "exposed_comm_ns", "idle_ns", "operations"]),
     "streams": (["rank", "stream"], ["busy_ns"]),
-    "stream_pairs": (["rank", "of", "first", "second"], ["both_ns", "first_ns", "second_ns"]),
+    "stream_pairs": (["rank", "first", "second"], ["both_ns", "first_ns", "second_ns"]),
     "launches": (["rank"], ["operations", "window_ns", "empty_queue_ns"]),
     "gaps": (["rank"], ["length_ns"]),
     "gpu_utilization": (["rank"], ["length_ns", "busy_ns", "idle_ns"]),

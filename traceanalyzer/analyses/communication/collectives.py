@@ -57,11 +57,7 @@ class Collectives(Result):
         size_bytes="Sum of the sizes of the calls; n/a when one is unknown.",
         total_ns=Column.time("Sum of the calls' durations.", leads=True),
         transfer_ns=Column.time("Sum of the transfers; n/a when none is known.", is_news_when_zero=True),
-        wait_ns=Column.time(
-            "Sum of the waits, hidden ones included; n/a when none is known.",
-            is_news_when_zero=True,
-            better=Better.LESS,
-        ),
+        wait_ns=Column.lost("Sum of the waits, hidden ones included; n/a when none is known."),
         why_not_split="Why transfer and wait of some calls are not known.",
         algbw_gbps="Decimal GB/s: sizes of the split calls / their transfer.",
         busbw_gbps=Column.rate(
@@ -167,8 +163,8 @@ class Nccl(Result):
         mean_ns="Total / calls.",
         min_ns="Shortest.",
         max_ns="Longest.",
-        comm_ns=Column.time("Time in which at least one of the calls runs.", is_secondary=True, better=Better.LESS),
-        exposed_comm_ns=Column.time("Part of it in which no compute runs.", better=Better.LESS),
+        comm_ns=Column.spent("Time in which at least one of the calls runs.", is_secondary=True),
+        exposed_comm_ns=Column.spent("Part of it in which no compute runs."),
         overlap_pct=OVERLAP,
     )
 

@@ -29,7 +29,7 @@ from traceanalyzer.analyses.grouping import places_of
 from traceanalyzer.analyses.time.breakdown import by_rank
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Better, Column, declared
+from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -96,11 +96,9 @@ class Members(Result):
             "kernels that never wait.",
             is_news_when_zero=True,
         ),
-        wait_ns=Column.time(
+        wait_ns=Column.lost(
             "The call's duration − transfer; absent where that is. Of an instance that lacks a rank the duration − the "
-            "shortest of those that are here: the wait for them; the rest may be a wait for the rank without a trace.",
-            is_news_when_zero=True,
-            better=Better.LESS,
+            "shortest of those that are here: the wait for them; the rest may be a wait for the rank without a trace."
         ),
         waits_for=Column.ident(
             "The instance's rank with the least wait (that started last); absent for itself, and around a ring of "
@@ -244,11 +242,9 @@ class CallWaits(Result):
         transfer_ns=Column.time(
             "Shortest duration over the instance's ranks; absent when unknown.", is_news_when_zero=True
         ),
-        wait_ns=Column.time(
+        wait_ns=Column.lost(
             "Duration − transfer; absent when unknown. Where a rank of the group has no trace the wait for "
-            "those that have one; the rest of the call may be a wait for that rank.",
-            is_news_when_zero=True,
-            better=Better.LESS,
+            "those that have one; the rest of the call may be a wait for that rank."
         ),
         waits_for=Column.ident("Rank with the least wait in the instance; absent for itself."),
         is_matched="Whether its instance is known on all ranks of its group.",

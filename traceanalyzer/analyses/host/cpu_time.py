@@ -55,11 +55,7 @@ from traceanalyzer.selection import step_at
 
 TIMES: Mapping[str, Column] = MappingProxyType(
     {
-        "idle_ns": Column.time(
-            "The part of it in which nothing ran on the GPU; absent in a capture without GPU work.",
-            is_news_when_zero=True,
-            better=Better.LESS,
-        ),
+        "idle_ns": Column.lost("The part of it in which nothing ran on the GPU; absent in a capture without GPU work."),
         "seen_ns": Column.time(
             "The part of it between the rank's first and last GPU operation: before and after, whether the GPU idled "
             "is not known.",

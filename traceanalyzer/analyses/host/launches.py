@@ -8,7 +8,7 @@ from traceanalyzer.analyses.base import RANK, Result
 from traceanalyzer.analyses.grouping import memoized_by_trace
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import bins_of
-from traceanalyzer.meaning.columns import Adds, Better, Column, declared
+from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -114,7 +114,7 @@ class Launches(Result):
             is_compared=False,
             is_secondary=True,
         ),
-        window_ns=Column.time("Length of the window.", better=Better.LESS),
+        window_ns=Column.spent("Length of the window."),
         queue_mean=Column.number("Launched operations that wait to start: mean over time.", is_secondary=True),
         queue_median=Column.number("Median over time."),
         queue_max=Column.count("Largest number.", adds=Adds.EXTREME),

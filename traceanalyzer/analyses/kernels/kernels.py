@@ -119,35 +119,16 @@ def kernels_over_ranks_across(kernels: Kernels) -> KernelsOverRanks:
     """Sum the ranks' rows of each name; only ranks that have GPU operations count."""
     if not len(kernels):
         return KernelsOverRanks.without_rows()
-    frame = _of_every_rank(kernels.table)
-    groups = frame.groupby(_KEYS, observed=True, sort=False)
-    ranks = frame["rank"].nunique()
-    table = table_of(
-        {
-            "all_calls": groups["calls"].sum(),
-            "all_ns": groups["total_ns"].sum(),
-            "ranks": ranks,
-            "min_ns": groups["min_ns"].min(),
-            "max_ns": groups["max_ns"].max(),
-            **_extreme("lowest", frame, groups["total_ns"].idxmin()),
-            **_extreme("highest", frame, groups["total_ns"].idxmax()),
-        }
-    ).reset_index()
-    spread = ("lowest_total_ns", "lowest_rank", "highest_total_ns", "highest_rank")
-    if ranks < 2:
-        table = table.assign(**dict.fromkeys(spread, pd.NA))
-    table = table.astype(dict.fromkeys((*spread, "all_calls", "all_ns", "min_ns", "max_ns"), "Int64"))
-    return KernelsOverRanks(sorted_by(table, "all_ns"))
-
-
-def _of_every_rank(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows, and one for each rank that lacks a name, with sums of 0."""
-    every = table[_KEYS].drop_duplicates().merge(table[["rank"]].drop_duplicates(), how="cross")
-    return every.merge(table, on=[*_KEYS, "rank"], how="left").fillna({"calls": 0, "total_ns": 0})
-
-
-def _extreme(which: str, frame: pd.DataFrame, rows: pd.Series) -> dict[str, pd.Series]:
-    """The total and the rank in the row that is told for each name."""
-    chosen = frame.loc[rows.to_numpy()]
-    named = {f"{which}_total_ns": chosen["total_ns"], f"{which}_rank": chosen["rank"]}
-    return {name: values.set_axis(rows.index) for name, values in named.items()}
+    sums = kernels.table.groupby(_KEYS, observed=True, sort=False).agg(
+        all_calls=("calls", "sum"), all_ns=("total_ns", "sum"), min_ns=("min_ns", "min"), max_ns=("max_ns", "max")
+    )
+    wide = kernels.table.pivot_table("total_ns", _KEYS, "rank", aggfunc="sum", fill_value=0, observed=True)
+    ranks = len(wide.columns)
+    ends = {
+        "lowest_total_ns": wide.min(axis=1),
+        "lowest_rank": wide.idxmin(axis=1),
+        "highest_total_ns": wide.max(axis=1),
+        "highest_rank": wide.idxmax(axis=1),
+    }
+    table = sums.assign(**(ends if ranks > 1 else dict.fromkeys(ends, pd.NA))).astype("Int64")
+    return KernelsOverRanks(sorted_by(table.assign(ranks=ranks).reset_index(), "all_ns"))

@@ -247,22 +247,15 @@ class ExposedComm(OfKnownWork):
         rank=RANK,
         step="Step; absent for the rank's whole window.",
         is_complete="Neither open nor partial: counts in means. Absent for the whole window.",
-        window_ns=Column.time("Length of the step's GPU window, or of the rank's.", better=Better.LESS),
-        exposed_comm_ns=Column.time(
-            "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS
+        window_ns=Column.spent("Length of the step's GPU window, or of the rank's."),
+        exposed_comm_ns=Column.spent("Time in which communication but no compute runs: |∪comm − ∪compute|."),
+        exposed_transfer_ns=Column.lost("Part in which data moves: |∪transfer − ∪compute|."),
+        exposed_wait_ns=Column.lost(
+            "Part in which a call waits for another rank and none moves data: |∪wait − ∪compute − ∪transfer|."
         ),
-        exposed_transfer_ns=Column.time(
-            "Part in which data moves: |∪transfer − ∪compute|.", is_news_when_zero=True, better=Better.LESS
-        ),
-        exposed_wait_ns=Column.time(
-            "Part in which a call waits for another rank and none moves data: |∪wait − ∪compute − ∪transfer|.",
-            is_news_when_zero=True,
-            better=Better.LESS,
-        ),
-        exposed_unmatched_ns=Column.time(
+        exposed_unmatched_ns=Column.spent(
             "The remainder: calls without a known instance, what follows the last rank of a group of which another has "
-            "no trace, collectives with one root, uneven all-to-alls, peer-to-peer copies.",
-            better=Better.LESS,
+            "no trace, collectives with one root, uneven all-to-alls, peer-to-peer copies."
         ),
         exposed_transfer_pct="100 · exposed transfer / window.",
         exposed_wait_pct="100 · exposed wait / window.",

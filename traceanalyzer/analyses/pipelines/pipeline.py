@@ -32,14 +32,14 @@ class Pipeline(Result):
             "What the row is of: complete steps that all ranks share, or the whole capture.", is_secondary=True
         ),
         steps="Number of those steps; absent for a whole capture.",
-        window_ns=Column.time("Length of that window.", better=Better.LESS),
-        compute_ns=Column.time("Time in which at least one compute kernel runs.", better=Better.LESS),
-        idle_ns=Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
+        window_ns=Column.spent("Length of that window."),
+        compute_ns=Column.spent("Time in which at least one compute kernel runs."),
+        idle_ns=Column.lost("Time in which nothing runs on the GPU."),
         p2p_wait_ns=(
             "Exposed communication of sends and receives in which they wait for a peer; absent where some could "
             "not be matched."
         ),
-        bubble_ns=Column.time("Idle + wait of point-to-point calls.", better=Better.LESS),
+        bubble_ns=Column.spent("Idle + wait of point-to-point calls."),
         bubble_pct=Column.share("100 · bubble / window.", better=Better.LESS),
         schedule="Its schedule, as the order of its passes and messages shows; absent where they fit none.",
         stages_per_rank=Column.count(

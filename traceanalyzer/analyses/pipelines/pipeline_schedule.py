@@ -19,7 +19,7 @@ from traceanalyzer.analyses.pipelines.shape import (
     in_launch_order,
     sends_first,
 )
-from traceanalyzer.meaning.columns import Better, Column, declared
+from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -49,7 +49,7 @@ class PipelineSchedule(Result):
         is_beside="Whether the schedule runs it in one action with a pass of the other direction.",
         start_ns="Start of its first compute kernel.",
         end_ns="End of its last one.",
-        compute_ns=Column.time("Sum of its kernels' durations.", better=Better.LESS),
+        compute_ns=Column.spent("Sum of its kernels' durations."),
         operations="Its compute kernels.",
     )
 

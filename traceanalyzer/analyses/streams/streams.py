@@ -1,7 +1,7 @@
 """Each CUDA stream: busy time, kinds, bytes, role; pairs of streams; blocks of weights that are copied to and fro."""
 
 import re
-from collections.abc import Mapping
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from traceanalyzer.analyses.base import RANK, Result, percent
 from traceanalyzer.analyses.grouping import memoized_by_trace, rows_of_each
 from traceanalyzer.analyses.host.activity import range_around
 from traceanalyzer.analyses.time.breakdown import known_only
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, new_ns
+from traceanalyzer.analyses.time.intervals import Intervals, new_ns
 from traceanalyzer.meaning.columns import Adds, Better, Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -84,7 +84,7 @@ class Streams(Result):
         operations="GPU operations in the window.",
         busy_ns=Column.time("Time in which the stream runs something.", leads=True),
         busy_pct="100 · busy / window.",
-        compute_ns=Column.time("Time in which it runs compute kernels.", better=Better.LESS),
+        compute_ns=Column.spent("Time in which it runs compute kernels."),
         communication_ns="Time in which it runs communication kernels.",
         upload_ns="Time in which it copies from host to device.",
         download_ns="Time in which it copies from device to host.",
@@ -124,21 +124,20 @@ def streams_per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFr
     return sorted_by(pd.DataFrame(made), "busy_ns")
 
 
-# Which streams, and which classes of work, really run at the same time.
+# Which classes of work really run at the same time.
 
 
 class StreamPairs(Result):
-    """One row for each rank and pair of streams (`of` stream), and pair of classes of work (`of` class)."""
+    """One row for each rank and pair of classes of work."""
 
     title = "What runs at the same time"
-    keys = ("rank", "of", "first", "second")
+    keys = ("rank", "first", "second")
     is_of_one_run = True
     columns = declared(
         rank=RANK,
-        of="`stream` or `class`.",
         first=(
-            "Stream number, or class: compute, communication, upload, download, exchange, device memory. No "
-            "classes of a rank that runs CUDA graphs which were recorded whole: what runs inside them is not known."
+            "compute, communication, upload, download, exchange or device memory. No rows of a rank that runs CUDA "
+            "graphs which were recorded whole: what runs inside them is not known."
         ),
         second="The other one.",
         both_ns="Time in the window in which both run.",
@@ -155,33 +154,23 @@ class StreamPairs(Result):
 
 
 def stream_pairs_per_rank(trace: RankTrace) -> pd.DataFrame:
-    """Pairs of what runs in the rank's window; no rows for a single stream or class."""
-    ops = columns_of(trace.gpu_ops)
-    starts, ends = ops["start_ns"], ops["end_ns"]
-    numbers, of_op = np.unique(ops["stream"], return_inverse=True)
-    streams = {str(number): Intervals.of_rows(starts, ends, of_op == at) for at, number in enumerate(numbers)}
-    classes = traffic_unions(starts, ends, op_classes(trace))
-    if classes.pop(UNKNOWN).inside(trace.window):
-        classes = {}
-    unions_of = {"stream": streams, "class": classes}
-    parts = [_pairs({name: own.inside(trace.window) for name, own in each.items() if len(own)}).assign(of=of)
-             for of, each in unions_of.items()]  # fmt: skip
-    return pd.concat(parts, ignore_index=True)
-
-
-def _pairs(unions: Mapping[str, Intervals]) -> pd.DataFrame:
-    """A row for each pair: how long both run, and each of them; whole columns at once, for there may be thousands."""
-    own, names = [*unions.values()], np.array([*unions], dtype=object)
-    first, second = np.triu_indices(len(own), 1)
-    total = np.array([one.total_ns for one in own], dtype=np.int64)
-    starts, ends = (np.concatenate([EMPTY.starts, *(getattr(one, name) for one in own)]) for name in ("starts", "ends"))
-    begin = np.cumsum([0, *map(len, own)])
-    shared = [np.empty(0, dtype=np.int64)]
-    for at, one in enumerate(own[:-1], 1):
-        covered = np.append(0, np.cumsum(one.covered_ns(starts[begin[at] :], ends[begin[at] :])))
-        shared.append(np.diff(covered[begin[at:] - begin[at]]))
-    columns = {"first": names[first], "second": names[second], "both_ns": np.concatenate(shared)}
-    return pd.DataFrame(columns | {"first_ns": total[first], "second_ns": total[second]})
+    """Pairs of classes that run in the rank's window; no rows for a single class."""
+    starts, ends = arrays_of(trace.gpu_ops, "start_ns", "end_ns")
+    unions = traffic_unions(starts, ends, op_classes(trace))
+    if unions.pop(UNKNOWN).inside(trace.window):
+        return pd.DataFrame()
+    pairs = combinations([(name, own.inside(trace.window)) for name, own in unions.items() if len(own)], 2)
+    rows = [
+        {
+            "first": a,
+            "second": b,
+            "both_ns": (one & other).total_ns,
+            "first_ns": one.total_ns,
+            "second_ns": other.total_ns,
+        }
+        for (a, one), (b, other) in pairs
+    ]
+    return pd.DataFrame(rows)
 
 
 _BLOCK_PARTS = ("compute", "upload", "download")

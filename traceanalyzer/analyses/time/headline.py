@@ -34,9 +34,7 @@ class Headline(time_breakdown.OfKnownWork):
             is_secondary=True,
         ),
         steps="Number of those steps; absent for a whole capture.",
-        step_mean_ns=Column.time(
-            "Mean length of the steps' GPU windows.", adds=Adds.DERIVED, better=Better.LESS, alias="step_ns"
-        ),
+        step_mean_ns=Column.spent("Mean length of the steps' GPU windows.", adds=Adds.DERIVED, alias="step_ns"),
         step_std_ns=Column.time(
             "Sample standard deviation of the same; absent with fewer than two steps.", adds=Adds.DERIVED
         ),
