@@ -25,13 +25,15 @@ from traceanalyzer.findings.what_if import Answer
 from traceanalyzer.gate import check_names, parse
 from traceanalyzer.meaning.columns import Adds
 from traceanalyzer.model.schema import TABLES
-from traceanalyzer.readers import READERS
+from traceanalyzer.readers import FORMATS, READERS
 
 ROOT = Path(__file__).parents[1]
 
 DOCS = ROOT / "docs"
 COOKBOOK = DOCS / "cookbook.md"
-TABLES_PAGE, FINDINGS, COMMANDS = (DOCS / "reference" / f"{name}.md" for name in ("tables", "findings", "commands"))
+TABLES_PAGE, FINDINGS, COMMANDS, FORMATS_PAGE = (
+    DOCS / "reference" / f"{name}.md" for name in ("tables", "findings", "commands", "formats")
+)
 
 
 def name_of(page) -> str | None:
@@ -125,6 +127,12 @@ def read_by(kind) -> list[str]:
     return list(inspect.signature(kind).parameters)[1:]
 
 
+def formats() -> str:
+    """The page with its table of what is read."""
+    rows = "".join(f"| {one.tool} | {one.files} |\n" for one in FORMATS.values())
+    return re.sub(r"(?<=\| files \|\n\|---\|---\|\n)(\|.*\n)+", rows, FORMATS_PAGE.read_text(encoding="utf-8"))
+
+
 _COMMANDS_HEAD = """# Every command and option
 
 Generated from the code by `pytest tests/test_docs.py --update-golden`. `--help` lists common options, `--help-all` all.
@@ -186,6 +194,7 @@ def _option(one) -> str:
         (FINDINGS, lambda: _FINDINGS_HEAD),
         (COMMANDS, command_reference),
         (COOKBOOK, cookbook),
+        (FORMATS_PAGE, formats),
     ],
     ids=name_of,
 )

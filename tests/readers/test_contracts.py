@@ -1,37 +1,23 @@
 """What every reader promises, over the registry: `READERS` has no other."""
 
+import random
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 
-from tests import builders, nsys_builders, rocprof_builders, xplane_builders
+from tests.fuzz.mutations import bytes_mutated
+from tests.fuzz.targets import read_trace
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model.schema import TABLES
-from traceanalyzer.readers import (
-    READERS,
-    Header,
-    RankHint,
-    ended_ns,
-    kineto,
-    nsys,
-    reader_of,
-    rocpd,
-    rocprofv3,
-    xplane,
-)
+from traceanalyzer.readers import READERS, Header, RankHint, ended_ns, reader_of
 
-EVENTS = [
-    builders.host(0, 5, name="cudaLaunchKernel", cat="cuda_runtime", correlation=1),
-    builders.kernel(10, 20, correlation=1),
-    builders.kernel(5, 3, correlation=2),
-]
-FILES = [
-    (kineto, lambda folder: builders.write(folder / "a.json", builders.document(EVENTS))),
-    (nsys, lambda folder: nsys_builders.write_sqlite(folder / "a.sqlite", nsys_builders.export())),
-    (nsys, lambda folder: nsys_builders.write_parquet(folder / "a_pqtdir", nsys_builders.export())),
-    (rocpd, lambda folder: rocprof_builders.write_database(folder / "55_results.db", rocprof_builders.buffers())),
-    (rocprofv3, lambda folder: rocprof_builders.write_json(folder / "55_results.json", rocprof_builders.buffers())),
-    (xplane, lambda folder: xplane_builders.write(folder / "a.xplane.pb")),
-]
+MODULES = [path.stem for path in sorted(Path(__file__).parent.glob("test_*.py")) if path.stem != "test_contracts"]
+FILES = [case for name in MODULES for case in getattr(import_module(f"tests.readers.{name}"), "FILES", ())]
+"""Readers, and what writes a file of each into a folder: every test of a reader says so."""
+
 HINT = RankHint(5, "path")
 
 readers = pytest.mark.parametrize(("reader", "write"), FILES)
@@ -89,3 +75,13 @@ def test_a_file_that_is_cut_off_is_refused_or_gives_what_it_holds(reader, write,
         assert path.name in str(error)  # noqa: PT017 - it may be refused, or give what it holds
     else:
         assert all(trace.meta.notes or trace.meta.is_truncated or trace.meta.events_skipped for trace in traces)
+
+
+@readers
+@pytest.mark.parametrize("seed", range(3))
+def test_a_damaged_file_is_refused_or_gives_sound_tables(reader, write, seed, tmp_path):  # noqa: ARG001 - of `readers`
+    path, rng = write(tmp_path), random.Random(seed)
+    part = rng.choice(sorted(path.iterdir()) if path.is_dir() else [path])
+    part.write_bytes(bytes_mutated(rng, part.read_bytes()))
+    with suppress(NotATraceError):
+        read_trace(path)

@@ -19,6 +19,7 @@ EVENTS = [
     kernel(10.001, 2.5, correlation=5, grid=[4, 1, 1], block=[128, 1, 1]),
     kernel(20, 1.25, name="Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", bytes=4096),
 ]
+FILES = [(kineto, lambda folder: write(folder / "a.json", document(EVENTS)))]
 
 
 def read(path, rank=3):

@@ -8,6 +8,8 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import nsys, reader_of
 
+FILES = [(nsys, lambda folder: write_parquet(folder / "a_pqtdir", export()))]
+
 
 def test_the_same_as_the_database(tmp_path):
     tables = export()

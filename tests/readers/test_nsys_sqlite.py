@@ -23,6 +23,8 @@ from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import nsys
 from traceanalyzer.readers.nsys.source import SqliteSource
 
+FILES = [(nsys, lambda folder: write_sqlite(folder / "a.sqlite", export()))]
+
 
 @pytest.fixture
 def read(tmp_path):

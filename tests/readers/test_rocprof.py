@@ -19,6 +19,11 @@ WRITERS = {
     ),
 }
 
+FILES = [
+    (rocprofv3, lambda folder: WRITERS["json"](folder, build.buffers())),
+    (rocpd, lambda folder: WRITERS["rocpd, schema 3"](folder, build.buffers())),
+]
+
 
 @pytest.fixture(params=WRITERS)
 def written(request, tmp_path):

@@ -17,6 +17,8 @@ from traceanalyzer.readers.xplane import device as xplane_device
 from traceanalyzer.readers.xplane import messages
 from traceanalyzer.readers.xplane.messages import collectives, looped
 
+FILES = [(xplane, lambda folder: build.write(folder / "a.xplane.pb"))]
+
 START = build.EPOCH_NS + 100
 
 

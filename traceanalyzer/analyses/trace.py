@@ -26,6 +26,7 @@ from traceanalyzer.model.tables import (
     whole_of,
     with_columns,
 )
+from traceanalyzer.readers import FORMATS
 from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER
 
 # What the GPUs' own counters said on average: SM activity, memory and link bandwidth, network.
@@ -119,10 +120,6 @@ def _of_the_user(trace: RankTrace) -> pd.DataFrame:
 # Which ranks there are: device, window, versions, and how complete each one's trace is.
 
 
-_OF_ONE_PROCESS = ("kineto", "xplane")
-"""Formats whose files hold one process each."""
-
-
 class Ranks(Result):
     """One row for each rank."""
 
@@ -169,9 +166,9 @@ class Ranks(Result):
     @property
     def is_one_process(self) -> bool:
         """Whether one process drives the GPUs of all ranks, as far as the traces tell: several, in one trace of it."""
-        of_process = self.table["rank_source"].isin((DEVICE_ORDER, DEVICE_NUMBER)) & self.table["format"].isin(
-            _OF_ONE_PROCESS
-        )
+        formats = [name for name, one in FORMATS.items() if one.has_one_process]
+        by_device = self.table["rank_source"].isin((DEVICE_ORDER, DEVICE_NUMBER))
+        of_process = by_device & self.table["format"].isin(formats)
         # Files of two processes may bear one name, but they were not recorded for the same time to the nanosecond.
         is_one_file = len(self.table["files"].unique()) == 1 and len(self.table["capture_ns"].unique()) == 1
         return len(self.table) > 1 and bool(of_process.all()) and is_one_file

@@ -18,7 +18,7 @@ from traceanalyzer.files.other_tools import FLIGHT_RECORDER, format_of_start, na
 from traceanalyzer.files.remote import LocalFile, mirrored, named, url_of
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.schema import printable
-from traceanalyzer.readers import NODE_ORDER, reader_of
+from traceanalyzer.readers import FORMATS, NODE_ORDER, reader_of
 
 # Which files may be traces by their names: of a folder, of an archive, at a URL.
 
@@ -27,9 +27,6 @@ OURS = (RUN_INFO, "summary.json", ".traceanalyzer.json")
 """Files that the runners and this program write; no traces."""
 
 _XPLANE = ".xplane.pb"
-
-_OF_OTHERS = (".sqlite", ".db", ".nsys-rep", _XPLANE, ".parquet")
-"""Ends of names of traces that are no JSON."""
 
 _COPIES = (".trace.json.gz", ".trace.json")
 
@@ -157,8 +154,8 @@ def is_no_file(path: Path) -> bool:
 
 def is_wanted(name: str) -> bool:
     """Whether a member of an archive may be a trace, or is the run's own record."""
-    is_trace = is_json(name) or name.lower().endswith((*_OF_OTHERS, *SUFFIXES))
-    return name == RUN_INFO or (name not in OURS and is_trace)
+    suffixes = (*SUFFIXES, *(suffix for one in FORMATS.values() for suffix in one.suffixes))
+    return name == RUN_INFO or (name not in OURS and (is_json(name) or name.lower().endswith(suffixes)))
 
 
 # Which files are memory snapshots of PyTorch, recognized without their reader.
@@ -314,11 +311,9 @@ def _agrees(path: Path, rank: int, each: int, world: int) -> bool:
 # Why a file or a folder gives no trace, and what else it is.
 
 
-EXPECTED = (
-    ".json files of the PyTorch profiler, plain or packed (.gz, .zst, .xz, .bz2); of Nsight Systems .nsys-rep files or "
-    "their exports, .sqlite files or folders of Parquet; .json or .db files of rocprofv3; .xplane.pb files of JAX; "
-    ".zip or .tar archives of these"
-)
+_FILES = "; ".join(f"{one.tool} ({one.files})" for one in FORMATS.values())
+
+EXPECTED = f"files of {_FILES}; or .zip or .tar archives of these"
 """What a trace may be, for people."""
 
 _SNAPSHOTS = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Results
+from traceanalyzer.readers import FORMATS, Format
 
 _VENDORS = {
     "AMD": (r"^AMD\b|\bMI\d{2,3}|\bRadeon\b", r"^hip[A-Z]"),
@@ -20,9 +21,6 @@ _ENGINES = {
     "TensorRT-LLM": r"^\[Executor\] _forward_step",
 }
 """How an inference engine names its iterations."""
-
-_ANY_PROGRAM = ("nsys", "rocprofv3", "rocpd")
-"""Formats whose profilers record any program; others are a framework's own."""
 
 _FRAMEWORK = re.compile(
     r"\b(?:at|c10d?|torch|pytorch\w*|caffe2|vllm|sglang|tensorrt_llm|transformer_engine|xla|stream_executor|tensorflow)::"
@@ -105,7 +103,7 @@ def _vendor(results: Results) -> str:
             return vendor
         if _texts(results, "cuda_api", "name").str.contains(call).any():
             return vendor
-    return "AMD" if _texts(results, "ranks", "format").isin(("rocprofv3", "rocpd")).any() else "NVIDIA"
+    return next((one.vendor for one in _formats(results) if one.vendor != "NVIDIA"), "NVIDIA")
 
 
 def _framework(results: Results) -> str:
@@ -113,13 +111,16 @@ def _framework(results: Results) -> str:
     for engine, pattern in _ENGINES.items():
         if names.str.contains(pattern).any():
             return engine
-    formats, versions = _texts(results, "ranks", "format"), _texts(results, "ranks", "versions")
-    if formats.isin(("xplane",)).any() or versions.str.contains("XLA").any():
+    frameworks = {one.framework for one in _formats(results)}
+    if "jax" in frameworks or _texts(results, "ranks", "versions").str.contains("XLA").any():
         return "jax"
     kernels, operators = _texts(results, "kernels", "name"), _texts(results, "operators", "operator")
-    is_any = len(formats) > 0 and bool(formats.isin(_ANY_PROGRAM).all())
     is_framework = kernels.str.contains(_FRAMEWORK).any() or operators.str.contains(r"^\w[^(]*::").any()
-    return "native" if is_any and len(kernels) and not is_framework else "torch"
+    return "native" if frameworks == {""} and len(kernels) and not is_framework else "torch"
+
+
+def _formats(results: Results) -> list[Format]:
+    return [FORMATS[name] for name in _texts(results, "ranks", "format") if name in FORMATS]
 
 
 def _texts(results: Results, name: str, column: str) -> pd.Series:

@@ -1,22 +1,29 @@
 """Input formats: every reader, and which one reads a file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.bounds import TOO_LARGE, memory_for, size_of
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
-from traceanalyzer.readers import kineto, nsys, rocpd, rocprofv3, xplane
-from traceanalyzer.readers.base import FILE_ORDER, GUESSED, NODE_ORDER, Header, RankHint, Reader
+from traceanalyzer.readers.base import FILE_ORDER, GUESSED, NODE_ORDER, Format, Header, RankHint, Reader
 
-READERS: tuple[Reader, ...] = (rocpd, nsys, rocprofv3, xplane, kineto)
+_MODULES: Mapping[str, Any] = {one.name: import_module(f"{__name__}.{one.name}") for one in iter_modules(__path__)}
+
+FORMATS: Mapping[str, Format] = {name: one.FORMAT for name, one in _MODULES.items() if hasattr(one, "FORMAT")}
+"""By the name of their reader."""
+
+READERS: tuple[Reader, ...] = tuple(sorted((_MODULES[name] for name in FORMATS), key=lambda one: one.FORMAT.is_general))
 """Tried in this order."""
 
 __all__ = [
-    "FILE_ORDER", "GUESSED", "NODE_ORDER", "READERS", "Header", "RankHint", "Reader", "ended_ns", "header_of",
-    "ranks_of", "reader_of",
+    "FILE_ORDER", "FORMATS", "GUESSED", "NODE_ORDER", "READERS", "Format", "Header", "RankHint", "Reader", "ended_ns",
+    "header_of", "ranks_of", "reader_of",
 ]  # fmt: skip
 
 

@@ -22,6 +22,28 @@ GUESSED = (FILE_ORDER, DEVICE_ORDER)
 """Sources of a rank's number that may collide with another file's."""
 
 
+class Format(Struct, frozen=True):
+    """What a reader's files are, for all that ask before one is read.
+
+    Attributes:
+        tool: that writes them.
+        files: what they are called, for people.
+        suffixes: ends of their names, but for JSON's: archives are looked into for them.
+        framework: whose own profiler it is; empty where it records any program.
+        vendor: whose GPUs it records, where it is no other's.
+        has_one_process: each file holds one process.
+        is_general: it takes all files of a kind that no other reader does, and is asked last.
+    """
+
+    tool: str
+    files: str
+    suffixes: tuple[str, ...] = ()
+    framework: str = ""
+    vendor: str = "NVIDIA"
+    has_one_process: bool = False
+    is_general: bool = False
+
+
 class Header(Struct, frozen=True):
     """What the head of a file shows; `None` where it does not say.
 
@@ -59,11 +81,13 @@ _SQLITE = b"SQLite format 3\x00"
 
 
 class Reader(Protocol):
-    """One input format. A module with these three functions is a reader.
+    """One input format. A module of this package with `FORMAT` and these three functions is a reader.
 
     Where the head does not say when the capture ended but the file does, it has `ended_ns(path)` too, which may have to
     go through the whole file: it is asked of files that name no rank.
     """
+
+    FORMAT: Format
 
     def recognises(self, path: Path) -> bool:
         """Whether the file or folder is of this format, from its name and first bytes."""

@@ -7,7 +7,9 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.other_tools import database_of
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
-from traceanalyzer.readers.base import Header, RankHint, is_sqlite
+from traceanalyzer.readers.base import Format, Header, RankHint, is_sqlite
+
+FORMAT = Format("rocprofv3 --output-format rocpd", "_results.db", suffixes=(".db",), vendor="AMD")
 
 
 def recognises(path: Path) -> bool:

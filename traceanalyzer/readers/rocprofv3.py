@@ -10,7 +10,9 @@ from traceanalyzer.files.archives import is_json
 from traceanalyzer.files.bounds import BEGIN_BYTES
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
-from traceanalyzer.readers.base import Header, RankHint
+from traceanalyzer.readers.base import Format, Header, RankHint
+
+FORMAT = Format("rocprofv3 --output-format json", "_results.json", vendor="AMD")
 
 _BEGIN = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"')
 

@@ -23,9 +23,14 @@ from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, trace_of
 from traceanalyzer.model.make import args_of_kept_ops
 from traceanalyzer.model.schema import GPU_OPS, conform, printable
 from traceanalyzer.model.tables import array_of, pairs_of, rows_where, texts_as_category, whole_of, with_columns
-from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
+from traceanalyzer.readers.base import DEVICE_ORDER, Format, Header, RankHint
 from traceanalyzer.readers.kineto.events import frame_of, linked, recorded_on, unread, why_refused
 from traceanalyzer.readers.kineto.head import Properties, properties
+
+FORMAT = Format(
+    "PyTorch Profiler", ".json, plain or packed as .gz, .zst, .xz or .bz2", framework="torch", has_one_process=True,
+    is_general=True,
+)  # fmt: skip
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 

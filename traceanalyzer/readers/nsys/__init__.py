@@ -15,9 +15,14 @@ from typing import Any
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
-from traceanalyzer.readers.base import Header, RankHint, is_sqlite
+from traceanalyzer.readers.base import Format, Header, RankHint, is_sqlite
 
 SUFFIXES = (".nsys-rep", ".qdrep")
+
+FORMAT = Format(
+    "Nsight Systems", ".nsys-rep files or their exports, .sqlite files or folders of Parquet",
+    suffixes=(".nsys-rep", ".sqlite", ".parquet"), is_general=True,
+)  # fmt: skip
 
 
 def recognises(path: Path) -> bool:

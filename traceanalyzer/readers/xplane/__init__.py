@@ -5,9 +5,11 @@ from pathlib import Path
 
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
-from traceanalyzer.readers.base import Header, RankHint
+from traceanalyzer.readers.base import Format, Header, RankHint
 
 _SUFFIX = ".xplane.pb"
+
+FORMAT = Format("JAX", _SUFFIX, suffixes=(_SUFFIX,), framework="jax", has_one_process=True)
 
 
 def recognises(path: Path) -> bool:
