@@ -14,7 +14,7 @@ from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, is_own
 from traceanalyzer.analyses.communication.waits import CallWaits, exposed_of, moves_and_waits
 from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, sums_at
 from traceanalyzer.analyses.host import cpu_time, host_names, idle
-from traceanalyzer.analyses.host.activity import NOTHING, Activity, Around, activity_of, range_around
+from traceanalyzer.analyses.host.activity import NOTHING, Activity, Nesting, activity_of, range_around
 from traceanalyzer.analyses.host.cpu_collectives import waiting
 from traceanalyzer.analyses.host.cpu_time import compiler_of
 from traceanalyzer.analyses.host.idle import Gaps
@@ -629,19 +629,20 @@ def _of_thread(
     trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray, steps: np.ndarray
 ) -> Iterator[pd.DataFrame]:
     ranges, of_ranges, of_operators = (
-        Around.of(trace.ranges, thread),
+        Nesting.of(trace.ranges),
         *map(_named_parts, (trace.ranges, trace.host_ops)),
     )
-    operators = Around.of(trace.host_ops, thread) if (of_operators != NONE).any() else None
+    operators = Nesting.of(trace.host_ops) if (of_operators != NONE).any() else None
     for held, activity in activity_of(trace, thread, starts, launched, has_frames=True):
         query, stretch = overlapping(starts[held], launched[held], Intervals(activity.starts, activity.ends))
         since = np.maximum(activity.starts[stretch], starts[held][query])
         shared = np.minimum(activity.ends[stretch], launched[held][query]) - since
         middle = since + shared // 2
-        inside = ranges.at(middle)
+        on = np.full(len(middle), thread)
+        inside = ranges.innermost_at(middle, on)
         named_part = of_ranges[inside]
         if operators is not None:
-            named_part = np.where(named_part == NONE, of_operators[operators.at(middle)], named_part)
+            named_part = np.where(named_part == NONE, of_operators[operators.innermost_at(middle, on)], named_part)
         part = _parts(activity, stretch, named_part)
         own_steps, (named, is_named) = steps[held][query], _named_ranges(trace, inside)
         doing = _with_others(trace, thread, activity, stretch, _doing(activity, stretch, _step_names(trace)))

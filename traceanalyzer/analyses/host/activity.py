@@ -1,7 +1,7 @@
 """What each CPU thread was doing at each time: the innermost recorded call, operator or range."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from traceanalyzer.analyses.grouping import (
     Groups,
     memoized_by_tables,
     memoized_by_trace,
-    row_blocks,
+    rows_of_each,
     stable_order,
     sums_at,
 )
@@ -23,6 +23,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    arrays_of,
     nowhere,
     outer_first,
     picked,
@@ -72,52 +73,128 @@ def _cut_blocks(blocks: Iterable[Block]) -> Iterator[Stretches]:
         still_open = begins[is_open], done[is_open], labels[is_open]
 
 
-class Around(Struct, frozen=True):
-    """Disjoint stretches [start, end), in order, with the row of the innermost event in each, or -1."""
+# Which event lies inside which other on its thread, for millions of events at once.
 
+
+@dataclass(frozen=True)
+class Nesting:
+    """The forest that the events of all threads form; arrays have one element an event, in the table's order.
+
+    Attributes:
+        parent: row of the innermost other event that holds the event, -1 for none; 32 bits, as all rows here.
+        depth: number of events that hold it.
+        starts: of the events, ns; `ends` likewise.
+        threads: that they are on.
+    """
+
+    parent: np.ndarray
+    depth: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
-    row: np.ndarray
+    threads: np.ndarray
 
     @classmethod
-    def of(cls, events: pd.DataFrame, thread: int) -> "Around":
-        """Of the thread's rows of a table."""
-        own = np.flatnonzero(array_of(events, "thread") == thread)
-        around = innermost(array_of(events, "start_ns")[own], array_of(events, "end_ns")[own])
-        return cls(around.starts, around.ends, np.append(own, NONE)[around.row])
+    def of(cls, events: pd.DataFrame) -> "Nesting":
+        """Nest the rows of a table with `start_ns`, `end_ns` and `thread`, in any order.
 
-    def at(self, times: np.ndarray) -> np.ndarray:
-        """The row of the innermost event that holds each time, -1 where none does."""
-        place = np.searchsorted(self.starts, times, side="right") - 1
-        return np.where(times < np.append(self.ends, NONE)[place], np.append(self.row, NONE)[place], NONE)
+        An event holds another of its thread when it begins no later and ends no earlier; of two that are equal
+        the first row holds the second, and an instant is outside of what ends there. Events that overlap without
+        holding each other are siblings.
+        """
+        starts, ends, threads = arrays_of(events, "start_ns", "end_ns", "thread")
+        parent, depth = (np.full(len(starts), value, dtype=np.int32) for value in (NONE, 0))
+        order = outer_first(starts, ends)
+        for rows in rows_of_each(pd.factorize(threads[order])[0]):
+            own = order[rows]
+            above, depth[own] = _nest(starts[own], ends[own])
+            parent[own] = np.append(own, NONE)[above]
+        return cls(parent, depth, starts, ends, threads)
+
+    def innermost_at(self, times: np.ndarray, threads: np.ndarray) -> np.ndarray:
+        """Row of the innermost event that is running on a thread at each moment; -1 where none is."""
+        found = nowhere(len(times))
+        for thread in np.unique(threads):
+            own, asked = np.flatnonzero(self.threads == thread), np.flatnonzero(threads == thread)
+            own = own[outer_first(self.starts[own], self.ends[own])]
+            found[asked] = np.append(own, NONE)[np.searchsorted(self.starts[own], times[asked], side="right") - 1]
+        return climbed(found, self.parent, lambda asked, row: self.ends[row] > times[asked])
+
+    def summed_up(self, own: np.ndarray) -> np.ndarray:
+        """Integers of each event, its own and those of all events inside it."""
+        return self.gathered_up(own.astype(np.int64), np.add)
+
+    def gathered_up(self, own: np.ndarray, combine: np.ufunc) -> np.ndarray:
+        """Values of each event combined (`np.add`, `np.minimum`) with those of all events inside it."""
+        total, ancestor = own.copy(), self.parent
+        # Each pass doubles how far values have come, so that thousands of levels cost a dozen passes.
+        while len(rows := np.flatnonzero(ancestor != NONE)):
+            combine.at(total, ancestor[rows], total[rows])
+            ancestor = np.append(ancestor, np.int32(NONE))[ancestor]
+        return total
+
+    def handed_down(self, marked: np.ndarray, *, including_self: bool = True) -> np.ndarray:
+        """For each event the row of its innermost marked ancestor (or itself); -1 without one."""
+        nearest = np.where(marked, np.arange(len(marked), dtype=np.int32), np.int32(NONE))
+        ancestor = self.parent.copy()
+        while len(rows := np.flatnonzero((nearest == NONE) & (ancestor != NONE))):
+            above = ancestor[rows]
+            nearest[rows], ancestor[rows] = nearest[above], ancestor[above]
+        return nearest if including_self else np.append(nearest, np.int32(NONE))[self.parent]
+
+    def children_ns(self) -> np.ndarray:
+        """Time of each event that its direct children take."""
+        total = np.zeros(len(self.parent) + 1, dtype=np.int64)
+        np.add.at(total, self.parent, self.ends - self.starts)
+        return total[:-1]
 
 
-def innermost(starts: np.ndarray, ends: np.ndarray) -> Around:
-    """The innermost of these intervals at each time, by position."""
-    rows = np.flatnonzero(ends > starts)
-    rows = rows[np.argsort(starts[rows], kind="stable")]
-    always = np.iinfo(np.int64)
-    edges = pairwise([always.min, *starts[rows[MOST_ROWS::MOST_ROWS]].tolist(), always.max])
-    blocks = zip((rows[block] for block in row_blocks(len(rows))), edges, strict=True)
-    parts = _cut_blocks(((starts[own], ends[own], own), *edge) for own, edge in blocks)
-    return Around(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+def climbed(rows: np.ndarray, up: np.ndarray, is_there: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """The rows, each replaced by what `up` has for it until it is there; -1 where none is.
+
+    Args:
+        rows: where each of those who ask begins, -1 for nowhere.
+        up: of every row the next one, -1 for none.
+        is_there: takes positions of those who ask, and the row at which each is.
+    """
+    found = rows.copy()
+    asked = np.flatnonzero(found != NONE)
+    while len(asked := asked[~is_there(asked, found[asked])]):
+        found[asked] = up[found[asked]]
+        asked = asked[found[asked] != NONE]
+    return found
+
+
+def _nest(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Parent position and depth of one thread's events, in order, outer ones first."""
+    lasts = ends > starts
+    ended = np.searchsorted(np.sort(ends[lasts]), starts, side="right").astype(np.int32)
+    depth = np.cumsum(lasts, dtype=np.int32) - lasts - ended
+    # The parent is the last event before it that lies one level higher.
+    order = stable_order(depth)
+    place = depth[order].astype(np.int64) * len(depth) + order
+    parent = np.empty(len(depth), dtype=np.int32)
+    parent[order] = np.append(NONE, order)[np.searchsorted(place, place - len(depth))]
+    parent[depth == 0] = NONE
+    held = np.flatnonzero(parent != NONE)
+    if (ends[parent[held]] >= ends[held]).all():
+        return parent, depth
+    # With a stack, for the rare thread whose events overlap without nesting.
+    stack: list[tuple[int, int]] = []
+    for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        while stack and (stack[-1][1] < end or stack[-1][1] <= start):
+            stack.pop()
+        parent[row], depth[row] = stack[-1][0] if stack else NONE, len(stack)
+        stack.append((row, end))
+    return parent, depth
 
 
 def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
-    answer = nowhere(len(times))
-    for thread in np.intersect1d(array_of(ranges, "thread"), threads).tolist():
-        asked = np.flatnonzero(threads == thread)
-        is_small = len(ranges) <= MOST_ROWS  # what is large is not held for who may ask again
-        around = _around(ranges, thread=thread) if is_small else Around.of(ranges, thread)
-        answer[asked] = around.at(times[asked])
-    return answer
+    is_small = len(ranges) <= MOST_ROWS  # what is large is not held for who may ask again
+    return (_nested(ranges) if is_small else Nesting.of(ranges)).innermost_at(times, threads)
 
 
-@memoized_by_tables
-def _around(events: pd.DataFrame, *, thread: int) -> Around:
-    """What the thread is in, whenever: many analyses ask it of the same ranges."""
-    return Around.of(events, thread)
+_nested = memoized_by_tables(Nesting.of)
 
 
 def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:

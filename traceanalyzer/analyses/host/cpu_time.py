@@ -18,7 +18,6 @@ from traceanalyzer.analyses.host.activity import (
     MAIN,
     NOTHING,
     OTHER,
-    Around,
     names_at,
     range_around,
     thread_roles,
@@ -398,13 +397,14 @@ def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) 
     begins, until, threads = arrays_of(frames, "start_ns", "end_ns", "thread")
     runs = np.append(~rows_named_so(frames, _OF_THREADS.match), False)
     long = np.flatnonzero((until - begins >= _COVERED * _LEAST_BESIDE_NS) & runs[:-1])
-    around = {int(other): Around.of(frames, int(other)) for other in np.unique(threads)}
-    for place, start, end in zip(asked.tolist(), starts[asked].tolist(), ends[asked].tolist(), strict=True):
+    every, of_thread = np.unique(threads, return_inverse=True)
+    times = np.linspace(starts[asked], ends[asked], _SAMPLES + 2)[1:-1]
+    inside = [range_around(frames, np.full(times.size, other), times.ravel()) for other in every]
+    running = 2 * runs[np.array(inside)].reshape(len(every), *times.shape).sum(axis=1) > _SAMPLES
+    for number, (place, start, end) in enumerate(zip(asked, starts[asked], ends[asked], strict=True)):
         shared = np.minimum(until[long], end) - np.maximum(begins[long], start)
         covers = long[shared >= _COVERED * (end - start)]
-        times = np.linspace(start, end, _SAMPLES + 2)[1:-1]
-        running = [other for other in {*threads[covers].tolist()} if 2 * runs[around[other].at(times)].sum() > _SAMPLES]
-        covers = covers[np.isin(threads[covers], running)]
+        covers = covers[running[of_thread[covers], number]]
         if len(covers):
             answer[place] = frames["name"].iloc[covers[np.argmin(until[covers] - begins[covers])]]
     return answer

@@ -6,11 +6,12 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import RANK, Result, taken
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.host.activity import climbed
 from traceanalyzer.analyses.host.cpu_time import looked_at
 from traceanalyzer.analyses.host.idle import blocking
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.modules import Scopes, is_backward
-from traceanalyzer.analyses.operators.operator_tree import OperatorTree, climbed
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.meaning.vocabulary import COMM

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import RANK, joined
 from traceanalyzer.analyses.grouping import Groups, rows_of_each, sums_at
-from traceanalyzer.analyses.operators.operator_tree import PASSES, Nesting, OperatorTree
+from traceanalyzer.analyses.host.activity import Nesting
+from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, split
 from traceanalyzer.analyses.trace import launch_moments

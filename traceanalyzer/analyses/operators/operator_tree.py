@@ -1,13 +1,10 @@
 """Which operator launched each GPU operation, and how operators nest."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.grouping import rows_of_each, stable_order
+from traceanalyzer.analyses.host.activity import Nesting, climbed
 from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.model import RankTrace
@@ -16,127 +13,11 @@ from traceanalyzer.model.tables import (
     array_of,
     arrays_of,
     nowhere,
-    outer_first,
     rows_named,
     rows_named_so,
     whole_of,
 )
 from traceanalyzer.selection import step_at
-
-# Which event lies inside which other on its thread, for millions of events at once.
-
-
-@dataclass(frozen=True)
-class Nesting:
-    """The forest that the events of all threads form; arrays have one element an event, in the table's order.
-
-    Attributes:
-        parent: row of the innermost other event that holds the event, -1 for none; 32 bits, as all rows here.
-        depth: number of events that hold it.
-        starts: of the events, ns; `ends` likewise.
-        threads: that they are on.
-    """
-
-    parent: np.ndarray
-    depth: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    threads: np.ndarray
-
-    @classmethod
-    def of(cls, events: pd.DataFrame) -> "Nesting":
-        """Nest the rows of a table with `start_ns`, `end_ns` and `thread`, in any order.
-
-        An event holds another of its thread when it begins no later and ends no earlier; of two that are equal
-        the first row holds the second, and an instant is outside of what ends there. Events that overlap without
-        holding each other are siblings.
-        """
-        starts, ends, threads = arrays_of(events, "start_ns", "end_ns", "thread")
-        parent, depth = (np.full(len(starts), value, dtype=np.int32) for value in (NONE, 0))
-        order = outer_first(starts, ends)
-        for rows in rows_of_each(pd.factorize(threads[order])[0]):
-            own = order[rows]
-            above, depth[own] = _nest(starts[own], ends[own])
-            parent[own] = np.append(own, NONE)[above]
-        return cls(parent, depth, starts, ends, threads)
-
-    def innermost_at(self, times: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Row of the innermost event that is running on a thread at each moment; -1 where none is."""
-        found = nowhere(len(times))
-        for thread in np.unique(threads):
-            own, asked = np.flatnonzero(self.threads == thread), np.flatnonzero(threads == thread)
-            own = own[outer_first(self.starts[own], self.ends[own])]
-            found[asked] = np.append(own, NONE)[np.searchsorted(self.starts[own], times[asked], side="right") - 1]
-        return climbed(found, self.parent, lambda asked, row: self.ends[row] > times[asked])
-
-    def summed_up(self, own: np.ndarray) -> np.ndarray:
-        """Integers of each event, its own and those of all events inside it."""
-        return self.gathered_up(own.astype(np.int64), np.add)
-
-    def gathered_up(self, own: np.ndarray, combine: np.ufunc) -> np.ndarray:
-        """Values of each event combined (`np.add`, `np.minimum`) with those of all events inside it."""
-        total, ancestor = own.copy(), self.parent
-        # Each pass doubles how far values have come, so that thousands of levels cost a dozen passes.
-        while len(rows := np.flatnonzero(ancestor != NONE)):
-            combine.at(total, ancestor[rows], total[rows])
-            ancestor = np.append(ancestor, np.int32(NONE))[ancestor]
-        return total
-
-    def handed_down(self, marked: np.ndarray, *, including_self: bool = True) -> np.ndarray:
-        """For each event the row of its innermost marked ancestor (or itself); -1 without one."""
-        nearest = np.where(marked, np.arange(len(marked), dtype=np.int32), np.int32(NONE))
-        ancestor = self.parent.copy()
-        while len(rows := np.flatnonzero((nearest == NONE) & (ancestor != NONE))):
-            above = ancestor[rows]
-            nearest[rows], ancestor[rows] = nearest[above], ancestor[above]
-        return nearest if including_self else np.append(nearest, np.int32(NONE))[self.parent]
-
-    def children_ns(self) -> np.ndarray:
-        """Time of each event that its direct children take."""
-        total = np.zeros(len(self.parent) + 1, dtype=np.int64)
-        np.add.at(total, self.parent, self.ends - self.starts)
-        return total[:-1]
-
-
-def climbed(rows: np.ndarray, up: np.ndarray, is_there: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-    """The rows, each replaced by what `up` has for it until it is there; -1 where none is.
-
-    Args:
-        rows: where each of those who ask begins, -1 for nowhere.
-        up: of every row the next one, -1 for none.
-        is_there: takes positions of those who ask, and the row at which each is.
-    """
-    found = rows.copy()
-    asked = np.flatnonzero(found != NONE)
-    while len(asked := asked[~is_there(asked, found[asked])]):
-        found[asked] = up[found[asked]]
-        asked = asked[found[asked] != NONE]
-    return found
-
-
-def _nest(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parent position and depth of one thread's events, in order, outer ones first."""
-    lasts = ends > starts
-    ended = np.searchsorted(np.sort(ends[lasts]), starts, side="right").astype(np.int32)
-    depth = np.cumsum(lasts, dtype=np.int32) - lasts - ended
-    # The parent is the last event before it that lies one level higher.
-    order = stable_order(depth)
-    place = depth[order].astype(np.int64) * len(depth) + order
-    parent = np.empty(len(depth), dtype=np.int32)
-    parent[order] = np.append(NONE, order)[np.searchsorted(place, place - len(depth))]
-    parent[depth == 0] = NONE
-    held = np.flatnonzero(parent != NONE)
-    if (ends[parent[held]] >= ends[held]).all():
-        return parent, depth
-    # With a stack, for the rare thread whose events overlap without nesting.
-    stack: list[tuple[int, int]] = []
-    for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        while stack and (stack[-1][1] < end or stack[-1][1] <= start):
-            stack.pop()
-        parent[row], depth[row] = stack[-1][0] if stack else NONE, len(stack)
-        stack.append((row, end))
-    return parent, depth
-
 
 # Which operator launched each GPU operation, and which operators belong to autograd's backward pass.
 

@@ -20,7 +20,7 @@ from traceanalyzer.analyses.communication.collectives import summed
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import CallWaits, listed, looked_at, transfer_and_wait
 from traceanalyzer.analyses.host import host_names, idle
-from traceanalyzer.analyses.host.activity import innermost, names_around_launches, range_around, user_ranges
+from traceanalyzer.analyses.host.activity import names_around_launches, range_around, user_ranges
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.operators.operator_tree import last_of_each_number
 from traceanalyzer.analyses.time.breakdown import PARTS, Breakdown, OfKnownWork, by_rank, known_only
@@ -91,7 +91,7 @@ def phases_of_moments(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
     named = _phase_ranges(trace)
     phase = _of_own_thread(trace, named, threads, times)
     open_calls = np.flatnonzero(phase == OP_PHASES_UNKNOWN)
-    around = innermost(array_of(named, "start_ns"), array_of(named, "end_ns")).at(times[open_calls])
+    around = range_around(named.assign(thread=0), np.zeros(len(open_calls), dtype=np.int64), times[open_calls])
     codes = np.append(array_of(named, "phase"), OP_PHASES_UNKNOWN)
     phase[open_calls] = codes[around]
     open_calls = np.flatnonzero(phase == OP_PHASES_UNKNOWN)
