@@ -85,6 +85,7 @@ class Nesting:
         depth: number of events that hold it.
         starts: of the events, ns; `ends` likewise.
         threads: that they are on.
+        in_order: by thread its rows, outer ones first.
     """
 
     parent: np.ndarray
@@ -92,6 +93,7 @@ class Nesting:
     starts: np.ndarray
     ends: np.ndarray
     threads: np.ndarray
+    in_order: Mapping[int, np.ndarray]
 
     @classmethod
     def of(cls, events: pd.DataFrame) -> "Nesting":
@@ -103,19 +105,18 @@ class Nesting:
         """
         starts, ends, threads = arrays_of(events, "start_ns", "end_ns", "thread")
         parent, depth = (np.full(len(starts), value, dtype=np.int32) for value in (NONE, 0))
-        order = outer_first(starts, ends)
-        for rows in rows_of_each(pd.factorize(threads[order])[0]):
-            own = order[rows]
+        order = outer_first(starts, ends).astype(np.int32)
+        each = [order[rows] for rows in rows_of_each(pd.factorize(threads[order])[0])]
+        for own in each:
             above, depth[own] = _nest(starts[own], ends[own])
             parent[own] = np.append(own, NONE)[above]
-        return cls(parent, depth, starts, ends, threads)
+        return cls(parent, depth, starts, ends, threads, {int(threads[own[0]]): own for own in each})
 
     def innermost_at(self, times: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """Row of the innermost event that is running on a thread at each moment; -1 where none is."""
         found = nowhere(len(times))
-        for thread in np.unique(threads):
-            own, asked = np.flatnonzero(self.threads == thread), np.flatnonzero(threads == thread)
-            own = own[outer_first(self.starts[own], self.ends[own])]
+        for thread in np.unique(threads).tolist():
+            own, asked = self.in_order.get(thread, _NONE), np.flatnonzero(threads == thread)
             found[asked] = np.append(own, NONE)[np.searchsorted(self.starts[own], times[asked], side="right") - 1]
         return climbed(found, self.parent, lambda asked, row: self.ends[row] > times[asked])
 
