@@ -10,7 +10,7 @@ from traceanalyzer.analyses.replay.changes import COST_NS, EVEN, EXPLAINED, NOT_
 from traceanalyzer.analyses.replay.gains import WITHIN_PCT, Engine, evened_ends, step_weights
 from traceanalyzer.analyses.replay.schedule import Rescheduled
 from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO
-from traceanalyzer.meaning.columns import Scale, Unit, per_cent, scale
+from traceanalyzer.meaning.columns import Scale, Unit, per_cent, scale, time_text
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity, numbered
 
 CUTS: tuple[tuple[float, Severity], ...] = ((10.0, HIGH), (3.0, MEDIUM), (LEAST_PCT, LOW))
@@ -102,7 +102,7 @@ class Saves:
         profiled = "" if self.is_unprofiled else " as profiled"
         supposing = f" {self.supposing}" if self.supposing else ""
         then = f"; the remaining {after} {of.symbol} are {self.then}" if self.then else ""
-        return f"about {_time(self.likely_ns, of)}{self.each}{profiled} ({change}){supposing}{then}"
+        return f"about {time_text(self.likely_ns)}{self.each}{profiled} ({change}){supposing}{then}"
 
     @property
     def confidence(self) -> str:

@@ -261,7 +261,7 @@ class Bottleneck(Result):
         "is_unprofiled": Column.flag("The profiler's overhead is estimated, and left out."),
         "path_pct": Column.share("Its share of the path."),
         "is_hidden": Column.flag(
-            "Without the CPUs' work a step may be less than 3% shorter, by the profiler's overhead: they only keep up."
+            "Without the CPUs' work a step would be less than 3% shorter: they only keep up with the GPUs."
         ),
     }
 
@@ -311,7 +311,7 @@ def bottleneck_after(engine: Engine, *changes: Change) -> Bottleneck:
         unmatched_ns=engine.unmatched_ns,
         is_unprofiled=engine.has_cost_of_recording,
         path_pct=100.0 * table["path_ns"] / table["path_ns"].sum(),
-        is_hidden=bool((100 * (steps - without_cpu) < PERCENT * steps).any()),
+        is_hidden=bool(100 * (steps[0] - without_cpu[0]) < PERCENT * steps[0]),
     )
     return Bottleneck(sorted_by(table, "path_ns"))
 
