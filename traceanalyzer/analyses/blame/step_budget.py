@@ -12,7 +12,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, all_known, stack, typed
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, is_own
 from traceanalyzer.analyses.communication.waits import CallWaits, exposed_of, moves_and_waits
-from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, sums_at
+from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, number_in_group, sums_at
 from traceanalyzer.analyses.host import cpu_time, host_names, idle
 from traceanalyzer.analyses.host.activity import NOTHING, Activity, Nesting, activity_of, range_around
 from traceanalyzer.analyses.host.cpu_collectives import waiting
@@ -40,6 +40,7 @@ from traceanalyzer.model.tables import (
     rows_where,
     sorted_by,
     table_of,
+    texts_of,
     under_each_other,
     whole_of,
     with_columns,
@@ -488,7 +489,8 @@ COMPILING = "compiling by "
 
 WHAT_RAN_COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "work")
 
-_SUMS = ["total_ns", "calls", "work"]
+_SUMS = ("total_ns", "calls", "work")
+_TEXTS = dict.fromkeys(("part", "what", "name"), "str")
 
 _WORK = 2**40 - 1
 """So much is kept of the sum of works' numbers: sums over many steps are whole as floats, too."""
@@ -550,21 +552,22 @@ def what_ran_across(parts: Mapping[int, pd.DataFrame]) -> WhatRan:
     return WhatRan(stack(parts, tuple(WhatRan.columns)))
 
 
-def _longest(parts: Iterable[pd.DataFrame], windows: pd.DataFrame) -> pd.DataFrame:
+def _longest(parts: Iterable[dict[str, np.ndarray]], windows: pd.DataFrame) -> pd.DataFrame:
     """Rows of `WhatRan`: of each step, part and kind of name the longest."""
-    tables = [*parts]
-    if not tables:
+    held = [*parts]
+    if not held:
         return without_rows(WHAT_RAN_COLUMNS)
-    table = pd.concat(tables, ignore_index=True)
-    table = table[table["step"].isin(windows["step"])]
+    table = {name: np.concatenate([own[name] for own in held]) for name in WHAT_RAN_COLUMNS}
+    is_held = np.isin(table["step"], array_of(windows, "step"))
+    table = {name: values[is_held] for name, values in table.items()}
     # Several threads may do the same.
-    sums = table.groupby(["step", "part", "what", "name"], sort=False)[_SUMS].sum()
-    sums = sorted_by(sums[sums["total_ns"] > 0].reset_index(), "total_ns")
-    longest: pd.DataFrame = sums.groupby(["step", "part", "what"], sort=False).head(MOST_NAMES)
-    return longest
+    same = Groups.of(table, ("step", "part", "what", "name"), by_appearance=True)
+    sums = typed(same.table(**{name: same.sums(table[name]) for name in _SUMS}), _TEXTS)
+    sums = sorted_by(rows_where(sums, array_of(sums, "total_ns") > 0), "total_ns")
+    return picked(sums, number_in_group(Groups.of(sums, ("step", "part", "what")).of_row) < MOST_NAMES)
 
 
-def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iterator[pd.DataFrame]:
+def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
     ops = trace.gpu_ops
     numbers = np.append(array_of(trace.steps, "step"), NONE)
     step = numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE)
@@ -611,7 +614,7 @@ def _step_names(trace: RankTrace) -> set[str]:
     return {names.categories[code] for code in {*names.codes.tolist()} - {NONE}}
 
 
-def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[dict[str, np.ndarray]]:
     """What the launching thread did between a gap's start and the launch that ends it."""
     gaps, of_gap = step_gaps(trace, windows)
     starts = np.maximum(gaps.starts, array_of(windows, "begin_ns")[of_gap])
@@ -627,7 +630,7 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def _of_thread(
     trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray, steps: np.ndarray
-) -> Iterator[pd.DataFrame]:
+) -> Iterator[dict[str, np.ndarray]]:
     ranges, of_ranges, of_operators = (
         Nesting.of(trace.ranges),
         *map(_named_parts, (trace.ranges, trace.host_ops)),
@@ -705,12 +708,14 @@ def _summed(
     part: str,
     what: str,
     work: np.ndarray | None = None,
-) -> pd.DataFrame:
+) -> dict[str, np.ndarray]:
     """Rows of `WhatRan`, one for each step and name; of what hosts do there are neither calls nor work."""
-    counts = {"calls": 0, "work": 0} if work is None else {"calls": 1, "work": work & _WORK}
-    table = pd.DataFrame({"step": step, "name": names, "total_ns": total_ns, **counts})
-    sums = table.groupby(["step", "name"], observed=True)[_SUMS].sum().reset_index()
-    return sums.assign(name=sums["name"].astype("str"), work=sums["work"] & _WORK, part=part, what=what)
+    groups = Groups.of({"step": step, "name": names})
+    none = np.zeros(len(groups), dtype=np.int64)
+    calls, works = (none, none) if work is None else (groups.counts(), groups.sums(work & _WORK) & _WORK)
+    keys = {"step": groups.keys["step"], "name": texts_of(groups.keys["name"])}
+    keys |= {name: np.full(len(groups), text, dtype=object) for name, text in (("part", part), ("what", what))}
+    return keys | {"total_ns": groups.sums(total_ns), "calls": calls, "work": works}
 
 
 SIZES = " of ["

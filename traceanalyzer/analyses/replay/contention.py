@@ -8,6 +8,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.replay.graph import Timing
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.piece import NEVER
 from traceanalyzer.analyses.statistics import RATIO, SHARE
@@ -211,14 +212,19 @@ class Contention:
 
     def after(self, lengths: Lengths, times: np.ndarray) -> Lengths:
         """The lengths of a replay with what its own communication leaves; `times` are when it reached each node."""
-        timing = dict(lengths.timing)
-        for rank, own in self._beside.items():
-            recorded, before = self.job.nodes[rank].recorded.duration_ns, timing[rank].duration_ns
-            gone = np.bincount(own.op, own.slower_ns * (1 - own.parts.left(times))[own.part], minlength=len(before))
-            scale = np.divide(before, recorded, out=np.ones(len(before)), where=recorded > 0)
-            after = np.maximum(before - np.round(gone * scale).astype(np.int64), np.minimum(before, own.least_ns))
-            timing[rank] = replace(timing[rank], duration_ns=after)
+        timing = {rank: self.timing_after(rank, own, times) for rank, own in lengths.timing.items()}
         return replace(lengths, timing=timing)
+
+    def timing_after(self, rank: int, timing: Timing, times: np.ndarray) -> Timing:
+        """The same of one rank."""
+        own = self._beside.get(rank)
+        if own is None:
+            return timing
+        recorded, before = self.job.nodes[rank].recorded.duration_ns, timing.duration_ns
+        gone = np.bincount(own.op, own.slower_ns * (1 - own.parts.left(times))[own.part], minlength=len(before))
+        scale = np.divide(before, recorded, out=np.ones(len(before)), where=recorded > 0)
+        after = np.maximum(before - np.round(gone * scale).astype(np.int64), np.minimum(before, own.least_ns))
+        return replace(timing, duration_ns=after)
 
 
 def _shared(

@@ -75,6 +75,7 @@ class Engine:
     def let_go(self) -> None:
         """Keep no lengths for changes that are asked for next: they are worked out anew then, to the same answers."""
         self._known, self._held = {}, 0
+        self.edits = Edits(self.job, self.peers)
         self.peers.let_go()
 
     @cached_property
@@ -175,11 +176,9 @@ class Engine:
         at_once = max(1, MOST_EDGES // max(1, len(self.job.source)))
         for begin in range(0, len(scenarios), at_once):
             some = [self.of_ranks(changes) for changes in scenarios[begin : begin + at_once]]
-            weights = self._weights(some)
-            times = self.job.order.latest(weights)
+            times = self.job.order.latest(self._weights(some))
             if self._has_contention:
-                weights = self._with_contention(some, times)
-                times = self.job.order.latest(weights)
+                times = self.job.order.latest(self._weights(some, times))
             waits = np.array([keeps_waits(changes) for changes in some])
             found.append(np.where(waits, self.windows.of_job(times), self.windows.of_slowest(times)))
         return np.concatenate(found, axis=1) if found else np.empty((len(self._steps), 0), dtype=np.int64)
@@ -198,20 +197,20 @@ class Engine:
         shorter = np.maximum(before[:, None] - np.stack(after, axis=1), 0)
         return np.concatenate([shorter, cut[:, 1:]])
 
-    def _with_contention(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
-        """Length of every edge with compute as long as the waits that are left make it."""
-        # One after the other: lengths are of all operations, edges of runs of them.
-        weights = [
-            self.job.weights(self.contention.after(self.edits.lengths(changes), times[:, column]))
-            for column, changes in enumerate(scenarios)
-        ]
-        return np.stack(weights, axis=1)
+    def _weights(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray | None = None) -> np.ndarray:
+        """Length of every edge after each set of changes; what many sets do to a rank alike is computed once.
 
-    def _weights(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
-        """Length of every edge after each set of changes; what many sets do to a rank alike is computed once."""
+        With the `times` of their replays compute is as long as the waits that are left make it.
+        """
         # Rank by rank: all that is known of one is near, which of all of a large job it is not.
         by_rank = [concerning_each(self.job.nodes, changes) for changes in scenarios]
-        own = [[self._of_rank(rank, each[rank]) for each in by_rank] for rank in self.job.nodes]
+        own = [
+            [
+                self._of_rank(rank, each[rank]) if times is None else self._relieved(rank, each[rank], times[:, column])
+                for column, each in enumerate(by_rank)
+            ]
+            for rank in self.job.nodes
+        ]
         columns = []
         for place, changes in enumerate(scenarios):
             transfers = self.edits.transfers(changes)
@@ -229,6 +228,10 @@ class Engine:
         while self._held > MOST_EDGES and len(self._known) > 1:
             self._held -= len(self._known.pop(next(iter(self._known))))
         return found
+
+    def _relieved(self, rank: int, changes: tuple[Change, ...], times: np.ndarray) -> np.ndarray:
+        """The same with compute as long as the waits that are left by these times make it."""
+        return self.job.own_weights(rank, self.contention.timing_after(rank, self.edits.timing(rank, changes), times))
 
     @property
     def costs(self) -> tuple[tuple[Change, ...], ...]:

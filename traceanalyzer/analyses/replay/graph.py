@@ -27,6 +27,7 @@ class Timing:
     Attributes:
         duration_ns: of each operation; of one in a matched instance its transfer decides instead.
         host_ns: of each stretch of the host.
+        host_ends_ns: of each stretch of the host its end since its segment's begin.
         is_blocking: segments whose call still waits for the GPU.
         is_called: segments whose call is made at all.
         has_lag: keep what the model does not explain.
@@ -34,6 +35,7 @@ class Timing:
 
     duration_ns: np.ndarray
     host_ns: np.ndarray
+    host_ends_ns: np.ndarray
     is_blocking: np.ndarray
     is_called: np.ndarray
     has_lag: bool = True
@@ -75,9 +77,10 @@ class Nodes:
         self.known: Explained = explained(piece)
         self._is_of: dict[str, np.ndarray] = {}
         self._columns: dict[tuple[str, str], np.ndarray] = {}
-        lengths = self.column("ops", "duration_ns"), self.column("host", "ns")
+        host_ns = self.column("host", "ns")
+        ends = offsets(self.column("host", "segment"), host_ns)
         every_segment = np.ones(len(piece.segments), dtype=bool)
-        self.recorded = Timing(*lengths, every_segment, every_segment)
+        self.recorded = Timing(self.column("ops", "duration_ns"), host_ns, ends, every_segment, every_segment)
         self.is_single = (self.column("ops", "call") != NONE) | self.begins_step
         self.earlier = self._earlier()
         self.begins_run = self._runs()
@@ -191,12 +194,11 @@ class Nodes:
     def sums(self, timing: Timing) -> Sums:
         """Lengths within the runs and segments."""
         lag, until = self._within_runs(timing.duration_ns, has_lag=timing.has_lag)
-        host = offsets(self.column("host", "segment"), timing.host_ns)
-        by_launch = np.append(host, 0)[self.column("ops", "launch")]
+        by_launch = np.append(timing.host_ends_ns, 0)[self.column("ops", "launch")]
         by_launch += self.known.latency_ns
         by_launch += until
         by_launch[self._without_launch] = NEVER
-        return Sums(lag, until, host, by_launch)
+        return Sums(lag, until, timing.host_ends_ns, by_launch)
 
     @cached_property
     def _without_launch(self) -> np.ndarray:

@@ -1,9 +1,10 @@
 """Edits of the graph: what changes make of the durations of its nodes and edges."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,7 @@ from traceanalyzer.analyses.replay.changes import (
 from traceanalyzer.analyses.replay.graph import Nodes, Timing
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.peers import Peers, more_calls
-from traceanalyzer.analyses.replay.piece import MEMORY, NEVER, Piece
+from traceanalyzer.analyses.replay.piece import MEMORY, NEVER, Piece, offsets
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model.schema import NONE
@@ -74,6 +75,7 @@ class Edits:
     def __init__(self, job: Job, peers: Peers) -> None:
         self.job, self.peers = job, peers
         self._transfers: dict[tuple[Change, ...], np.ndarray] = {}
+        self._latest, self._parts = NONE, dict[tuple[str, tuple[Change, ...]], Any]()
 
     def lengths(self, changes: Sequence[Change]) -> Lengths:
         """The recorded lengths with all these changes."""
@@ -96,60 +98,99 @@ class Edits:
     def timing(self, rank: int, changes: Sequence[Change]) -> Timing:
         """What the rank's operations and CPU take after changes that concern it.
 
+        Of the rank that was asked for last all parts are kept: many sets of changes have some of them in common.
+        """
+        if not changes:
+            return self.job.recorded.timing[rank]
+        if rank != self._latest:
+            self._latest, self._parts = rank, {}
+
+        def part(is_of: Callable[[Change], bool], make: Callable[[int, tuple[Change, ...]], Any]) -> Any:
+            key = make.__name__, tuple(filter(is_of, changes))
+            if key not in self._parts:
+                self._parts[key] = make(rank, key[1])
+            return self._parts[key]
+
+        host_ns, host_ends_ns = part(_is_of_cpu_work, self._host)
+        is_blocking, is_called = part(_is_of_calls, self._calls)
+        has_lag = all(change.part != "delays" for change in changes)
+        durations = part(_is_of_durations, self._durations)
+        return Timing(durations, host_ns, host_ends_ns, is_blocking, is_called, has_lag)
+
+    def _durations(self, rank: int, changes: Sequence[Change]) -> np.ndarray:
+        """What the rank's operations take."""
+        nodes, duration = self.job.nodes[rank], self.job.recorded.timing[rank].duration_ns
+        of_transfers = [*filter(_is_of_transfers, changes)]
+        for change in changes:
+            if _is_not_made(change):
+                duration = np.where(_not_made(nodes, change)[0], 0, duration)
+            elif _is_of_transfers(change):
+                if change.part == "unmatched":
+                    duration = self._without_unknown_waits(duration, rank, change)
+                # Together: a call that holds several messages is no shorter than the longest of them.
+                duration = self._no_longer(duration, rank, self.transfers(of_transfers))
+            else:
+                duration = np.where(_chosen_ops(nodes, change), self._changed(duration, rank, change), duration)
+        return duration
+
+    def _changed(self, duration: np.ndarray, rank: int, change: Change) -> np.ndarray:
+        if change.to in (PEERS, EVEN):
+            return self.peers.durations(rank, change.part, self._apart(change))
+        if change.to == ALONE:
+            return np.minimum(duration, self.peers.contention.alone[rank].lengths_ns())
+        return _scaled(duration, change)
+
+    def _apart(self, change: Change) -> frozenset[int] | None:
+        """Ranks that are not compared with: the changed ones; `None` where all are put together."""
+        if change.to == EVEN:
+            return None
+        return frozenset(self.job.nodes) if change.ranks is None else change.ranks
+
+    def _host(self, rank: int, changes: Sequence[Change]) -> tuple[np.ndarray, np.ndarray]:
+        """What the rank's CPU work takes, and where each stretch of it ends in its segment.
+
         The profiler's overhead goes first: a CPU twice as fast takes half of what is left, and one like its peers what
         they take without it. Loading data is no part of either, and goes last. Who waits for a batch of workers waits
         for it until then all the same, unless that is changed.
         """
-        nodes, timing, cost_ns = self.job.nodes[rank], self.job.recorded.timing[rank], 0
+        nodes, host_ns, cost_ns = self.job.nodes[rank], self.job.recorded.timing[rank].host_ns, 0
         is_loader_as_recorded = all(change.part not in ("rank", "cpu", "data") for change in changes)
         for change in sorted(changes, key=lambda change: (change.part != "profiler", change.part in _OF_CPU_WORK)):
-            if change.part == "profiler" and change.steps is None:
-                cost_ns = self.peers.overhead_ns[str(change.to)]
-            timing = self._edited(timing, rank, change, changes, cost_ns)
+            if _is_not_made(change):
+                host_ns = np.where(_not_made(nodes, change)[1], 0, host_ns)
+                continue
+            chosen = _in_steps(nodes.column("host", "step"), change)
+            if change.part == "loop":
+                chosen &= rows_named(nodes.piece.host, "loop", str(change.name))
+                after = _scaled(host_ns, change)
+            else:
+                if change.part == "profiler" and change.steps is None:
+                    cost_ns = self.peers.overhead_ns[str(change.to)]
+                after = self._cpu_work(host_ns, rank, change, self._apart(change), cost_ns)
+            host_ns = np.where(chosen, after, host_ns)
             if change.part == "profiler" and is_loader_as_recorded:
-                host = (nodes.column("host", name) for name in ("ns", "takes_up"))
-                timing = replace(timing, host_ns=with_waits_for_workers(timing.host_ns, *host))
-        return timing
+                host_ns = with_waits_for_workers(host_ns, *(nodes.column("host", name) for name in ("ns", "takes_up")))
+        return host_ns, offsets(nodes.column("host", "segment"), host_ns)
 
-    def _edited(self, timing: Timing, rank: int, change: Change, changes: Sequence[Change], cost_ns: int) -> Timing:
-        nodes, part = self.job.nodes[rank], change.part
-        if part in ("delays", "sync", "loop") or (part == "collective" and change.to == NOT_MADE):
-            return _without(nodes, timing, change)
-        if _is_of_transfers(change):
-            if part == "unmatched":
-                timing = replace(timing, duration_ns=self._without_unknown_waits(timing, rank, change))
-            # Together: a call that holds several messages is no shorter than the longest of them.
-            after = self.transfers([each for each in changes if _is_of_transfers(each)])
-            return replace(timing, duration_ns=self._no_longer(timing, rank, after))
-        # Ranks that are not compared with: the changed ones; `None` where all are put together.
-        apart = None if change.to == EVEN else frozenset(self.job.nodes) if change.ranks is None else change.ranks
-        if part not in _OF_CPUS:
-            timing = self._with_durations(timing, rank, change, apart)
-        if part in ("rank", *_OF_CPUS):
-            after = self._cpu_work(timing.host_ns, rank, change, apart, cost_ns)
-            if change.steps is not None:
-                after = np.where(_in_steps(nodes.column("host", "step"), change), after, timing.host_ns)
-            timing = replace(timing, host_ns=after)
-        if part in ("rank", "cpu") and change.to == PEERS:
-            is_own = np.zeros(len(nodes.piece.segments), dtype=bool)
-            others = self.peers.ranks[self.peers.of(rank, apart or frozenset())].tolist()
-            is_own[more_calls(self.job.nodes, rank, others)] = True
-            is_own &= _in_steps(nodes.column("segments", "step"), change)
-            timing = replace(_unblocked(timing, is_own), is_called=timing.is_called & ~is_own)
-        return timing
-
-    def _with_durations(self, timing: Timing, rank: int, change: Change, apart: frozenset[int] | None) -> Timing:
-        nodes, duration = self.job.nodes[rank], timing.duration_ns
-        if change.to in (PEERS, EVEN):
-            after = self.peers.durations(rank, change.part, apart)
-        elif change.to == ALONE:
-            after = np.minimum(duration, self.peers.contention.alone[rank].lengths_ns())
-        else:
-            after = _scaled(duration, change)
-        chosen = _chosen_ops(nodes, change)
-        timing = replace(timing, duration_ns=np.where(chosen, after, duration))
-        is_gone = change.part == "copy" and not change.to
-        return _unblocked(timing, _upload_calls(nodes, chosen)) if is_gone else timing
+    def _calls(self, rank: int, changes: Sequence[Change]) -> tuple[np.ndarray, np.ndarray]:
+        """Masks of the segments whose call still waits for the GPU, and whose call is made at all."""
+        nodes, recorded = self.job.nodes[rank], self.job.recorded.timing[rank]
+        is_blocking, is_called = recorded.is_blocking, recorded.is_called
+        for change in changes:
+            if change.part == "sync":
+                gone = _chosen_calls(nodes.piece, change)
+            elif change.part == "loop":
+                gone = _waited_in_loop(nodes, change)
+            elif change.part == "copy":
+                gone = _upload_calls(nodes, _chosen_ops(nodes, change))
+            else:
+                gone = np.zeros(len(nodes.piece.segments), dtype=bool)
+                others = self.peers.ranks[self.peers.of(rank, self._apart(change) or frozenset())].tolist()
+                gone[more_calls(self.job.nodes, rank, others)] = True
+                gone &= _in_steps(nodes.column("segments", "step"), change)
+                is_called = is_called & ~gone
+            is_blocking = is_blocking & ~gone
+        return is_blocking, is_called
 
     def _cpu_work(
         self, before: np.ndarray, rank: int, change: Change, apart: frozenset[int] | None, cost_ns: int
@@ -169,23 +210,23 @@ class Edits:
             return np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
         return loading + _scaled(before - loading, change)
 
-    def _without_unknown_waits(self, timing: Timing, rank: int, change: Change) -> np.ndarray:
+    def _without_unknown_waits(self, duration: np.ndarray, rank: int, change: Change) -> np.ndarray:
         """The rank's durations with calls of which no partner is known as short as the shortest of the same work."""
         nodes = self.job.nodes[rank]
         chosen = _chosen_ops(nodes, change).copy()
         chosen[array_of(self.job.joins, "op")[self.job.joins_of(rank)]] = False
-        rows, durations = np.flatnonzero(chosen), timing.duration_ns.copy()
+        rows, durations = np.flatnonzero(chosen), duration.copy()
         same = Groups.of_numbers(nodes.column("ops", "work")[rows])
         durations[rows] = np.where(
             nodes.column("ops", "work")[rows] == NONE, durations[rows], same.smallest(durations[rows])[same.of_row]
         )
         return durations
 
-    def _no_longer(self, timing: Timing, rank: int, after: np.ndarray) -> np.ndarray:
+    def _no_longer(self, duration: np.ndarray, rank: int, after: np.ndarray) -> np.ndarray:
         """The rank's durations, where calls that wait for partners last no longer than their changed transfers."""
         rows = self.job.joins_of(rank)
         rows = rows[self.job.joins["waits"].to_numpy(dtype=bool)[rows]]
-        durations, op = timing.duration_ns.copy(), array_of(self.job.joins, "op")[rows]
+        durations, op = duration.copy(), array_of(self.job.joins, "op")[rows]
         longest = np.zeros_like(durations)
         np.maximum.at(longest, op, after[rows])
         durations[op] = np.minimum(durations[op], longest[op])
@@ -210,9 +251,22 @@ def _is_of_transfers(change: Change) -> bool:
     return is_word or change.part in ("links", "small", "unmatched")
 
 
-def _unblocked(timing: Timing, segments: np.ndarray) -> Timing:
-    """The CPU waits for the GPU in none of these calls."""
-    return replace(timing, is_blocking=timing.is_blocking & ~segments)
+def _is_not_made(change: Change) -> bool:
+    return change.part == "collective" and change.to == NOT_MADE
+
+
+def _is_of_cpu_work(change: Change) -> bool:
+    return change.part in ("rank", "loop", *_OF_CPUS) or _is_not_made(change)
+
+
+def _is_of_calls(change: Change) -> bool:
+    if change.part in ("rank", "cpu"):
+        return change.to == PEERS
+    return change.part in ("sync", "loop") or (change.part == "copy" and not change.to)
+
+
+def _is_of_durations(change: Change) -> bool:
+    return change.part not in ("sync", "loop", "delays", *_OF_CPUS)
 
 
 def _scaled(ns: np.ndarray, change: Change) -> np.ndarray:
@@ -291,34 +345,18 @@ def _upload_calls(nodes: Nodes, chosen: np.ndarray) -> np.ndarray:
     return np.asarray(waits & ~others)
 
 
-# What becomes of it.
+def _waited_in_loop(nodes: Nodes, change: Change) -> np.ndarray:
+    """Mask of the segments that wait for what the loop computes."""
+    of_loop = rows_named(nodes.piece.ops, "loop", str(change.name))[nodes.column("blocks", "op")]
+    found = np.zeros(len(nodes.piece.segments), dtype=bool)
+    found[nodes.column("blocks", "segment")[of_loop]] = True
+    return found
 
 
-def _without(nodes: Nodes, timing: Timing, change: Change) -> Timing:
-    """Without what is not waited for, launched or called any more."""
-    if change.part == "delays":
-        return replace(timing, has_lag=False)
-    if change.part == "sync":
-        return _unblocked(timing, _chosen_calls(nodes.piece, change))
-    if change.part == "loop":
-        return _without_loop(nodes, timing, change)
-    return _without_calls(nodes, timing, _chosen_ops(nodes, change))
-
-
-def _without_loop(nodes: Nodes, timing: Timing, change: Change) -> Timing:
-    """Less of the CPU work for the loop's turns behind the first; nor does the CPU wait for what they compute."""
-    piece, name = nodes.piece, str(change.name)
-    chosen = rows_named(piece.host, "loop", name) & _in_steps(array_of(piece.host, "step"), change)
-    is_waited = np.zeros(len(piece.segments), dtype=bool)
-    of_loop = rows_named(piece.ops, "loop", name)[nodes.column("blocks", "op")]
-    is_waited[nodes.column("blocks", "segment")[of_loop]] = True
-    host_ns = np.where(chosen, _scaled(timing.host_ns, change), timing.host_ns)
-    return _unblocked(replace(timing, host_ns=host_ns), is_waited)
-
-
-def _without_calls(nodes: Nodes, timing: Timing, chosen: np.ndarray) -> Timing:
-    """Without these calls, the copies launched right before and after them, and the CPU work for all of these."""
+def _not_made(nodes: Nodes, change: Change) -> tuple[np.ndarray, np.ndarray]:
+    """Masks of the calls and of the copies right before and after them, and of the CPU work for all of these."""
     ops, launch = nodes.piece.ops, nodes.column("ops", "launch")
+    chosen = _chosen_ops(nodes, change)
     is_copy = nodes.is_of("copy") | host_names.matches(ops["operator"], lambda name: "copy" in name)
     by_launch = np.argsort(launch, kind="stable")
     in_row = (chosen | is_copy)[by_launch]
@@ -326,10 +364,9 @@ def _without_calls(nodes: Nodes, timing: Timing, chosen: np.ndarray) -> Timing:
     is_gone = np.empty(len(ops), dtype=bool)
     is_gone[by_launch] = in_row & np.isin(row, row[chosen[by_launch]])
     is_gone &= (launch != NONE) | chosen
-    gone, kept = (np.bincount(launch[held & (launch != NONE)], minlength=len(timing.host_ns))
+    gone, kept = (np.bincount(launch[held & (launch != NONE)], minlength=len(nodes.piece.host))
                   for held in (is_gone, ~is_gone))  # fmt: skip
-    duration, host = np.where(is_gone, 0, timing.duration_ns), np.where(gone > kept, 0, timing.host_ns)
-    return replace(timing, duration_ns=duration, host_ns=host)
+    return is_gone, gone > kept
 
 
 # What transfers take at a given rate, as others of their kind, or as those of groups that are not changed.
