@@ -35,11 +35,10 @@ def folder(tmp_path, monkeypatch):
 
 
 def lying(table):
-    """Columns of which every array lies in a file."""
-    held = {name: spilled_module._arrays_of(values) for name, values in columns_of(table).items()}
-    parts = {name: getattr(table[name].array, "_data", None) for name in held if table[name].dtype == "Int64"}
-    arrays = {name: (parts.get(name, own[0]),) for name, own in held.items() if own}
-    return {name for name, own in arrays.items() if all(map(is_of_a_file, own))}
+    """Columns whose numbers or codes lie in a file."""
+    parts = {"names": "codes", "sizes": "_data"}
+    held = {name: getattr(values, parts.get(name, "base"), None) for name, values in columns_of(table).items()}
+    return {name for name, array in held.items() if is_of_a_file(array)}
 
 
 def is_of_a_file(array):
@@ -62,15 +61,15 @@ def test_a_large_table_lies_in_a_file_and_is_the_same(folder):
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("room", [0, 3])
 def test_what_finds_no_room_stays_in_memory(room, monkeypatch):
-    written, left = spilled_module._Sheet._written, [None] * room
+    written, left = spilled_module._laid, [None] * room
 
-    def full(sheet, array):
+    def full(file, content):
         if not left:
             raise OSError(28, "No space left on device")
         left.pop()
-        return written(sheet, array)
+        return written(file, content)
 
-    monkeypatch.setattr(spilled_module._Sheet, "_written", full)
+    monkeypatch.setattr(spilled_module, "_laid", full)
     laid = spilled(table_of(COLUMNS))
     pd.testing.assert_frame_equal(laid, table_of(COLUMNS))
     assert len(lying(laid)) == room

@@ -2,9 +2,8 @@
 
 import os
 import pickle
-from collections.abc import Mapping
 from io import FileIO
-from mmap import PAGESIZE, mmap
+from mmap import PAGESIZE
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,7 +11,6 @@ import pandas as pd
 
 from traceanalyzer.files.bounds import BLOCK_BYTES
 from traceanalyzer.files.spill import append, can_spill, mapped, spill_file
-from traceanalyzer.meaning.rows import NONE
 from traceanalyzer.model.tables import columns_as_they_are, table_of
 
 T = TypeVar("T")
@@ -20,9 +18,7 @@ T = TypeVar("T")
 
 def spilled(table: pd.DataFrame) -> pd.DataFrame:
     """The table, its columns in a file where it is large."""
-    columns = columns_as_they_are(table)
-    file = _file_for(columns)
-    return table if file is None else _moved(columns, None, file)
+    return rearranged(columns_as_they_are(table), None) if can_spill() else table
 
 
 def rearranged(columns: dict[str, Any], order: np.ndarray | None) -> pd.DataFrame:
@@ -30,7 +26,18 @@ def rearranged(columns: dict[str, Any], order: np.ndarray | None) -> pd.DataFram
 
     Columns are taken out of `columns` one after the other: while one is moved there are two of it, and of no other.
     """
-    return _moved(columns, order, _file_for(columns))
+    file = spill_file(sum(values.nbytes for values in columns.values())) if can_spill() else None
+    made: dict[str, Any] = {}
+    for name in [*columns]:
+        values = columns.pop(name)
+        values = values if order is None else values.take(order)
+        made[name] = values if file is None else _put(file, values)
+        del values
+    if file is not None:
+        with file:
+            held = memoryview(mapped(file)) if file.tell() else memoryview(b"")
+        made = {name: own.read(held) if isinstance(own, _Pickled) else own for name, own in made.items()}
+    return table_of(made)
 
 
 def spilled_arrays(value: T) -> T:
@@ -40,107 +47,57 @@ def spilled_arrays(value: T) -> T:
     """
     if not can_spill():
         return value
-    buffers: list[pickle.PickleBuffer] = []
-    rest = pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
-    raw = [buffer.raw() for buffer in buffers]
-    large = [own for own in raw if own.nbytes > BLOCK_BYTES and not own.readonly]
+    pickled = _pickled(value)
+    large = [own for own in pickled.buffers if own.nbytes > BLOCK_BYTES and not own.readonly]
     file = spill_file(sum(own.nbytes for own in large))
     if file is None:
         return value
     with file:
         try:
-            places = {id(own): _appended(file, own) for own in large}
+            places = {id(own): _laid(file, own) for own in large}
         except OSError:
             return value
         held = memoryview(mapped(file))
-    laid = (
-        held[place : place + own.nbytes] if (place := places.get(id(own), NONE)) != NONE else buffer
-        for own, buffer in zip(raw, buffers, strict=True)
-    )
-    made: T = pickle.loads(rest, buffers=laid)  # noqa: S301 - from a few lines above
+    made: T = _Pickled(pickled.rest, [places.get(id(own), own) for own in pickled.buffers]).read(held)
     return made
 
 
-def _appended(file: FileIO, content: Any) -> int:
-    """Where in the file it begins.
+class _Pickled(NamedTuple):
+    """Something without its arrays, and these: the bytes of each, or where in a file they lie."""
+
+    rest: bytes
+    buffers: list[Any]
+
+    def read(self, held: memoryview) -> Any:
+        """It again, given the file's bytes."""
+        buffers = [held[own] if isinstance(own, slice) else own for own in self.buffers]
+        return pickle.loads(self.rest, buffers=buffers)  # noqa: S301 - from this process
+
+
+def _pickled(value: Any) -> _Pickled:
+    buffers: list[pickle.PickleBuffer] = []
+    rest = pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
+    return _Pickled(rest, [own.raw() for own in buffers])
+
+
+def _put(file: FileIO, values: Any) -> Any:
+    """The column once it is written; itself where it is of no type of numbers, or there is no room."""
+    if values.dtype.kind == "O" and not isinstance(values, pd.Categorical):
+        return values
+    pickled = _pickled(values)
+    try:
+        return _Pickled(pickled.rest, [_laid(file, own) for own in pickled.buffers])
+    except OSError:
+        return values
+
+
+def _laid(file: FileIO, content: memoryview) -> slice:
+    """Where in the file it lies, once it is written.
 
     Raises:
         OSError: there is no room.
     """
-    offset = file.seek(0, os.SEEK_END)
-    offset = file.seek(-(-offset // PAGESIZE) * PAGESIZE)
+    end = file.seek(0, os.SEEK_END)
+    begin = file.seek(-(-end // PAGESIZE) * PAGESIZE)
     append(file, content)
-    return offset
-
-
-def _file_for(columns: Mapping[str, Any]) -> FileIO | None:
-    return spill_file(sum(values.nbytes for values in columns.values())) if can_spill() else None
-
-
-def _moved(columns: dict[str, Any], order: np.ndarray | None, file: FileIO | None) -> pd.DataFrame:
-    sheet = None if file is None else _Sheet(file)
-    made: dict[str, Any] = {}
-    for name in [*columns]:
-        values = columns.pop(name)
-        values = values if order is None else values.take(order)
-        made[name] = values if sheet is None else sheet.put(values)
-        del values
-    return table_of(made if sheet is None else sheet.columns(made))
-
-
-class _Place(NamedTuple):
-    """Where an array lies in a file."""
-
-    dtype: np.dtype[Any]
-    length: int
-    offset: int
-
-
-class _Laid(NamedTuple):
-    """A column whose arrays lie in a file: an empty one of its type, and where they are."""
-
-    empty: Any
-    places: tuple[_Place, ...]
-
-
-class _Sheet:
-    """A file to which columns are written, one behind the other. What finds no room in it stays in memory."""
-
-    def __init__(self, file: FileIO) -> None:
-        self._file = file
-
-    def put(self, values: Any) -> Any:
-        """The column once it is written; itself where it is of no type of numbers, or there is no room."""
-        arrays = _arrays_of(values)
-        try:
-            places = tuple(map(self._written, arrays))
-        except OSError:
-            return values
-        return _Laid(values[:0].copy(), places) if places else values
-
-    def _written(self, array: np.ndarray) -> _Place:
-        return _Place(array.dtype, len(array), _appended(self._file, np.ascontiguousarray(array)))
-
-    def columns(self, made: Mapping[str, Any]) -> dict[str, Any]:
-        """All columns, those that were written as the file has them."""
-        with self._file as file:
-            if not any(type(own) is _Laid for own in made.values()):
-                return dict(made)
-            held = mapped(file)
-        return {name: _read(own, held) if type(own) is _Laid else own for name, own in made.items()}
-
-
-def _arrays_of(values: Any) -> tuple[np.ndarray, ...]:
-    """What of a column can lie in a file."""
-    if isinstance(values, pd.Categorical):
-        return (values.codes,)
-    if isinstance(values, pd.arrays.IntegerArray):
-        return (values.to_numpy(dtype=np.int64, na_value=1), np.asarray(values.isna()))
-    return (values,) if isinstance(values, np.ndarray) and values.dtype != object else ()
-
-
-def _read(laid: _Laid, held: mmap) -> Any:
-    arrays = [np.frombuffer(held, own.dtype, own.length, own.offset) for own in laid.places]
-    if isinstance(laid.empty, pd.Categorical):
-        return pd.Categorical.from_codes(arrays[0], dtype=laid.empty.dtype)
-    return pd.arrays.IntegerArray(arrays[0], arrays[1]) if isinstance(laid.empty, pd.arrays.IntegerArray) else arrays[0]
+    return slice(begin, begin + content.nbytes)
