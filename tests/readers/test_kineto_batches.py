@@ -1,6 +1,5 @@
 """A trace decoded in several processes gives the tables of one, bit for bit."""
 
-import gzip
 from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
 
@@ -95,17 +94,3 @@ def test_an_error_of_the_file_is_raised():
 
     with pytest.raises(OSError, match="gone"):
         decoded(failing(), 2)
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plain") / "rank0.json"
-    path.write_bytes(gzip.decompress(SAMPLE.read_bytes())[: 3 << 20])
-    return path
-
-
-def test_a_plain_file_gives_the_same_in_two_processes(plain):
-    whole = decoded(EventText.open(plain).chunks(CHUNK_BYTES), 1)
-    shared = decoded(EventText.open(plain).stretches(CHUNK_BYTES), 2)
-    assert_same(whole[0], shared[0])
-    assert whole[1] == shared[1]

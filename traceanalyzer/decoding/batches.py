@@ -1,7 +1,6 @@
 """A large file's chunks, decoded in several processes; the tables are those of one process, bit for bit.
 
-Of a packed file this process reads and unpacks the chunks; of a plain one it looks where it can be cut, and whoever
-decodes a piece reads it. Batches are merged in the file's order.
+This process reads, unpacks and cuts the chunks. Batches are merged in the file's order.
 """
 
 from collections import deque
@@ -10,7 +9,6 @@ from concurrent.futures import BrokenExecutor, Future
 from itertools import islice
 
 from traceanalyzer.decoding.decoder import EventDecoder
-from traceanalyzer.decoding.stream import Chunk, text_of
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.execution import Pool, quiet_pool
 
@@ -26,11 +24,11 @@ Decoded = tuple[TableBuilder, EventDecoder]
 """The tables of a batch, and what decoded it."""
 
 
-def decode_all(chunks: Iterable[Chunk], decoder: EventDecoder, builder: TableBuilder, processes: int) -> None:
+def decode_all(chunks: Iterable[bytes], decoder: EventDecoder, builder: TableBuilder, processes: int) -> None:
     """Decode all chunks into `builder`; what could not be decoded is counted in `decoder`."""
     rest = iter(chunks)
     for chunk in rest:
-        builder.add(decoder.decode(text_of(chunk)))
+        builder.add(decoder.decode(chunk))
         # The first chunk with events tells for the whole file how its times are written.
         if processes > 1 and decoder.needs_exact is not None:
             break
@@ -42,9 +40,9 @@ def decode_all(chunks: Iterable[Chunk], decoder: EventDecoder, builder: TableBui
             decoder.merge(own)
 
 
-def _in_order(pool: Pool, chunks: Iterator[Chunk], room: int, needs_exact: bool) -> Iterator[Decoded]:
+def _in_order(pool: Pool, chunks: Iterator[bytes], room: int, needs_exact: bool) -> Iterator[Decoded]:
     """Each batch's tables; no more batches than there is room for are read ahead."""
-    waiting: deque[tuple[tuple[Chunk, ...], Future[Decoded]]] = deque()
+    waiting: deque[tuple[tuple[bytes, ...], Future[Decoded]]] = deque()
     while batch := tuple(islice(chunks, CHUNKS_A_BATCH)):
         waiting.append((batch, pool.submit(decoded, batch, needs_exact)))
         while waiting and (len(waiting) >= room or waiting[0][1].done()):
@@ -53,15 +51,15 @@ def _in_order(pool: Pool, chunks: Iterator[Chunk], room: int, needs_exact: bool)
         yield _result(*waiting.popleft(), needs_exact)
 
 
-def decoded(batch: tuple[Chunk, ...], needs_exact: bool) -> Decoded:
+def decoded(batch: tuple[bytes, ...], needs_exact: bool) -> Decoded:
     """A batch's tables."""
     decoder, builder = EventDecoder(needs_exact=needs_exact), TableBuilder()
     for chunk in batch:
-        builder.add(decoder.decode(text_of(chunk)))
+        builder.add(decoder.decode(chunk))
     return builder, decoder
 
 
-def _result(batch: tuple[Chunk, ...], future: "Future[Decoded]", needs_exact: bool) -> Decoded:
+def _result(batch: tuple[bytes, ...], future: "Future[Decoded]", needs_exact: bool) -> Decoded:
     try:
         return future.result()
     except BrokenExecutor:  # the system ended a worker: what it had is done here

@@ -3,12 +3,10 @@
 import codecs
 import gzip
 import math
-import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -222,10 +220,6 @@ _UTF_8_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-Chunk = bytes | Callable[[], bytes]
-"""Text of whole events separated by commas, or what reads it."""
-
-
 @dataclass(slots=True)
 class EventText:
     """An open trace; `head` is known at once, `tail` and `is_truncated` when `chunks` has been used up.
@@ -316,41 +310,6 @@ class EventText:
         self._rest = b"".join(parts)
         yield from self._last_chunk()
 
-    def stretches(self, size_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
-        """The same chunks; of a plain file what reads them, for whoever decodes one, and its last as text.
-
-        Of each block no more is read than its end, where it is cut.
-        """
-        if not isinstance(self.file, PackedFile) or not self.file.is_plain:
-            yield from self.chunks(size_bytes)
-            return
-        file = self.file.file
-        block = file.tell()
-        begin, end = block - len(self._rest), os.fstat(file.fileno()).st_size
-        try:
-            while block < end:
-                after = min(block + size_bytes, end)
-                # As in `chunks`: where nothing cuts the block, all that is left before it counts too.
-                for start in (max(block, after - _REACH), block, begin):
-                    text = _read_at(file, start, after)
-                    if cut := last_cut(text):
-                        yield partial(_stretch, self.path, begin, start + cut[0])
-                        begin = start + cut[1]
-                        break
-                else:
-                    if after - begin > EVENT_BYTES_MOST:
-                        self.oversized += 1
-                        begin = after
-                block = after
-            file.seek(begin)
-            self._rest = file.read(end - begin)
-        except OSError:  # the disk's, or the network's
-            self.file.is_damaged = True
-            self._rest = b""
-        finally:
-            self.file.close()
-        yield from self._last_chunk()
-
     def _last_chunk(self) -> Iterator[bytes]:
         """What is left holds the last events, and the array's end unless the file was cut."""
         cut = last_cut(self._rest)
@@ -365,29 +324,6 @@ class EventText:
         self.tail = self._rest[closing.end() :]
         self.beyond = len(_COMPLETE.findall(self.tail))
         yield self._rest[:end]
-
-
-def _stretch(path: Path, begin: int, end: int) -> bytes:
-    """Text of whole events of a plain file.
-
-    Raises:
-        NotATraceError: it cannot be read any more.
-    """
-    try:
-        with path.open("rb") as file:
-            return _read_at(file, begin, end)
-    except OSError as error:
-        raise NotATraceError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _read_at(file: BinaryIO, begin: int, end: int) -> bytes:
-    file.seek(begin)
-    return file.read(end - begin)
-
-
-def text_of(chunk: Chunk) -> bytes:
-    """A chunk's text, wherever it is."""
-    return chunk if isinstance(chunk, bytes) else chunk()
 
 
 def _wide_encoding(start: bytes) -> str | None:

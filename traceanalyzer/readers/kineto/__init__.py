@@ -105,7 +105,7 @@ def _parsed(path: Path, hint: RankHint) -> tuple[RankMeta, Properties, TableBuil
 def _decoded(path: Path) -> tuple[EventText, EventDecoder, TableBuilder]:
     text, decoder, builder = EventText.open(path), EventDecoder(), TableBuilder()
     processes = CORES_A_FILE.get() if text.file.expected_bytes > WORTH_BYTES else 1
-    decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
+    decode_all(text.chunks(), decoder, builder, processes)
     return text, decoder, builder
 
 
