@@ -7,17 +7,10 @@ import pandas as pd
 
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.functions import analyse
+from traceanalyzer.kinds import element
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.model import RankTrace, TraceSet
-
-_DTYPES = {
-    "float": "float32", "double": "float64", "c10::half": "float16", "c10::bfloat16": "bfloat16",
-    "long int": "int64", "long": "int64", "int": "int32", "short": "int16", "signed char": "int8",
-    "unsigned char": "uint8", "bool": "bool", "c10::float8_e4m3fn": "float8_e4m3fn",
-    "c10::float8_e5m2": "float8_e5m2", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
-}  # fmt: skip
-"""torch's name for what the profiler calls a tensor's element type."""
 
 _SCRIPT = '''"""{title}
 
@@ -163,9 +156,9 @@ def _arguments(row: pd.Series, values: list[str]) -> list[str]:
 
 
 def _argument(shape: Any, strides: Any, dtype: str, value: str) -> str:
-    torch_type = _DTYPES.get(dtype.lower())
-    if torch_type:
-        return f"tensor({tuple(shape)}, {tuple(strides)}, torch.{torch_type})"
+    known = element(dtype)
+    if known and known.torch:
+        return f"tensor({tuple(shape)}, {tuple(strides)}, torch.{known.torch})"
     if dtype == "TensorList":
         raise InputError("it takes a list of tensors, of which the profiler does not record the element types")
     if value and dtype in ("Scalar", "ScalarList"):

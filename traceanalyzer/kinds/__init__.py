@@ -32,6 +32,7 @@ from traceanalyzer.kinds.operators import (
     MOST_NAMES,
     OperatorBytes,
     dtype_bytes,
+    element,
     element_types,
     inputs_bytes,
     is_comm_operator,
@@ -44,7 +45,7 @@ __all__ = [
     "MOST_NAMES", "NEVER", "PEERS",
     "POINT_TO_POINT", "ROOTED", "UNKNOWN", "WAIT_ONLY",
     "CommKernel", "CopyKind", "KindRules", "OperatorBytes", "collective", "comm_kernel", "copy_kind", "dtype_bytes",
-    "element_types", "inputs_bytes", "is_comm_operator", "is_fused", "kernel_collective", "libraries",
+    "element", "element_types", "inputs_bytes", "is_comm_operator", "is_fused", "kernel_collective", "libraries",
     "operator_bytes", "operator_collective", "speaks_of_communication",
 ]  # fmt: skip
 

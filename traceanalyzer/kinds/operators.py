@@ -11,36 +11,79 @@ from msgspec import Struct
 
 from traceanalyzer.kinds.kernels import collective, speaks
 
-# PyTorch's scalar types: bytes of one element, and what people call them.
+# Element types: what people call one, its bytes, torch's name of it, and what else traces call it.
 
 
-_DTYPE_BYTES = {
-    "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "complexfloat": 8, "complex<float>": 8,
-    "float": 4, "float32": 4, "int": 4, "int32": 4, "uint32": 4, "complexhalf": 4,
-    "half": 2, "float16": 2, "bfloat16": 2, "short": 2, "int16": 2, "uint16": 2,
-    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
-    "complexdouble": 16,
-    "signed char": 1, "unsigned char": 1, "long int": 8, "short int": 2,
-    **{f"opaquetype<{count}u>": count for count in (1, 2, 4, 8, 16)},  # of a kernel that only moves elements
-}  # fmt: skip
-"""Traces of today write `c10::BFloat16`, `float` and `long int`, the operators' own types."""
+_ELEMENTS = """
+fp64  |  8 | float64         | double
+fp32  |  4 | float32         | float
+fp16  |  2 | float16         | half
+bf16  |  2 | bfloat16        |
+int64 |  8 | int64           | long, long int
+int32 |  4 | int32           | int
+int16 |  2 | int16           | short, short int
+int8  |  1 | int8            | char, signed char
+uint8 |  1 | uint8           | byte, unsigned char
+      |  8 | uint64          |
+      |  4 | uint32          |
+      |  2 | uint16          |
+      |  1 | bool            |
+      |  1 | float8_e4m3fn   |
+      |  1 | float8_e5m2     |
+      |  1 | float8_e4m3fnuz |
+      |  1 | float8_e5m2fnuz |
+      |  1 | float8_e8m0fnu  |
+      |  4 | complex32       | complexhalf
+      |  8 | complex64       | complexfloat, complex<float>
+      | 16 | complex128      | complexdouble, complex<double>
+      |  1 |                 | opaquetype<1u>
+      |  2 |                 | opaquetype<2u>
+      |  4 |                 | opaquetype<4u>
+      |  8 |                 | opaquetype<8u>
+      | 16 |                 | opaquetype<16u>
+"""
+"""Those of the last rows are of a kernel that only moves elements; people call by torch's name what has no other."""
+
+
+class Element(Struct, frozen=True):
+    """An element type: what people call it, and torch; empty where it has no such name."""
+
+    name: str
+    bytes: int
+    torch: str
+
+
+def _elements() -> dict[str, Element]:
+    """By every name in small letters."""
+    found = {}
+    for row in _ELEMENTS.strip().splitlines():
+        name, size, torch, others = (cell.strip() for cell in row.split("|"))
+        found |= dict.fromkeys(filter(None, [torch, *others.split(", ")]), Element(name, int(size), torch))
+    return found
+
+
+_ELEMENT = _elements()
+
+
+def element(dtype: str | None) -> Element | None:
+    """The element type that a trace calls so: `c10::BFloat16`, `float`, `long int`; `None` when unknown."""
+    return _ELEMENT.get(dtype.lower().removeprefix("c10::").removeprefix("torch.")) if dtype else None
 
 
 def dtype_bytes(dtype: str | None) -> int | None:
-    """Bytes of one element of a PyTorch scalar type as traces write it (`BFloat16`); `None` when unknown."""
-    return _DTYPE_BYTES.get(dtype.lower().removeprefix("c10::").removeprefix("torch.")) if dtype else None
-
-
-_ELEMENTS = {
-    "float": "fp32", "float32": "fp32", "double": "fp64", "float64": "fp64", "half": "fp16", "float16": "fp16",
-    "bfloat16": "bf16", "long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8",
-}  # fmt: skip
+    """Bytes of one element; `None` when unknown."""
+    found = element(dtype)
+    return found.bytes if found else None
 
 
 def element_types(text: str) -> str:
     """Element types in a text as people call them: `Float` is `fp32`, `c10::BFloat16` `bf16`."""
-    return re.sub(r"\b(?:c10::|torch\.)?([A-Za-z]\w*)", lambda found: _ELEMENTS.get(found[1].lower(), found[0]), text)
+
+    def named(match: re.Match[str]) -> str:
+        found = element(match[0])
+        return found.name if found and found.name else match[0]
+
+    return re.sub(r"\b(?:c10::|torch\.)?[A-Za-z]\w*", named, text)
 
 
 # The arguments of an operator's call as a trace records them.
@@ -140,8 +183,8 @@ def is_list(value: object) -> bool:
 
 def tensor_bytes(shape: Shape, dtype: str | None) -> int | None:
     """Bytes of a tensor; `None` when the element type is unknown."""
-    element = dtype_bytes(dtype)
-    return None if element is None else prod(shape) * element
+    size = dtype_bytes(dtype)
+    return None if size is None else prod(shape) * size
 
 
 def _frozen(value: Any) -> Any:
@@ -206,9 +249,9 @@ def _sizes(shapes: str | None, dtypes: str | None, dtype_of_lists: str | None = 
     call, found = Call.parse(shapes, dtypes), []
     for shape, dtype in zip(call.shapes, call.dtypes, strict=False):
         parts = shape if is_list(shape) else [shape]
-        element = dtype_of_lists if is_list(shape) else dtype.removeprefix("c10::")
-        size = dtype_bytes(element) if all(map(is_shape, parts)) else None
-        found.append(OperatorBytes() if size is None else OperatorBytes(element, size * sum(map(prod, parts))))
+        own = dtype_of_lists if is_list(shape) else dtype.removeprefix("c10::")
+        size = dtype_bytes(own) if all(map(is_shape, parts)) else None
+        found.append(OperatorBytes() if size is None else OperatorBytes(own, size * sum(map(prod, parts))))
     return found
 
 

@@ -11,6 +11,8 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from traceanalyzer.kinds import element
+
 _ARCHITECTURES = r"""
 Kepler     |                    | K\d\d\w?                                       | 3[0-7]
 Maxwell    |                    | GTX TITAN X, GTX 9\d\d, M\d\d?                  | 5[0-3]
@@ -191,21 +193,18 @@ def matrix_types(device_name: str | None, kernels: Iterable[str]) -> frozenset[s
     return frozenset(named[-1].split()) if named else None
 
 
-_ELEMENTS = {
-    "bfloat16": "bf16", "half": "fp16", "float16": "fp16", "double": "fp64", "float64": "fp64", "char": "int8",
-    "int8": "int8", "signed char": "int8",
-}  # fmt: skip
-
-
 def element_type(dtype: str | None, *, tensor_cores: bool | None) -> str | None:
     """Which peak applies to an element type as a trace has it (`c10::BFloat16`).
 
     32-bit products run as TF32 on tensor cores or as FP32 without: `None` when the kernel's name does not say which.
     """
-    name = (dtype or "").removeprefix("c10::").removeprefix("torch.").lower()
-    if name in ("float", "float32"):
-        return None if tensor_cores is None else "tf32" if tensor_cores else "fp32"
-    return "fp8" if name.startswith("float8") else _ELEMENTS.get(name)
+    found = element(dtype)
+    if found is None or found.name == "fp32":
+        return None if found is None or tensor_cores is None else "tf32" if tensor_cores else "fp32"
+    return "fp8" if found.torch.startswith("float8") else found.name if found.name in _RATED else None
+
+
+_RATED = ("fp64", "bf16", "fp16", "int8")
 
 
 WITHOUT_TRITON = frozenset({"Kepler", "Maxwell", "Pascal"})

@@ -12,6 +12,7 @@ import numpy as np
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import POINT_TO_POINT, collective
+from traceanalyzer.kinds.operators import tensor_bytes
 
 # The messages of an XSpace file, as `xplane.proto` beside this module declares them.
 
@@ -69,12 +70,11 @@ def _pool() -> tuple[Any, Any]:
 
 
 _ELEMENTS = {
-    1: ("bool", 1), 2: ("int8", 1), 3: ("int16", 2), 4: ("int32", 4), 5: ("int64", 8), 6: ("uint8", 1),
-    7: ("uint16", 2), 8: ("uint32", 4), 9: ("uint64", 8), 10: ("float16", 2), 11: ("float32", 4), 12: ("float64", 8),
-    15: ("complexfloat", 8), 16: ("bfloat16", 2), 18: ("complexdouble", 16), 19: ("float8_e5m2", 1),
-    20: ("float8_e4m3fn", 1),
+    1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32", 9: "uint64",
+    10: "float16", 11: "float32", 12: "float64", 15: "complexfloat", 16: "bfloat16", 18: "complexdouble",
+    19: "float8_e5m2", 20: "float8_e4m3fn",
 }  # fmt: skip
-"""XLA's element types by number: name, bytes."""
+"""XLA's element types by number."""
 
 _BETWEEN_DEVICES = ("all-", "reduce-scatter", "ragged-all-to-all", "collective-", "send", "recv")
 """Beginnings of opcodes that communicate; `broadcast` and `reduce` stay on the device."""
@@ -193,11 +193,10 @@ def _described(name: str, opcode: str, instruction: Any, devices: tuple[int, ...
         groups = (devices,) if devices else ()
     arrays = list(_arrays(_full(opcode, instruction.shape)))
     dtypes = {_ELEMENTS.get(array.element_type) for array in arrays}
-    element = dtypes.pop() if len(dtypes) == 1 else None
     size = _size_bytes(arrays) if name in ("all_reduce", "all_gather", "all_to_all", "reduce_scatter") else None
     if name == "reduce_scatter" and size is not None:  # its shape is one replica's part
         size = size * len(groups[0]) if groups else None
-    return Collective(name, groups, element[0] if element else None, size, _axes(instruction.mesh_axes))
+    return Collective(name, groups, dtypes.pop() if len(dtypes) == 1 else None, size, _axes(instruction.mesh_axes))
 
 
 def _axes(listed: Any) -> tuple[str, ...]:
@@ -222,12 +221,9 @@ def _arrays(shape: Any) -> Iterator[Any]:
 
 
 def _size_bytes(arrays: list[Any]) -> int | None:
-    known = [_ELEMENTS.get(array.element_type) for array in arrays]
-    if not arrays or None in known:
-        return None
-    return sum(
-        int(prod(array.dimensions)) * element[1] for array, element in zip(arrays, known, strict=True) if element
-    )
+    sizes = [tensor_bytes(tuple(array.dimensions), _ELEMENTS.get(array.element_type)) for array in arrays]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) > 0 else None
 
 
 def _groups(instruction: Any) -> tuple[tuple[int, ...], ...]:
