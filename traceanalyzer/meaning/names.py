@@ -5,24 +5,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from traceanalyzer.kinds import MESSAGES
-from traceanalyzer.kinds import collective as collective_of
+from traceanalyzer.kinds import MESSAGES, collective
 
-# What a person calls the kernels of AMD's libraries: Tensile, MIOpen, Composable Kernel, AITER, rocPRIM, HIP's own.
-
-
-Rule = tuple[str, Callable[[re.Match[str], str], str]]
-"""A pattern, and the short name of what it is found in: compiled when it is first looked for."""
-
-_ROCM_NAMES_ELEMENTS = {"H": "fp16", "B": "bf16", "S": "f32", "D": "f64", "F8": "fp8", "B8": "bf8", "I8": "i8"}
-
-_TENSILE = r"^Cijk_A(?P<a>[a-z]{3})_B(?P<b>[a-z]{3})_(?P<types>[A-Z]\d?)[A-Z0-9]*_.*?MT(?P<tile>\d+x\d+)(?:x\d+)?_"
-# The summed index first means a transposed A and a plain B: BLAS's letters.
-_LAYOUT = {("lik", "ljk"): "TN", ("lik", "jlk"): "TT", ("ilk", "ljk"): "NN", ("ilk", "jlk"): "NT"}
-
-_PASSES = {"fwd": "conv forward", "bwd": "conv data grad", "wrw": "conv weight grad"}
-
-_CK_PLAIN = r"\bck::(?:\w+::)*(?:\(anonymous namespace\)::)?kernel_(?P<what>\w+)"
+MOST = 64
+"""Characters of a short name."""
 
 
 def runtime_activity(kernel: str) -> str | None:
@@ -30,52 +16,6 @@ def runtime_activity(kernel: str) -> str | None:
     if not kernel.startswith("__amd_rocclr_"):
         return None
     return "memset" if "fill" in kernel else "memcpy" if "copy" in kernel else None
-
-
-def _tensile(match: re.Match[str], _: str) -> str:
-    layout = _LAYOUT.get((match["a"], match["b"]), "")
-    dtype = _ROCM_NAMES_ELEMENTS.get(match["types"]) or _ROCM_NAMES_ELEMENTS.get(match["types"][0], "")
-    return " ".join(filter(None, ["Tensile gemm", layout, match["tile"].replace("x", "×"), dtype]))
-
-
-def _igemm(match: re.Match[str], _: str) -> str:
-    return f"MIOpen {_PASSES[match['pass']]} {match['tile'].replace('x', '×')} {match['dtype']}"
-
-
-def _of(library: str) -> Callable[[re.Match[str], str], str]:
-    """A library's kernels by their own names."""
-    return lambda match, _: f"{library} · {re.sub(_AFFIXES, '', match['what'])}"
-
-
-_AFFIXES = r"^(?:MIOpen|miopen)_*|(?:Kernel|_kernel)$"
-
-RULES: tuple[Rule, ...] = (
-    (_TENSILE, _tensile),
-    (
-        r"^igemm_(?P<pass>fwd|bwd|wrw)_\w+?_(?P<dtype>bf16|fp16|fp32|int8)_.*?_bt(?P<tile>\d+x\d+)",
-        _igemm,
-    ),
-    # Mangled: the length of a name stands before it, I before its template arguments, E behind the scope.
-    (r"^_ZN2ck.*?\d+kernel_(?P<what>[a-z]\w*?)(?=I[A-Z]|E)", _of("ck")),
-    (_CK_PLAIN, _of("ck")),
-    (r"^_ZN7ck_tile\d+kentry.*?NS_\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)", _of("ck_tile")),
-    (r"\bck_tile::kentry<.*?ck_tile::(?P<what>\w+)", _of("ck_tile")),
-    (r"^_ZN5aiter\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)", _of("aiter")),
-    (r"\baiter::(?:\w+::)*(?P<what>[A-Za-z]\w*)", _of("aiter")),
-    (r"\brocprim::(?:\w+::)*(?P<what>\w+)<", _of("rocPRIM")),
-    (r"^__amd_rocclr_fill", lambda *_: "HIP fill"),
-    (r"^__amd_rocclr_copy", lambda *_: "HIP copy"),
-    (r"^SubTensorOp", lambda *_: "MIOpen tensor op"),
-    (r"^(?P<what>MIOpen\w+|miopen\w+)", _of("MIOpen")),
-)
-"""The first rule whose pattern is found in the name gives the short name."""
-
-
-# What a person calls a kernel: short names for the long ones that compilers make.
-
-
-MOST = 64
-"""Characters of a short name."""
 
 
 @lru_cache(maxsize=65_536)
@@ -86,11 +26,15 @@ def short_name(name: str) -> str:
     rule knows loses its arguments, template and namespaces only. Control and bidirectional characters are dropped, and
     the marks around a range's name: `## backward ##` is `backward`.
     """
-    plain = _printable(name).strip("# ")
-    for pattern, shorten in _RULES:
+    plain = "".join(filter(str.isprintable, name)).strip("# ")
+    for pattern, words in _RULES:
         if match := re.search(pattern, plain):
-            return _cut(shorten(match, plain))
-    return _cut(_bare(plain))
+            known = {**match.groupdict(default=""), "name": plain, "rest": plain[match.end() :]}
+            parts = {key: _Part(text) for key, text in known.items()}
+            # What is not known leaves no blank.
+            text = " ".join(filter(None, (word.format_map(parts) for word in words.split(" "))))
+            return text if len(text) <= MOST else text[: MOST - 1] + "…"
+    raise AssertionError("the last rule knows every name")
 
 
 def collective_words(collective: object) -> str:
@@ -103,69 +47,52 @@ def collectives_words(collective: object) -> str:
     return _SEVERAL.get(str(collective), f"{collective_words(collective)}s")
 
 
-def _nccl(_: re.Match[str], name: str) -> str:
-    # The algorithm and protocol in the name are the compiled variant, not what ran: never shown.
-    collective = collective_of(name)
-    dtype = re.search(r"_(bf16|f8e\dm\d|[fui]\d+)(?:_|\(|$)", name)
-    what = "send/recv" if collective == "send_recv" else collective_words(collective or "kernel")
-    return f"NCCL {what}" + (f" {dtype[1]}" if dtype else "")
+_SEVERAL: Mapping[str, str] = MappingProxyType(
+    {"ep_dispatch": "expert dispatches", "peer_copy": "peer copies", MESSAGES: MESSAGES}
+)
+"""Kinds of communication of which several are not called by one more letter."""
 
 
-def _nvjet(match: re.Match[str], name: str) -> str:
-    dtype = {"t": "bf16", "h": "fp16", "d": "fp64", "q": "fp8"}.get(match["types"][:1], "")
-    extras = [word for word in ("splitK", "bias") if word in name]
-    return " ".join(filter(None, ["nvjet", _tile(match["tile"]), dtype, *extras]))
+# How a part of a kernel's name is written in its short name.
 
 
-def _cutlass(match: re.Match[str], _: str) -> str:
-    return " ".join(filter(None, ["cutlass", match["op"], _tile(match["tile"]), match["layout"] or ""]))
+class _Part(str):
+    """A part of a name, which `{part:how}` writes as `_HOW` says."""
+
+    __slots__ = ()
+
+    def __format__(self, how: str) -> str:
+        return _HOW[how](str(self)) if how else str(self)
 
 
-def _xmma(match: re.Match[str], name: str) -> str:
-    what = {"gemm": "gemm", "fprop": "conv forward", "dgrad": "conv data grad", "wgrad": "conv weight grad"}
-    tile = re.search(r"tilesize(\d+x\d+)", name)
-    dtype = re.search(r"_([a-z]+\d+)[a-z]*\d*_", name[match.end() :])
-    layout = re.search(r"_([nt]{2})_n_tilesize", name)
-    parts = [_tile(tile[1]) if tile else "", *(found[1] for found in (dtype, layout) if found)]
-    return " ".join(filter(None, ["xmma", what[match["op"]], *parts]))
+def _first(*patterns: str, otherwise: str = "") -> Callable[[str], str]:
+    """The group of the first of these patterns that is found."""
+
+    def found(text: str) -> str:
+        all_of = (match[1] for pattern in patterns for match in re.finditer(pattern, text))
+        return next((_snake(one) for one in all_of if one not in ("gpu", "opmath_gpu", "gpu_kernel")), otherwise)
+
+    return found
 
 
-def _cublas(match: re.Match[str], _: str) -> str:
-    return f"cublas {match['op']} {_tile(match['tile'])}"
+def _snake(text: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower()
 
 
-def _cudnn(_: re.Match[str], name: str) -> str:
-    if re.search(r"sdpa|flash|mha", name):
-        return f"cuDNN attention {_direction(name)}"
-    return f"cuDNN · {_bare(name).removeprefix('cudnn_').removeprefix('generated_fort_native_')}"
+def _held(*words: str) -> Callable[[str], str]:
+    """Those of these words that stand in a text."""
+    return lambda text: " ".join(word for word in words if word in text)
 
 
-def _attention(kind: str) -> Callable[[re.Match[str], str], str]:
-    return lambda _, name: f"{kind} attention {_direction(name)}"
+def _nccl(name: str) -> str:
+    """The collective: the algorithm and protocol in the name are the compiled variant, not what ran."""
+    kind = collective(name)
+    return "send/recv" if kind == "send_recv" else collective_words(kind or "kernel")
 
 
-def _direction(name: str) -> str:
-    is_backward = re.search(r"bprop|bwd|backward|cutlassB|dgrad", name, re.IGNORECASE)
-    return "backward" if is_backward else "forward"
-
-
-def _triton(match: re.Match[str], _: str) -> str:
-    pass_ = {"poi": "pointwise", "red": "reduction", "per": "reduction", "tem": "template", "for": "foreach"}
-    body = re.sub(r"native_|_unsafe", "", match["ops"]).strip("_")
-    return f"triton {pass_.get(match['kind'], match['kind'])} · {body}"
-
-
-def _elementwise(match: re.Match[str], name: str) -> str:
-    arguments = name[match.end() :]
+def _into(arguments: str) -> str:
     target = re.search(r"\b(bfloat16|float16|float8)_copy_kernel", arguments)
-    into = f"→ {target[1].replace('float', 'f')}" if target else ""
-    how = "strided" if match[0] == "elementwise_kernel<" else "casting" if "LoadWithCast" in arguments else ""
-    return " ".join(filter(None, ["elementwise ·", _functor(arguments) or "other", _element(arguments), into, how]))
-
-
-def _reduce(match: re.Match[str], name: str) -> str:
-    op = re.search(r"::(\w+?)(?:_functor|Ops|_?Functor)\b", name[match.end() :])
-    return " ".join(filter(None, ["reduce ·", _snake(op[1]) if op else "other", _element(name[match.end() :])]))
+    return f"→ {target[1].replace('float', 'f')}" if target else ""
 
 
 def _element(arguments: str) -> str:
@@ -174,91 +101,10 @@ def _element(arguments: str) -> str:
     return _ELEMENTS[named[1]] if named else ""
 
 
-_SEVERAL: Mapping[str, str] = MappingProxyType(
-    {"ep_dispatch": "expert dispatches", "peer_copy": "peer copies", MESSAGES: MESSAGES}
-)
-"""Kinds of communication of which several are not called by one more letter."""
-
 _ELEMENTS = {
     "float": "f32", "double": "f64", "BFloat16": "bf16", "Half": "f16", "long": "i64", "int": "i32", "short": "i16",
     "signed char": "i8", "unsigned char": "u8", "bool": "bool",
 }  # fmt: skip
-
-
-def _foreach(match: re.Match[str], name: str) -> str:
-    rest = name[match.end() :]
-    fused = re.search(r"\b(Fused\w+?)(?:Math)?Functor", rest)
-    if fused:
-        return f"multi_tensor_apply · {fused[1]}"
-    operator = re.search(r"std::(plus|minus|multiplies|divides)\b", rest)
-    named = re.search(r"(?:Functor<[^>]*>, )at::native::(\w+?)(?:Functor)?<", rest) or re.search(
-        r"\b(\w+?)Functor<", rest
-    )
-    what = _OPERATORS[operator[1]] if operator else _snake(named[1]) if named else "other"
-    return f"multi_tensor_apply · {what}"
-
-
-_OPERATORS = {"plus": "add", "minus": "sub", "multiplies": "mul", "divides": "div"}
-
-
-def _softmax(match: re.Match[str], name: str) -> str:
-    return f"{'log_' if 'LogSoftMax' in name else ''}softmax {match['way'].lower()}"
-
-
-def _copy(match: re.Match[str], _: str) -> str:
-    return f"copy {match['way']} ({match['from'].lower()} → {match['to'].lower()})"
-
-
-def _functor(text: str) -> str | None:
-    """What an elementwise kernel's template arguments say that it computes."""
-    for pattern in (
-        r"CUDAFunctor(?:OnSelf)?_(\w+)",
-        r"\b(?!(?:[AB]?Unary|Binary|Opaque\w*)Functor)(\w+?)Functor\b",
-        r"\b(?:direct_|bfloat16_|float\w*_)?(\w+?)_kernel(?:_cuda|_impl|_cuda_impl)?\b(?<!gpu_kernel_impl)",
-        r"\b(\w+?)(?:CUDA)?KernelImpl\b",
-        r"\blaunch_(\w+?)(?:_scalar|_kernel)?\(",
-        r"\b(\w+?)_cuda(?:_out)?\(",
-    ):
-        for found in re.finditer(pattern, text):
-            if found[1] not in ("gpu", "opmath_gpu", "gpu_kernel"):
-                return _snake(found[1])
-    return None
-
-
-_RULES: tuple[Rule, ...] = (
-    (r"(?i)^nccl", _nccl),
-    (r"^enumerate\(DataLoader\)", lambda match, _: match[0]),  # PyTorch's range, no function's arguments
-    (r"^(?:.*/)?([^/]+)\((\d+)\): (.+)$", lambda match, _: f"{match[3]} ({match[1]}:{match[2]})"),  # a Python frame
-    (r"^autograd::engine::evaluate_function: (.+)$", lambda match, _: match[1]),
-    *RULES,
-    (r"^nvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)", _nvjet),
-    (r"flash::|flash_(?:fwd|bwd|attn)|FlashAttn|_flash_attn", _attention("flash")),
-    (r"^fmha_cutlass|PyTorchMemEffAttention", _attention("memory-efficient")),
-    (r"(?i)^(?:void )?cudnn", _cudnn),
-    (
-        (
-            r"cutlass\w*?_\d+_(?:simt|tensorop|wmma_tensorop)_(?P<op>\w*?gemm)(?:_[a-z]\w*?)??_(?P<tile>\d+x\d+)"
-            r"(?:_\w+?_(?P<layout>[nt]{2})(?:_align\d+)?\b)?"
-        ),
-        _cutlass,
-    ),
-    (r"xmma_(?P<op>gemm|fprop|dgrad|wgrad)", _xmma),
-    (r"^(?:volta|turing|ampere|ada|hopper|sm\d+)_(?P<op>\w*?gemm)\w*?_(?P<tile>\d+x\d+)", _cublas),
-    (r"^triton_(?P<kind>[a-z]{3})_fused_(?P<ops>\w+?)(?:_\d+)?$", _triton),
-    (r"multi_tensor_apply_kernel<", _foreach),
-    (r"\w*elementwise\w*_kernel\w*<", _elementwise),
-    (r"\breduce_kernel<", _reduce),
-    (r"SoftMax(?P<way>Forward|Backward)", _softmax),
-    (r"splitKreduce", lambda *_: "cublasLt · split-K reduce"),
-    (r"CatArrayBatchedCopy", lambda *_: "cat"),
-    (r"GammaBetaBackward", lambda *_: "layer_norm backward (gamma, beta)"),
-    (r"layer_norm_grad_input", lambda *_: "layer_norm backward (input)"),
-    (r"layer_norm_kernel", lambda *_: "layer_norm"),
-    (r"\bDevice(?P<what>[A-Z]\w+?)Kernel\b", _of("cub")),
-    (r"^Memcpy (?P<way>\w+) \((?P<from>\w+) -> (?P<to>\w+)\)", _copy),
-    (r"^Memset", lambda *_: "memset"),
-)
-"""The first rule whose pattern is found in the name gives the short name."""
 
 
 def _bare(name: str) -> str:
@@ -271,17 +117,129 @@ def _bare(name: str) -> str:
     return re.sub(r"_kernel(?:_cuda|_impl)?$", "", own) or own
 
 
-def _tile(text: str) -> str:
-    return text.replace("x", "×")
+_WORDS = {
+    # The summed index first means a transposed A and a plain B: BLAS's letters.
+    "lik_Bljk": "TN", "lik_Bjlk": "TT", "ilk_Bljk": "NN", "ilk_Bjlk": "NT",
+    **dict.fromkeys(("fwd", "fprop"), "conv forward"),
+    **dict.fromkeys(("bwd", "dgrad"), "conv data grad"),
+    **dict.fromkeys(("wrw", "wgrad"), "conv weight grad"),
+    "poi": "pointwise", "red": "reduction", "per": "reduction", "tem": "template", "for": "foreach",
+    "plus": "add", "minus": "sub", "multiplies": "mul", "divides": "div",
+}  # fmt: skip
 
+_ROCM = {"H": "fp16", "B": "bf16", "S": "f32", "D": "f64", "F8": "fp8", "B8": "bf8", "I8": "i8"}
 
-def _snake(text: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower()
+_HOW: Mapping[str, Callable[[str], str]] = {
+    "word": lambda text: _WORDS.get(text, text),
+    "lower": str.lower,
+    "×": lambda text: text.replace("x", "×"),
+    "own": lambda text: re.sub(r"^(?:MIOpen|miopen)_*|(?:Kernel|_kernel)$", "", text),
+    "bare": _bare,
+    "cudnn": lambda name: _bare(name).removeprefix("cudnn_").removeprefix("generated_fort_native_"),
+    "way": lambda name: "backward" if re.search(r"(?i)bprop|bwd|backward|cutlassB|dgrad", name) else "forward",
+    "nccl": _nccl,
+    "nccl_type": _first(r"_(bf16|f8e\dm\d|[fui]\d+)(?:_|\(|$)"),
+    "rocm_type": lambda text: _ROCM.get(text) or _ROCM.get(text[0], ""),
+    "nvjet_type": lambda text: {"t": "bf16", "h": "fp16", "d": "fp64", "q": "fp8"}.get(text[:1], ""),
+    "nvjet_more": _held("splitK", "bias"),
+    "xmma_type": _first(r"_([a-z]+\d+)[a-z]*\d*_"),
+    "xmma_layout": _first(r"_([nt]{2})_n_tilesize"),
+    "triton": lambda text: re.sub(r"native_|_unsafe", "", text).strip("_"),
+    "log": lambda name: "log_" if "LogSoftMax" in name else "",
+    "element": _element,
+    "into": _into,
+    "casting": lambda arguments: "casting" if "LoadWithCast" in arguments else "",
+    "reduced": _first(r"::(\w+?)(?:_functor|Ops|_?Functor)\b", otherwise="other"),
+    "foreach": _first(r"(?:Functor<[^>]*>, )at::native::(\w+?)(?:Functor)?<", r"\b(\w+?)Functor<", otherwise="other"),
+    "functor": _first(  # what an elementwise kernel's template arguments say that it computes
+        r"CUDAFunctor(?:OnSelf)?_(\w+)",
+        r"\b(?!(?:[AB]?Unary|Binary|Opaque\w*)Functor)(\w+?)Functor\b",
+        r"\b(?:direct_|bfloat16_|float\w*_)?(\w+?)_kernel(?:_cuda|_impl|_cuda_impl)?\b(?<!gpu_kernel_impl)",
+        r"\b(\w+?)(?:CUDA)?KernelImpl\b",
+        r"\blaunch_(\w+?)(?:_scalar|_kernel)?\(",
+        r"\b(\w+?)_cuda(?:_out)?\(",
+        otherwise="other",
+    ),
+}
 
+_RULES = (
+    (r"(?i)^nccl", "NCCL {name:nccl} {name:nccl_type}"),
+    (r"^(?P<own>enumerate\(DataLoader\))", "{own}"),  # PyTorch's range, no function's arguments
+    (r"^(?:.*/)?(?P<file>[^/]+)\((?P<line>\d+)\): (?P<own>.+)$", "{own} ({file}:{line})"),  # a Python frame
+    (r"^autograd::engine::evaluate_function: (?P<own>.+)$", "{own}"),
+    # AMD's libraries: Tensile, MIOpen, Composable Kernel, AITER, rocPRIM, HIP's own.
+    (
+        (
+            r"^Cijk_A(?:(?P<layout>(?:lik|ilk)_B(?:ljk|jlk))|[a-z]{3}_B[a-z]{3})_(?P<types>[A-Z]\d?)[A-Z0-9]*_.*?"
+            r"MT(?P<tile>\d+x\d+)(?:x\d+)?_"
+        ),
+        "Tensile gemm {layout:word} {tile:×} {types:rocm_type}",
+    ),
+    (
+        r"^igemm_(?P<pass>fwd|bwd|wrw)_\w+?_(?P<dtype>bf16|fp16|fp32|int8)_.*?_bt(?P<tile>\d+x\d+)",
+        "MIOpen {pass:word} {tile:×} {dtype}",
+    ),
+    # Mangled: the length of a name stands before it, I before its template arguments, E behind the scope.
+    (r"^_ZN2ck.*?\d+kernel_(?P<what>[a-z]\w*?)(?=I[A-Z]|E)", "ck · {what:own}"),
+    (r"\bck::(?:\w+::)*(?:\(anonymous namespace\)::)?kernel_(?P<what>\w+)", "ck · {what:own}"),
+    (r"^_ZN7ck_tile\d+kentry.*?NS_\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)", "ck_tile · {what:own}"),
+    (r"\bck_tile::kentry<.*?ck_tile::(?P<what>\w+)", "ck_tile · {what:own}"),
+    (r"^_ZN5aiter\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)", "aiter · {what:own}"),
+    (r"\baiter::(?:\w+::)*(?P<what>[A-Za-z]\w*)", "aiter · {what:own}"),
+    (r"\brocprim::(?:\w+::)*(?P<what>\w+)<", "rocPRIM · {what:own}"),
+    (r"^__amd_rocclr_fill", "HIP fill"),
+    (r"^__amd_rocclr_copy", "HIP copy"),
+    (r"^SubTensorOp", "MIOpen tensor op"),
+    (r"^(?P<what>MIOpen\w+|miopen\w+)", "MIOpen · {what:own}"),
+    # NVIDIA's and PyTorch's.
+    (
+        r"^nvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)",
+        "nvjet {tile:×} {types:nvjet_type} {name:nvjet_more}",
+    ),
+    (r"flash::|flash_(?:fwd|bwd|attn)|FlashAttn|_flash_attn", "flash attention {name:way}"),
+    (r"^fmha_cutlass|PyTorchMemEffAttention", "memory-efficient attention {name:way}"),
+    (r"^(?i:(?:void )?cudnn)(?=.*(?:sdpa|flash|mha))", "cuDNN attention {name:way}"),
+    (r"(?i)^(?:void )?cudnn", "cuDNN · {name:cudnn}"),
+    (
+        (
+            r"cutlass\w*?_\d+_(?:simt|tensorop|wmma_tensorop)_(?P<op>\w*?gemm)(?:_[a-z]\w*?)??_(?P<tile>\d+x\d+)"
+            r"(?:_\w+?_(?P<layout>[nt]{2})(?:_align\d+)?\b)?"
+        ),
+        "cutlass {op} {tile:×} {layout}",
+    ),
+    (
+        r"xmma_(?P<op>gemm|fprop|dgrad|wgrad)(?=(?:.*?tilesize(?P<tile>\d+x\d+))?)",
+        "xmma {op:word} {tile:×} {rest:xmma_type} {name:xmma_layout}",
+    ),
+    (
+        r"^(?:volta|turing|ampere|ada|hopper|sm\d+)_(?P<op>\w*?gemm)\w*?_(?P<tile>\d+x\d+)",
+        "cublas {op} {tile:×}",
+    ),
+    (r"^triton_(?P<kind>[a-z]{3})_fused_(?P<ops>\w+?)(?:_\d+)?$", "triton {kind:word} · {ops:triton}"),
+    (r"multi_tensor_apply_kernel<.*?\b(?P<own>Fused\w+?)(?:Math)?Functor", "multi_tensor_apply · {own}"),
+    (
+        r"multi_tensor_apply_kernel<.*?std::(?P<op>plus|minus|multiplies|divides)\b",
+        "multi_tensor_apply · {op:word}",
+    ),
+    (r"multi_tensor_apply_kernel<", "multi_tensor_apply · {rest:foreach}"),
+    (r"\belementwise_kernel<", "elementwise · {rest:functor} {rest:element} {rest:into} strided"),
+    (
+        r"\w*elementwise\w*_kernel\w*<",
+        "elementwise · {rest:functor} {rest:element} {rest:into} {rest:casting}",
+    ),
+    (r"\breduce_kernel<", "reduce · {rest:reduced} {rest:element}"),
+    (r"SoftMax(?P<way>Forward|Backward)", "{name:log}softmax {way:lower}"),
+    (r"splitKreduce", "cublasLt · split-K reduce"),
+    (r"CatArrayBatchedCopy", "cat"),
+    (r"GammaBetaBackward", "layer_norm backward (gamma, beta)"),
+    (r"layer_norm_grad_input", "layer_norm backward (input)"),
+    (r"layer_norm_kernel", "layer_norm"),
+    (r"\bDevice(?P<what>[A-Z]\w+?)Kernel\b", "cub · {what:own}"),
+    (r"^Memcpy (?P<way>\w+) \((?P<from>\w+) -> (?P<to>\w+)\)", "copy {way} ({from:lower} → {to:lower})"),
+    (r"^Memset", "memset"),
+    ("", "{name:bare}"),
+)
+"""The first rule whose pattern is found in the name gives the short name.
 
-def _printable(name: str) -> str:
-    return "".join(character for character in name if character.isprintable())
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST else text[: MOST - 1] + "…"
+In it stand the pattern's groups, the whole `name`, and the `rest` behind what was found.
+"""
