@@ -109,6 +109,17 @@ class Written(StrEnum):
     VERSIONS = auto()
 
 
+class _Kind:
+    """Declares columns of one kind, which differ by what is said of each."""
+
+    def __init__(self, unit: Unit, adds: Adds = Adds.SUM, **known: Any) -> None:
+        self._known = {"unit": unit, "adds": adds, **known}
+
+    def __call__(self, definition: str, adds: Adds | None = None, **shown: Any) -> "Column":
+        """A column of the kind, which may add up otherwise."""
+        return Column(definition, **self._known | ({"adds": adds} if adds else {}) | shown)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: what its values are, in one line, and what may be done with them.
@@ -157,7 +168,7 @@ class Column:
         return self.adds is Adds.SUM
 
     @classmethod
-    def of(cls, name: str, definition: str = "") -> Self:
+    def of(cls, name: str, definition: str = "") -> "Column":
         """What a column of this name is unless a table says more: its unit, how it adds up, whether it names a row."""
         unit, first = unit_of(name), name.partition("_")[0]
         if first in ("is", "has"):
@@ -175,71 +186,29 @@ class Column:
         return cls(definition, unit, adds, is_aside=name == "size_bytes")
 
     @classmethod
-    def time(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
-        """A length of time in nanoseconds."""
-        return cls(definition, Unit.NS, adds, **shown)
-
-    @classmethod
-    def spent(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
-        """A length of time of which less is better."""
-        shown["better"] = Better.LESS
-        return cls.time(definition, adds, **shown)
-
-    @classmethod
-    def lost(cls, definition: str, **shown: Any) -> Self:
-        """The same of time that need not be: a wide table shows it also when there is none of it."""
-        shown["is_news_when_zero"] = True
-        return cls.spent(definition, **shown)
-
-    @classmethod
-    def moment(cls, definition: str, **shown: Any) -> Self:
-        """A point in time in nanoseconds."""
-        return cls(definition, Unit.NS, Adds.EXTREME, is_moment=True, **shown)
-
-    @classmethod
-    def size(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
-        """Bytes."""
-        return cls(definition, Unit.BYTES, adds, **shown)
-
-    @classmethod
-    def flops(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
-        """Floating-point operations."""
-        return cls(definition, Unit.FLOPS, adds, **shown)
-
-    @classmethod
-    def count(cls, definition: str, adds: Adds = Adds.SUM, **shown: Any) -> Self:
-        """How many."""
-        return cls(definition, Unit.COUNT, adds, **shown)
-
-    @classmethod
-    def share(cls, definition: str, adds: Adds = Adds.DERIVED, **shown: Any) -> Self:
-        """Percent of something."""
-        return cls(definition, Unit.PCT, adds, **shown)
-
-    @classmethod
     def rate(cls, definition: str, unit: Unit = Unit.GB_PER_S, adds: Adds = Adds.DERIVED, **shown: Any) -> Self:
         """Something a second: GB/s unless said otherwise."""
         return cls(definition, unit, adds, **shown)
 
-    @classmethod
-    def number(cls, definition: str, adds: Adds = Adds.DERIVED, **shown: Any) -> Self:
-        """A number without a unit: a ratio, a level."""
-        return cls(definition, Unit.NUMBER, adds, **shown)
-
-    @classmethod
-    def ident(cls, definition: str, **shown: Any) -> Self:
-        """A number that is a name: a rank, a step, a position."""
-        return cls(definition, Unit.ID, Adds.NONE, **shown)
-
-    @classmethod
-    def flag(cls, definition: str, **shown: Any) -> Self:
-        """Yes or no."""
-        return cls(definition, Unit.FLAG, Adds.NONE, **shown)
-
-    @classmethod
-    def text(cls, definition: str, **shown: Any) -> Self:
-        """A name or a sentence."""
-        return cls(definition, Unit.TEXT, Adds.NONE, **shown)
+    time = _Kind(Unit.NS)
+    """A length of time in nanoseconds."""
+    spent = _Kind(Unit.NS, better=Better.LESS)
+    """One of which less is better."""
+    lost = _Kind(Unit.NS, better=Better.LESS, is_news_when_zero=True)
+    """The same of time that need not be: a wide table shows it also when there is none of it."""
+    moment = _Kind(Unit.NS, Adds.EXTREME, is_moment=True)
+    """A point in time in nanoseconds."""
+    size = _Kind(Unit.BYTES)
+    flops = _Kind(Unit.FLOPS)
+    count = _Kind(Unit.COUNT)
+    share = _Kind(Unit.PCT, Adds.DERIVED)
+    """Percent of something."""
+    number = _Kind(Unit.NUMBER, Adds.DERIVED)
+    """A number without a unit: a ratio, a level."""
+    ident = _Kind(Unit.ID, Adds.NONE)
+    """A number that is a name: a rank, a step, a position."""
+    flag = _Kind(Unit.FLAG, Adds.NONE)
+    text = _Kind(Unit.TEXT, Adds.NONE)
 
 
 _COUNTED: Mapping[str, Mapping[str, Any]] = MappingProxyType(
