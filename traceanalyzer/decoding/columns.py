@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import partial
 from io import FileIO
 from mmap import ACCESS_WRITE, mmap
+from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -169,6 +170,11 @@ class Columns:
             else:
                 numbers = np.array([ABSENT if value is None else value for value in values], dtype=np.int64)
         self._grow(column, numbers)
+
+    def fields(self, items: list[Any], **names: str) -> None:
+        """Columns of integers, each the field of that name of these items."""
+        for column, name in names.items():
+            self.integers(column, [*map(attrgetter(name), items)])
 
     def floats(self, column: str, values: list[Any]) -> None:
         """A column of numbers."""
@@ -342,12 +348,11 @@ class Sample(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
     args: msgspec.Raw = _NOT_RECORDED
 
 
-def _ignored(phase: str) -> type[msgspec.Struct]:
-    return msgspec.defstruct(f"Ignored{ord(phase)}", [], gc=False, tag_field="ph", tag=phase)
-
-
 # Flows, metadata and whatever else the Chrome format knows: decoding them costs next to nothing.
-IGNORED = tuple(_ignored(phase) for phase in "sftMBEbenNODPpRcvVISTF(),")
+IGNORED = tuple(
+    msgspec.defstruct(f"Ignored{ord(phase)}", [], gc=False, tag_field="ph", tag=phase)
+    for phase in "sftMBEbenNODPpRcvVISTF(),"
+)
 
 
 # Counters of Kineto files: memory of the GPU as it changes, and what was sampled: CUPTI's PM sampling, power, clocks.

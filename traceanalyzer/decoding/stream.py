@@ -172,11 +172,6 @@ def last_cut(text: bytes, limit: int | None = None) -> tuple[int, int] | None:
         reach *= 8
 
 
-def has_phase(text: bytes) -> bool:
-    """Whether an event's phase lies in the text."""
-    return _PHASE.search(text) is not None
-
-
 def cut_near(text: bytes, position: int) -> tuple[int, int] | None:
     """The first cut from `position` on, else the last one before it."""
     return next(_cuts(text, position, len(text)), None) or last_cut(text, position)
@@ -293,7 +288,7 @@ class EventText:
         try:
             while block := self.file.read(size_bytes):
                 cut = last_cut(block)
-                if cut is None and has_phase(b"".join(parts[-1:])[-_REACH:] + block):
+                if cut is None and _PHASE.search(b"".join(parts[-1:])[-_REACH:] + block):
                     block, parts = b"".join((*parts, block)), []  # an event larger than the block, or between two
                     cut = last_cut(block)
                 if cut:

@@ -4,7 +4,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from traceanalyzer import kinds
@@ -139,8 +138,7 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     activity = {name: runtime_activity(name) or _ACTIVITY[category] for name in set(names)}
     table.texts("activity", [activity[name] for name in names])
     _add_places(table, events, args)
-    table.integers("correlation", [arg.correlation for arg in args])
-    table.integers("bytes", [arg.size_bytes for arg in args])
+    table.fields(args, correlation="correlation", bytes="size_bytes")
     table.integers("peer_device", [_peer(arg) for arg in args])
     table.integers("graph_node", [arg.graph_node or None for arg in args])
     table.joined_texts(("grid", "block"), [SEPARATOR.join((arg.grid, arg.block)) for arg in args], extent)
@@ -163,8 +161,7 @@ def _add_notes(builder: TableBuilder, args: list[Args]) -> None:
     held = [arg for arg in args if arg.graph_node and (arg.note or arg.module)]
     if held:
         table = builder.table("graph_notes")
-        table.integers("graph_node", [arg.graph_node for arg in held])
-        table.integers("correlation", [arg.correlation for arg in held])
+        table.fields(held, graph_node="graph_node", correlation="correlation")
         table.texts("annotation", [arg.note or arg.module for arg in held])
         table.rows += len(held)
 
@@ -172,7 +169,7 @@ def _add_notes(builder: TableBuilder, args: list[Args]) -> None:
 def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> None:
     table = _add_spans(builder, "api_calls", events)
     args = [event.args or _NO_ARGS for event in events]
-    table.integers("correlation", [arg.correlation for arg in args])
+    table.fields(args, correlation="correlation")
     table.texts("kernel", [arg.kernel for arg in args])
 
 
@@ -186,18 +183,19 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
         _add_ranges(builder, category, steps)
     args = [event.args or _NO_ARGS for event in events]
     table = _add_spans(builder, "host_ops", events)
-    table.integers("external_id", [arg.external_id for arg in args])
-    table.integers("sequence", [arg.op_sequence for arg in args])
-    table.integers("forward_thread", [arg.forward_thread for arg in args])
+    table.fields(args, external_id="external_id", sequence="op_sequence", forward_thread="forward_thread")
     signatures = [SEPARATOR.join((arg.shapes or arg.old_shapes, arg.strides, arg.dtypes)) for arg in args]
     table.joined_texts(("shapes", "strides", "dtypes"), signatures)
     # Of operators whose work the shapes alone do not tell; of others arguments are many and unused.
-    described = {*filter(_needs_arguments, distinct)}
+    described = {*filter(_NEEDS_ARGUMENTS.search, distinct)}
     told = [bytes(arg.arguments) if name in described else None for name, arg in zip(names, args, strict=True)]
     table.texts("arguments", told)
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
-    is_any = _COMM_HOST_OP in distinct
-    comms = [event for event in events if event.name == _COMM_HOST_OP and _moves_data(event.args)] if is_any else []
+    comms = [
+        event
+        for event in events
+        if event.name == _COMM_HOST_OP and event.args and kinds.collective(event.args.collective)
+    ]
     if comms:
         _add_comm_args(builder, comms, [-1] * len(comms))
 
@@ -233,11 +231,7 @@ def _add_stream_waits(builder: TableBuilder, _category: str, events: list[Any]) 
     # -1 is Kineto's own word for a source that it could not find.
     sources = [arg.source_stream for arg in args]
     table.integers("source_stream", [None if source is None or source < 0 else source for source in sources])
-    table.integers("record_correlation", [arg.record_correlation for arg in args])
-
-
-def _add_captures(builder: TableBuilder, _category: str, events: list[Any]) -> None:
-    builder.table("spans").times(events)
+    table.fields(args, record_correlation="record_correlation")
 
 
 def _add_spans(builder: TableBuilder, name: str, events: list[Any]) -> Columns:
@@ -257,7 +251,7 @@ _ADD: dict[str, Callable[[TableBuilder, str, list[Any]], None]] = {
     "user_annotation": _add_ranges,
     "python_function": _add_frames,
     "cuda_sync": _add_stream_waits,
-    "trace": _add_captures,
+    "trace": lambda builder, _, events: builder.table("spans").times(events),
 }
 """By category in lower case; old profilers wrote `Kernel`, `Memcpy`, `Runtime`, `Operator`."""
 
@@ -277,7 +271,10 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
         table.texts(name, [getattr(arg, name) for arg in args])
     for name in ("group_ranks", "in_split", "out_split"):
         table.texts(name, [as_list(getattr(arg, name)) for arg in args])
-    table.integers("root", [_root(arg, name) for arg, name in zip(args, collectives, strict=True)])
+    # The host argument `Rank` of a rooted collective is its root, not the caller; elsewhere it says nothing.
+    table.integers(
+        "root", [arg.rank if name in kinds.ROOTED else None for arg, name in zip(args, collectives, strict=True)]
+    )
     table.integers("peer", [_place_of_peer(arg) for arg in args])
 
 
@@ -287,24 +284,19 @@ def _call_number(args: Args) -> int | None:
     return int(call_id) % 2**62 if call_id.isdecimal() else args.sequence
 
 
-@lru_cache(maxsize=4096)
-def _needs_arguments(name: str) -> bool:
-    return _NEEDS_ARGUMENTS.search(name) is not None
-
-
-def _moves_data(args: Args | None) -> bool:
-    return args is not None and kinds.collective(args.collective) is not None
-
-
 def _add_places(table: Columns, events: list[Any], args: list[Args]) -> None:
     """GPU and stream; a peer-to-peer copy names its own GPU as `inDevice`, old traces only in `pid`."""
     pairs = list(zip(events, args, strict=True))
-    table.integers("device", [_device(event, arg) if arg.device is None else arg.device for event, arg in pairs])
+    table.integers(
+        "device",
+        [
+            first_of(arg.in_device, event.pid if isinstance(event.pid, int) else None)
+            if arg.device is None
+            else arg.device
+            for event, arg in pairs
+        ],
+    )
     table.integers("stream", [number_in(event.tid) if arg.stream is None else arg.stream for event, arg in pairs])
-
-
-def _device(event: Any, args: Args) -> int | None:
-    return first_of(args.in_device, event.pid if isinstance(event.pid, int) else None)
 
 
 def _peer(args: Args) -> int | None:
@@ -323,8 +315,3 @@ def _place_of_peer(args: Args) -> int | None:
     peer = first_of(args.target_rank, args.source_rank)
     ranks = (as_list(args.group_ranks) or "").split(",")
     return ranks.index(str(peer)) if str(peer) in ranks else peer
-
-
-def _root(args: Args, collective: str | None) -> int | None:
-    """The host argument `Rank` of a rooted collective is its root, not the caller; elsewhere it says nothing."""
-    return args.rank if collective in kinds.ROOTED else None
