@@ -15,7 +15,7 @@ import pandas as pd
 from traceanalyzer.files.archives import is_json
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, TABLES, conform
-from traceanalyzer.model.tables import array_of, arrays_of, nowhere, rows_named_so
+from traceanalyzer.model.tables import array_of, innermost, rows_named_so
 
 # Operators and ranges of replayed CUDA graphs: a replay alone is one call without any.
 
@@ -346,7 +346,7 @@ def _signature(rows: pd.DataFrame, by: str) -> pd.Series:
 def _alone_or_alike(launches: pd.DataFrame, captured: RankTrace) -> tuple[pd.Series, bool]:
     """Block by signature, of those that are alone with it or alike; whether alike ones are so in shape too."""
     operators = captured.host_ops
-    table = launches.assign(operator=_innermost(operators, launches))
+    table = launches.assign(operator=innermost(operators, array_of(launches, "thread"), array_of(launches, "start_ns")))
     texts = {name: operators[name].astype("object").to_numpy() for name in ("name", "shapes")}
     for name, values in texts.items():
         told = [*map(str, values), "none"]
@@ -359,24 +359,6 @@ def _alone_or_alike(launches: pd.DataFrame, captured: RankTrace) -> tuple[pd.Ser
     first = kept.drop_duplicates("signature")
     is_alike = len(kept.drop_duplicates(["signature", "shapes"])) == len(first)
     return pd.Series(array_of(first, "block"), index=array_of(first, "signature")), is_alike
-
-
-def _innermost(operators: pd.DataFrame, launches: pd.DataFrame) -> np.ndarray:
-    """Row of the innermost operator that runs on each launch's thread when it begins; -1 without one."""
-    found = nowhere(len(launches))
-    for thread, rows in launches.groupby("thread").indices.items():
-        own = np.flatnonzero((operators["thread"] == thread).to_numpy())
-        starts, ends = arrays_of(operators, "start_ns", "end_ns", rows=own)
-        reach = np.append(np.maximum.accumulate(ends), NONE)
-        asked, moments = rows, array_of(launches, "start_ns")[rows]
-        at = np.searchsorted(starts, moments, side="right") - 1
-        # Operators nest, so that it is the one that began last of those that still run.
-        while len(open_ := np.flatnonzero(reach[at] > moments)):
-            asked, moments, at = asked[open_], moments[open_], at[open_]
-            is_around = ends[at] > moments
-            found[asked[is_around]] = own[at[is_around]]
-            asked, moments, at = (values[~is_around] for values in (asked, moments, at - 1))
-    return found
 
 
 def _matched(replays: pd.DataFrame, launches: pd.DataFrame, block_of: pd.Series) -> pd.DataFrame:

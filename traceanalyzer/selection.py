@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import pandas as pd
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.meaning.columns import time_text
-from traceanalyzer.meaning.vocabulary import LAUNCH_NS, SHORT_NS
+from traceanalyzer.meaning.vocabulary import LAUNCH_NS, SHORT_NS, named
 from traceanalyzer.model import RankTrace, Window, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, XLA_MODULES, conform
 from traceanalyzer.model.tables import (
@@ -142,23 +142,12 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> StepRanges:
             notes = (*_of_other_profilers(marked, is_own), *_of_others(rows_where(marked, is_own), is_step[is_own]))
             return StepRanges(steps, notes)
     if pattern:
-        raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {some(list(names))}")
+        raise UsageError(
+            f"--step-range {pattern!r} names no range of rank {trace.rank}; it has {named(names.tolist())}"
+        )
     parts = [name for name in names if _PARTS_OF_ITERATION.match(name)]
     found = _from_parts(trace.ranges[trace.ranges["name"].isin(parts)]) if parts else _repeated(trace)
     return StepRanges(found)
-
-
-def is_iteration(name: str) -> bool:
-    """A name of an inference engine's iteration: the numbers in it are requests and tokens."""
-    return any(kind.search(name) for kind in ITERATIONS)
-
-
-def some(names: list[str], most: int = 8) -> str:
-    """The first names, for a message."""
-    if not names:
-        return "it has none"
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"it has {', '.join(names[:most])}{more}"
 
 
 def _is_step(ranges: pd.DataFrame) -> np.ndarray:
@@ -182,34 +171,27 @@ def _cut(steps: pd.DataFrame) -> pd.DataFrame:
     return table_of({**columns_as_they_are(steps), "end_ns": cut})
 
 
-def _of_other_profilers(marked: pd.DataFrame, is_own: np.ndarray) -> tuple[str, ...]:
+def _of_other_profilers(marked: pd.DataFrame, is_own: np.ndarray) -> Iterator[str]:
     """Says so where ranges that mark steps are another profiler's."""
-    if is_own.all():
-        return ()
-    others = marked["name"][~is_own]
-    own = marked["name"][is_own]
-    note = (
-        f"Several profilers mark the steps of this process: {own.iloc[0]} to {own.iloc[-1]} are taken, the "
-        f"{len(others):,} of another one ({others.iloc[0]} to {others.iloc[-1]}) begin before those have ended."
-    )
-    return (note,)
+    if not is_own.all():
+        own, others = marked["name"][is_own], marked["name"][~is_own]
+        yield (
+            f"Several profilers mark the steps of this process: {own.iloc[0]} to {own.iloc[-1]} are taken, the "
+            f"{len(others):,} of another one ({others.iloc[0]} to {others.iloc[-1]}) begin before those have ended."
+        )
 
 
-def _of_others(marked: pd.DataFrame, is_step: np.ndarray) -> tuple[str, ...]:
+def _of_others(marked: pd.DataFrame, is_step: np.ndarray) -> Iterator[str]:
     """Says so where ranges that mark steps are none, and are more than a few parts of those that are."""
-    if is_step.all():
-        return ()
     others, steps = marked[~is_step], marked[is_step]
     around = steps.iloc[np.cumsum(is_step)[~is_step] - 1]
     is_beyond = array_of(others, "end_ns") > array_of(around, "end_ns")
-    if len(others) <= len(steps) and not is_beyond.any():
-        return ()
-    first = int(is_beyond.argmax())
-    note = (
-        f"{len(others):,} of {len(marked):,} ranges that mark steps begin within other steps and are left out, such as "
-        f"{others['name'].iloc[first]} in {around['name'].iloc[first]}. --step-range names other ranges."
-    )
-    return (note,)
+    if len(others) > len(steps) or is_beyond.any():
+        first = int(is_beyond.argmax())
+        yield (
+            f"{len(others):,} of {len(marked):,} ranges that mark steps begin within other steps and are left out, "
+            f"such as {others['name'].iloc[first]} in {around['name'].iloc[first]}. --step-range names other ranges."
+        )
 
 
 def _from_parts(parts: pd.DataFrame) -> pd.DataFrame:
@@ -297,7 +279,8 @@ _PAUSE = 0.5
 
 def numbers_of(names: pd.Series) -> np.ndarray:
     """The number that ends each name; ordinals where a name has none, two share one, or it counts something else."""
-    if any(map(is_iteration, names)):
+    # The numbers in an iteration's name are requests and tokens.
+    if any(kind.search(name) for name in names for kind in ITERATIONS):
         return np.arange(len(names))
     texts = [match[1] for name in names if (match := _LAST_NUMBER.search(name))]
     return np.array([*map(int, texts)] if len(set(texts)) == len(names) else range(len(names)), dtype=np.int64)
@@ -318,18 +301,16 @@ def ends_recording(found: pd.DataFrame, of: str = "") -> np.ndarray:
     return np.array([*pairs, False][: len(found)], dtype=bool)
 
 
-def notes_of(found: pd.DataFrame) -> tuple[str, ...]:
+def notes_of(found: pd.DataFrame) -> Iterator[str]:
     """Says so where the numbers of PyTorch's profiler repeat or fall."""
     own = profiler_numbers(found)
     fall = [(one, other) for one, other in pairwise(own) if one is not None and other is not None and other <= one]
-    if not fall:
-        return ()
-    handling = "counted from 0" if len(set(own)) < len(own) else "taken"
-    note = (
-        f"Step {fall[0][0]} is followed by step {fall[0][1]}, as where several profilers record one process, or a run "
-        f"is resumed: they are {handling} in order of time."
-    )
-    return (note,)
+    for one, other in fall[:1]:
+        handling = "counted from 0" if len(set(own)) < len(own) else "taken"
+        yield (
+            f"Step {one} is followed by step {other}, as where several profilers record one process, or a run is "
+            f"resumed: they are {handling} in order of time."
+        )
 
 
 # By how much a GPU's clock differs from its host's, and a trace without that difference.
@@ -568,7 +549,7 @@ def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:
     if chosen.empty:
         raise UsageError(
             f"--steps {wanted}: rank {trace.rank} has no such step with GPU operations; "
-            + some([str(number) for number in steps.loc[steps["start_ns"].notna(), "step"]])
+            f"it has {named([str(number) for number in steps.loc[steps['start_ns'].notna(), 'step']])}"
         )
     numbers = tuple(int(number) for number in chosen["step"])
     return Window(_stretches(chosen), steps_text(numbers), numbers)
@@ -582,13 +563,12 @@ def _stretches(chosen: pd.DataFrame) -> tuple[tuple[int, int], ...]:
     return tuple(zip(starts[first].tolist(), ends[last].tolist(), strict=True))
 
 
-def _beyond(steps: pd.DataFrame, wanted: str) -> tuple[str, ...]:
+def _beyond(steps: pd.DataFrame, wanted: str) -> Iterator[str]:
     """Says so when numbers are asked for that the capture does not have, beside those that it has."""
     there = sorted(steps.loc[steps["start_ns"].notna(), "step"].tolist())
     held = range(there[0], there[-1] + 1) if there and ":" in wanted else there
-    if not there or all(int(number) in held for number in re.findall(r"\d+", wanted)):
-        return ()
-    return (f"--steps {wanted} asks for more than the capture has ({steps_text(there)}): what it has of it is used.",)
+    if there and not all(int(number) in held for number in re.findall(r"\d+", wanted)):
+        yield f"--steps {wanted} asks for more than the capture has ({steps_text(there)}): what it has of it is used."
 
 
 def steps_text(numbers: Sequence[int]) -> str:

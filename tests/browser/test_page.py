@@ -213,7 +213,7 @@ def test_the_saved_file_has_the_operations_of_the_export_command(written, opened
             page.click("[data-do=save]")
         assert waiting.value.suggested_filename == "moe.perfetto.json.gz"
         saved = json.loads(gzip.decompress(waiting.value.path().read_bytes()))["traceEvents"]
-    perfetto.write(run(traces, perfetto.NEEDED), tmp_path / "x.json", "x", perfetto.in_memory(traces))
+    perfetto.write(run(traces, perfetto.NEEDED), tmp_path / "x.json", "x", lambda visitor: [*map(visitor, traces)])
     made = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["traceEvents"]
     tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in saved if e["name"] == "thread_name"}
     own = [e for e in saved if e["ph"] == "X" and tracks[e["pid"], e["tid"]].startswith("stream")]

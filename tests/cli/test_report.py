@@ -137,7 +137,7 @@ def test_no_run_of_several_is_chosen_for_a_gate(capsys):
     several_runs()
     gate = ("--fail-on", "idle_pct > 99", "--format", "json")
     assert typed("in -o out", *gate) == 2
-    assert "name one run, or add --select all: the folder holds 3 runs (t0, t1, t2)" in capsys.readouterr().err
+    assert "name one run, or add --select all: the folder holds 3 runs (t0, t1 and t2)" in capsys.readouterr().err
     assert typed("diff in/t0.json in -o out", *gate) == 2
     assert typed("in --select all -o out", *gate) == 0
     assert typed("in/t1.json -o one", *gate) == 0

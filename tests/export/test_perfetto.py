@@ -19,7 +19,7 @@ NAMES = (*perfetto.NEEDED, "timeline")
 
 def exported(traces, folder, name="x.json", results=None):
     results = results or run(traces, NAMES)
-    perfetto.write(results, folder / name, "x", perfetto.in_memory(traces))
+    perfetto.write(results, folder / name, "x", lambda visitor: [*map(visitor, traces)])
     opener = gzip.open if name.endswith(".gz") else open
     with opener(folder / name, "rt", encoding="utf-8") as file:
         return json.load(file), results

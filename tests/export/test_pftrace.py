@@ -37,7 +37,7 @@ NAMES = (*perfetto.NEEDED, "breakdown")
 
 def exported(traces, folder, name="x.pftrace", results=None):
     results = results or run(traces, NAMES)
-    perfetto.write(results, folder / name, "x", perfetto.in_memory(traces))
+    perfetto.write(results, folder / name, "x", lambda visitor: [*map(visitor, traces)])
     return decoded(folder / name), results
 
 

@@ -54,7 +54,7 @@ def processor(tmp_path_factory):
 def test_sql_in_perfettos_trace_processor_gives_the_reports_figures(name, processor, tmp_path):
     traces = sample(name).ranks
     results = run(traces, (*perfetto.NEEDED, "breakdown"))
-    perfetto.write(results, tmp_path / "x.pftrace.gz", name, perfetto.in_memory(traces))
+    perfetto.write(results, tmp_path / "x.pftrace.gz", name, lambda visitor: [*map(visitor, traces)])
     found = asked(processor, tmp_path / "x.pftrace.gz", QUERIES, tmp_path)
 
     assert found["complaints"].empty

@@ -58,4 +58,4 @@ def test_reports_after_each_other_that_name_no_rank_are_runs_of_their_own(tmp_pa
         [("fsdp.sqlite", (0,))],
     ]
     (note,) = other_runs(Found(runs, ()))
-    assert note.startswith("The folder holds 2 other runs (naive, 20231114-221320); this is the newest one, fsdp.")
+    assert note.startswith("The folder holds 2 other runs (naive and 20231114-221320); this is the newest one, fsdp.")

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer import filters
 from traceanalyzer.analyses.base import plain_rows
@@ -95,8 +97,7 @@ A tenth of it is kept free for what stands around the rows.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True, omit_defaults=True):
     """What a question gives.
 
     Attributes:
@@ -110,10 +111,10 @@ class Answer:
         notes: what to know before trusting the figures.
     """
 
-    status: str = OK
+    status: str
     said: tuple[str, ...] = ()
     why: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: dict[str, str] = {}
     rows: tuple[Mapping[str, Any], ...] = ()
     total_rows: int = 0
     cursor: int | None = None
@@ -121,11 +122,7 @@ class Answer:
 
     def text(self) -> str:
         """The answer as JSON; what is empty is left out."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        made = {name: value for name, value in values.items() if value not in (None, (), {})}
-        if not self.rows:
-            made.pop("total_rows", None)
-        return json.dumps(made, ensure_ascii=False)
+        return json.dumps(msgspec.to_builtins(self), ensure_ascii=False)
 
 
 def of_rows(
@@ -553,12 +550,12 @@ def memory(workspace: Workspace, asked: Asked) -> Answer:
     except InputError:
         if not snapshots:
             raise
-        made = Answer()
+        made = Answer(OK)
     if not made.rows:
         return of_snapshots(snapshots, asked) if snapshots else could_not(_NO_MEMORY)
     files = named([one.name for one in snapshots])
     note = f"Of memory snapshots beside the traces ({files}) nothing is shown here: run memory on such a file."
-    return replace(made, notes=(*made.notes, note)) if snapshots else made
+    return msgspec.structs.replace(made, notes=(*made.notes, note)) if snapshots else made
 
 
 _NO_MEMORY = "these traces record no memory; record with profile_memory=True, or a snapshot beside them"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.files.bounds import BEGIN_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,9 +60,6 @@ def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path
     return found
 
 
-_HEAD_BYTES = 1 << 16
-
-
 def refuse_others(path: Path | None, mark: bytes, *, force: bool) -> None:
     """Raise `UsageError` if a file is in the way that has no `mark` near its start, as this program's have.
 
@@ -73,7 +71,7 @@ def refuse_others(path: Path | None, mark: bytes, *, force: bool) -> None:
         with path.open("rb") as file:
             is_packed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if is_packed else path.open("rb") as content:
-            head = content.read(_HEAD_BYTES)
+            head = content.read(BEGIN_BYTES)
     except (OSError, EOFError, zlib.error):
         head = b""
     if mark not in head:

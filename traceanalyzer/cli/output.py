@@ -42,8 +42,11 @@ def unfailing(stream: TextIO) -> TextIO:
     """Standard error, but what cannot be written is dropped: nobody reads it, and the exit code stays."""
     if not isinstance(stream, io.TextIOWrapper) or stream.isatty():
         return stream
-    pipe = io.BufferedWriter(_Dropping(stream.fileno(), "w", closefd=False))
-    return io.TextIOWrapper(pipe, encoding=stream.encoding, errors="backslashreplace", line_buffering=True)
+    pipe = _PipeThatMayClose(stream.fileno(), "w", closefd=False)
+    pipe.is_said = True
+    return io.TextIOWrapper(
+        io.BufferedWriter(pipe), encoding=stream.encoding, errors="backslashreplace", line_buffering=True
+    )
 
 
 def is_lost(stream: TextIO | None) -> bool:
@@ -67,12 +70,4 @@ class _PipeThatMayClose(io.FileIO):
             if not self.is_said and sys.stderr is not None:
                 sys.stderr.write(f"Standard output cannot be written ({error.strerror}); the work goes on.\n")
             self.is_said = True
-            return memoryview(data).nbytes
-
-
-class _Dropping(io.FileIO):
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError:
             return memoryview(data).nbytes

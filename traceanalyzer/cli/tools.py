@@ -1,6 +1,7 @@
 """`analyze-traces tools`: project, crosscheck, reproduce, tree-diff, cache."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,16 +149,15 @@ def _compared(row: Mapping[str, Any]) -> list[str]:
             return "n/a"
         return f"{value:{sign}.3f}%" if is_pct else f"{value / 1e6:{sign},.4f} ms"
 
-    least = _LEAST_PCT if is_pct else _LEAST_NS
     both = f"ours {text(row['ours'], '')}, HolisticTraceAnalysis {text(row['hta'], '')} ({text(row['difference'])})"
     return [
         f"[bold]rank {row['rank']} {stem(row['figure']).replace('_', ' ')}[/]: {both}",
-        *(f"    {text(row[reason])}  {reason}" for reason in (*REASONS, "unexplained") if abs(row[reason]) > least),
+        *(
+            f"    {value}  {reason}"
+            for reason in (*REASONS, "unexplained")
+            if re.search("[1-9]", value := text(row[reason]))
+        ),
     ]
-
-
-_LEAST_PCT, _LEAST_NS = 0.0005, 0.5
-"""Half of the last digit shown, and half of a nanosecond."""
 
 
 # `tools reproduce`: one operator as a script that times it.

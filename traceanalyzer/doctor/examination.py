@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.doctor import hang, job, known_errors, topology, transports, watchdog
 from traceanalyzer.doctor import monitors as monitoring
 from traceanalyzer.doctor.case import Case, Diagnosis, Facts, counted
@@ -144,11 +145,11 @@ def tables(case: Case) -> dict[TableName, Rows]:
     for name, rows_of in _OF_LOGS.items():
         made[name] = [{"log": log.label, **row} for log in case.logs for row in rows_of(log)]
     if case.recorder is not None and case.standing is not None:
-        made["last_calls"] = _rows(_last_calls(case.recorder, case.standing))
+        made["last_calls"] = plain_rows(_last_calls(case.recorder, case.standing))
     if case.monitors is not None:
-        made["late_ranks"] = _rows(arrivals(case.monitors))
-        made["bandwidth"] = _rows(bandwidth(case.monitors))
-        made["products"] = _rows(products(case.monitors))
+        made["late_ranks"] = plain_rows(arrivals(case.monitors))
+        made["bandwidth"] = plain_rows(bandwidth(case.monitors))
+        made["products"] = plain_rows(products(case.monitors))
     return {name: rows for name, rows in made.items() if rows}
 
 
@@ -246,11 +247,3 @@ def _last_calls(recorder: FlightRecorder, standing: hang.Standing) -> pd.DataFra
         is_suspect=standing.last["rank"].isin(suspects),
     ).sort_values(["is_suspect", "group", "rank"], ascending=[False, True, True])
     return last[["rank", "group", "seq", "operation", "state", "sizes", "dtypes", "created_ns", "is_suspect"]]
-
-
-def _rows(frame: pd.DataFrame) -> Rows:
-    made = frame.astype(object).where(frame.notna(), None)
-    return [
-        {name: value.item() if hasattr(value, "item") else value for name, value in row.items()}
-        for row in made.to_dict("records")
-    ]

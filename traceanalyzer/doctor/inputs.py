@@ -89,8 +89,6 @@ _SUFFIXES = frozenset({".txt", ".log", ".out", ".err"})
 MOST_BYTES = 1 << 30
 """Larger texts are read only when they are named."""
 
-_MOST_FILES = 4_096
-
 
 def texts_beside(folder: Path) -> tuple[Path | None, list[Path]]:
     """A topology and NCCL logs among the texts of a folder, without those below it, by what stands in them."""
@@ -98,7 +96,7 @@ def texts_beside(folder: Path) -> tuple[Path | None, list[Path]]:
     texts = [path for path in paths if not leads_out(path, folder)]
     topology: Path | None = None
     logs = []
-    for path in texts[:_MOST_FILES]:
+    for path in texts:
         if path.stat().st_size > MOST_BYTES:
             continue
         text = _ends(path)

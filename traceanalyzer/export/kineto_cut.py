@@ -17,6 +17,7 @@ import pandas as pd
 from traceanalyzer.decoding.stream import PackedFile
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError
+from traceanalyzer.files.bounds import BLOCK_BYTES
 from traceanalyzer.loading import LoadOptions, read_capture
 from traceanalyzer.model import RankTrace, Skipped
 from traceanalyzer.model.schema import NONE
@@ -35,8 +36,6 @@ KEPT_OF_JOB = ("backend", "rank", "world_size", "pg_count", "pg_config", "nccl_v
 
 _PATH = re.compile(rb"""(?<![\w.<*&])(?:[A-Za-z]:)?[/](?:[^/\s"'()<>,;:*?|\\]+[/])+""")
 """The folders of an absolute path; a relative one, of a package's module, does not identify the machine."""
-
-_READ_BYTES = 64 << 20
 
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -82,7 +81,7 @@ def cut(capture: TraceFile, options: LoadOptions, folder: Path) -> list[Path]:
 def _text(path: Path) -> bytes:
     packed = PackedFile.open(path)
     with packed.file:
-        return b"".join(iter(lambda: packed.read(_READ_BYTES), b""))
+        return b"".join(iter(lambda: packed.read(BLOCK_BYTES), b""))
 
 
 def _written(path: Path, text: bytes, traces: list[RankTrace]) -> Iterable[bytes]:

@@ -333,7 +333,7 @@ def _changes(name: str, time_ns: np.ndarray, level: np.ndarray, unit: str) -> Tr
 
 _Packet = Any
 
-JOB = -1
+JOB = NONE
 """In place of a rank: what belongs to none."""
 
 _EXPLICIT = proto.TrackDescriptor.ChildTracksOrdering.EXPLICIT
@@ -547,7 +547,7 @@ MADE_BY = "analyze-traces export"
 NEEDED = ("ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks", "path_stretches")
 """Results that an export is made from."""
 
-Visit = Callable[[Callable[[RankTrace], None]], None]
+Visit = Callable[[Callable[[RankTrace], None]], object]
 """Shows every rank to a visitor, in whatever process and order."""
 
 HOUR_NS = 3_600 * 10**9
@@ -589,16 +589,6 @@ def write(results: Results, path: Path, label: str, visit: Visit) -> int:
                     piece.unlink()
             file.writelines([TAIL] if is_json else [])
         return draft.stat().st_size
-
-
-def in_memory(traces: Iterable[RankTrace]) -> Visit:
-    """Ranks that are in memory, for `write`."""
-
-    def visit(visitor: Callable[[RankTrace], None]) -> None:
-        for trace in traces:
-            visitor(trace)
-
-    return visit
 
 
 def _store_ranks(tables: Mapping[str, pd.DataFrame], clock: Clock, zero_ns: int, folder: Path) -> None:
@@ -664,5 +654,5 @@ def export(traces: TraceSet, path: str | PathLike[str]) -> Path:
     """
     target = place_of(path, "export takes the path of a file")
     results = analyse(traces, *NEEDED)
-    write(results, target, traces.label, in_memory(traces.ranks))
+    write(results, target, traces.label, lambda visitor: [*map(visitor, traces.ranks)])
     return target

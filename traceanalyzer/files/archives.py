@@ -219,7 +219,10 @@ def _copied(source: IO[bytes], target: Path, archive: Path, member: _Member, mad
     with target.open("xb") as file:
         while block := source.read(BLOCK_BYTES):
             made.written_bytes += len(block)
-            if made.written_bytes % (64 * BLOCK_BYTES) < BLOCK_BYTES and _is_full(made.folder):
+            if (
+                made.written_bytes % (64 * BLOCK_BYTES) < BLOCK_BYTES
+                and shutil.disk_usage(made.folder).free < ROOM_BYTES
+            ):
                 target.unlink()
                 raise InputError(f"fills the disk of {made.folder.parent}; unpack it elsewhere (TMPDIR)")
             own = made.written_bytes - before
@@ -229,7 +232,3 @@ def _copied(source: IO[bytes], target: Path, archive: Path, member: _Member, mad
                 return TOO_MANY
             file.write(block)
     return None
-
-
-def _is_full(folder: Path) -> bool:
-    return shutil.disk_usage(folder).free < ROOM_BYTES

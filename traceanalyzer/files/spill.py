@@ -34,17 +34,14 @@ _IN_MEMORY = ("tmpfs", "ramfs")
 @contextmanager
 def spilling_to(folder: Path | None) -> Iterator[None]:
     """What is large and made meanwhile lies in files of this folder, else of that of temporary files: on a disk."""
-    place = folder if folder is not None and _is_open(folder) else Path(tempfile.gettempdir())
+    place = (
+        folder if folder and os.access(folder, os.W_OK | os.X_OK) and folder.is_dir() else Path(tempfile.gettempdir())
+    )
     before = _FOLDER.set(place if _is_on_disk(place) else None)
     try:
         yield
     finally:
         _FOLDER.reset(before)
-
-
-def _is_open(folder: Path) -> bool:
-    """Whether there is such a folder, and this user may write to it."""
-    return os.access(folder, os.W_OK | os.X_OK) and folder.is_dir()
 
 
 def can_spill() -> bool:

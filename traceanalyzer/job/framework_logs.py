@@ -170,11 +170,11 @@ def _lines(text: str) -> float | None:
     """Median time in ns of the steps between torchtitan's lines, of the first process that printed any."""
     found = [*_STEP_LINE.finditer(_COLOR.sub("", text))] if "[titan]" in text else []
     own = [each for each in found if each["who"] == found[0]["who"]]
-    return _between_steps((int(each["step"]), _time_ns(each["time"])) for each in own)
-
-
-def _time_ns(text: str) -> float:
-    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1e9  # noqa: DTZ007 - only differences count
+    return _between_steps(
+        # Only differences of times count.
+        (int(each["step"]), datetime.strptime(each["time"], "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1e9)  # noqa: DTZ007
+        for each in own
+    )
 
 
 def _between_steps(moments: Iterator[tuple[int, float]]) -> float | None:

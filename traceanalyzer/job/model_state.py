@@ -168,7 +168,8 @@ def choices(model: Model) -> list[tuple[Model, Needs]]:
     where the data-parallel ranks suffice for it: these are then fewer.
     """
     made = []
-    for batch in _batches(model.batch):
+    sizes = (None,) if model.batch is None else (model.batch, max(model.batch // 2, 1), 1)
+    for batch in dict.fromkeys(sizes):
         for one in _strategies(replace(model, batch=batch)):
             made += [(each, needs(each)) for each in (replace(one, checkpoint=kept) for kept in (False, True))]
     return made
@@ -190,10 +191,6 @@ def _strategies(model: Model) -> list[Model]:
 
 WAYS = (2, 4, 8)
 """Ranks that share a layer, or stages, in the choices; eight are the GPUs of most hosts."""
-
-
-def _batches(batch: int | None) -> list[int | None]:
-    return [batch] if batch is None or batch == 1 else list(dict.fromkeys((batch, max(batch // 2, 1), 1)))
 
 
 def assumptions(model: Model) -> str:

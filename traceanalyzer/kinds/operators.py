@@ -55,7 +55,7 @@ class Element(Struct, frozen=True):
 
 def _elements() -> dict[str, Element]:
     """By every name in small letters."""
-    found = {}
+    found: dict[str, Element] = {}
     for row in _ELEMENTS.strip().splitlines():
         name, size, torch, others = (cell.strip() for cell in row.split("|"))
         found |= dict.fromkeys(filter(None, [torch, *others.split(", ")]), Element(name, int(size), torch))

@@ -69,7 +69,9 @@ def read_capture(capture: TraceFile, options: LoadOptions, skipped: list[Skipped
         with capture.whole() as path:
             for trace in through(kept_in, path, ways, ranks_of(path, hint, options.rules)):
                 if options.ranks is None or trace.rank in options.ranks:
-                    whole = _with_captured_graphs(_with_rules(trace, options.rules), path, options.rules)
+                    if options.rules.extra:
+                        trace = replace(trace, meta=replace(trace.meta, kind_rules=options.rules))  # noqa: PLW2901
+                    whole = _with_captured_graphs(trace, path, options.rules)
                     yield from _selected(whole, options.selection, skipped)
     except InputError as error:
         why = re.sub(r"^\S*" + re.escape(capture.path.name) + ": ", "", str(error))
@@ -89,10 +91,6 @@ def _with_captured_graphs(trace: RankTrace, path: Path, rules: KindRules) -> Ran
             continue
         trace = trace if same is None else with_captured_operators(trace, same)
     return trace
-
-
-def _with_rules(trace: RankTrace, rules: KindRules) -> RankTrace:
-    return replace(trace, meta=replace(trace.meta, kind_rules=rules)) if rules.extra else trace
 
 
 def _selected(trace: RankTrace, selection: Selection, skipped: list[Skipped]) -> Iterator[RankTrace]:
@@ -165,9 +163,6 @@ def require_ranks(ranks: Collection[int], found: Found, skipped: list[Skipped]) 
 # What a reader of the figures must know of the files, and what runs are called.
 
 
-_MOST_NAMED = 16
-
-
 def notes_of(
     metas: Mapping[int, RankMeta], wanted: frozenset[int] | None = None, *, names_missing: bool = True
 ) -> tuple[str, ...]:
@@ -210,10 +205,10 @@ def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
     if not others:
         return ()
     what = "1 other run" if len(others) == 1 else f"{len(others)} other runs"
-    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-    which = ", ".join(others[:_MOST_NAMED]) + more
     here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name(taken)}"
-    note = f"The folder holds {what} ({which}); this is {here}. analyze-traces --select all analyzes each."
+    note = (
+        f"The folder holds {what} ({listed_named(others)}); this is {here}. analyze-traces --select all analyzes each."
+    )
     return (note, *_other_captures(found.runs, taken, name))
 
 
@@ -227,8 +222,7 @@ def refuse_several_runs(found: Found) -> None:
     runs = [name(run) for run in found.runs if not is_of_captures(run)]
     if len(runs) > 1:
         raise UsageError(
-            f"--fail-on: name one run, or add --select all: the folder holds {len(runs)} runs "
-            f"({', '.join(runs[:_MOST_NAMED])}{', …' if len(runs) > _MOST_NAMED else ''})"
+            f"--fail-on: name one run, or add --select all: the folder holds {len(runs)} runs ({listed_named(runs)})"
         )
 
 

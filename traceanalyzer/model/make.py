@@ -16,6 +16,7 @@ from traceanalyzer.model.tables import (
     array_of,
     column_of,
     columns_as_they_are,
+    innermost,
     outer_first,
     pairs_of,
     picked,
@@ -52,39 +53,24 @@ def with_copied_collectives(
         return gpu_ops
     is_comm = rows_named(gpu_ops, "kind", "comm") & has_launch
     rows = np.flatnonzero(is_copy | is_comm)
-    around = _around(gpu_ops, api_calls, calls, rows)
+    launch = array_of(gpu_ops, "launch")[rows]
+    asked = array_of(api_calls, "thread")[launch], array_of(api_calls, "start_ns")[launch]
+    around = innermost(calls, *asked)
     busy = np.unique(around[is_comm[rows]])
     may_be = is_copy[rows] & (around != NONE) & ~np.isin(around, busy)
     if not may_be.any():  # almost always: the operators, which are many, need not be looked at
         return gpu_ops
     operators = picked(host_ops, ~rows_named(host_ops, "name", HOST_CALL), ("start_ns", "end_ns", "thread"))
-    inner = _around(gpu_ops, api_calls, operators, rows)
-    found = rows[may_be & (inner < around)]  # no operator began, and is still open, within the host call
+    inner, outer = (
+        np.append(array_of(spans, "start_ns"), NONE)[row]
+        for spans, row in ((operators, innermost(operators, *asked)), (calls, around))
+    )
+    found = rows[may_be & (inner < outer)]  # no operator began, and is still open, within the host call
     if not len(found):
         return gpu_ops
     kind = gpu_ops["kind"].array.copy()
     kind[found] = "comm"
     return with_columns(gpu_ops, kind=kind)
-
-
-def _around(gpu_ops: pd.DataFrame, api_calls: pd.DataFrame, spans: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
-    """Start of the latest span around each operation's launch on its thread, -1 without one."""
-    if spans.empty:
-        return np.full(len(rows), NONE)
-    launch = array_of(gpu_ops, "launch")[rows]
-    times, threads = array_of(api_calls, "start_ns")[launch], array_of(api_calls, "thread")[launch]
-    starts, ends, on = (array_of(spans, name) for name in ("start_ns", "end_ns", "thread"))
-    found = np.full(len(rows), NONE)
-    for thread in np.unique(threads).tolist():
-        own = np.flatnonzero(on == thread)
-        if not len(own):
-            continue
-        own = own[np.argsort(starts[own], kind="stable")]
-        asked = np.flatnonzero(threads == thread)
-        latest = np.searchsorted(starts[own], times[asked], side="right") - 1
-        row = own[latest]
-        found[asked] = np.where((latest >= 0) & (ends[row] > times[asked]), starts[row], NONE)
-    return found
 
 
 # Times of events that cannot be: such events are left out, or count as taking no time, and are counted.
@@ -217,7 +203,16 @@ def trace_of(
     given = {name: conform(tables.pop(name, None), schema) for name, schema in TABLES.items()}
     found = possible(given, (meta.capture_start_ns, meta.capture_end_ns))
     del given
-    meta = _legible(meta)
+    meta = replace(
+        meta,
+        host=meta.host and printable(meta.host),
+        device_name=meta.device_name and printable(meta.device_name),
+        trace_id=meta.trace_id and printable(meta.trace_id),
+        versions={printable(name): printable(version) for name, version in meta.versions.items()},
+        groups=tuple(
+            ProcessGroup(printable(group.name), printable(group.description), group.ranks) for group in meta.groups
+        ),
+    )
     if found.left_out or found.backwards:
         skipped, backwards = meta.events_skipped + found.left_out, meta.events_backwards + found.backwards
         meta = replace(meta, events_skipped=skipped, events_backwards=backwards)
@@ -263,20 +258,6 @@ def _with_kinds(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
 def _readable(frame: pd.DataFrame) -> pd.DataFrame:
     frame = legible(frame)
     return named(frame) if "name" in frame else frame
-
-
-def _legible(meta: RankMeta) -> RankMeta:
-    """What the trace says of itself, in printable texts."""
-    return replace(
-        meta,
-        host=meta.host and printable(meta.host),
-        device_name=meta.device_name and printable(meta.device_name),
-        trace_id=meta.trace_id and printable(meta.trace_id),
-        versions={printable(name): printable(version) for name, version in meta.versions.items()},
-        groups=tuple(
-            ProcessGroup(printable(group.name), printable(group.description), group.ranks) for group in meta.groups
-        ),
-    )
 
 
 def launch_rows(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:

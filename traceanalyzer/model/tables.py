@@ -225,6 +225,23 @@ def nowhere(count: int) -> np.ndarray:
     return np.full(count, NONE, dtype=np.int64)
 
 
+def innermost(spans: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Row of the span that began last of those that run on each thread at its time; -1 where none does."""
+    found = nowhere(len(times))
+    for thread in np.unique(threads).tolist():
+        own, asked = np.flatnonzero(array_of(spans, "thread") == thread), np.flatnonzero(threads == thread)
+        own = own[np.argsort(array_of(spans, "start_ns")[own], kind="stable")]
+        starts, ends = arrays_of(spans, "start_ns", "end_ns", rows=own)
+        reach = np.append(np.maximum.accumulate(ends), NONE)
+        at = np.searchsorted(starts, times[asked], side="right") - 1
+        while len(open_ := np.flatnonzero(reach[at] > times[asked])):
+            asked, at = asked[open_], at[open_]
+            is_around = ends[at] > times[asked]
+            found[asked[is_around]] = own[at[is_around]]
+            asked, at = asked[~is_around], at[~is_around] - 1
+    return found
+
+
 def single(value: object) -> Any:
     """A column of one value, of the type that pandas gives it."""
     if value is None:

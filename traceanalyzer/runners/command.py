@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         config = parse(arguments)
         if config.profile.profiler == "nsys" and config.device == "cpu":
             raise UsageError("--profiler nsys records GPUs: use --profiler torch with --device cpu")
-        if config.profile.profiler == "nsys" and not (config.under_nsys or nsys.is_under_nsys()):
+        if config.profile.profiler == "nsys" and not (config.under_nsys or "NSYS_PROFILING_SESSION_ID" in os.environ):
             return _record_with_nsys(config, arguments)
         if config.ranks and config.ranks > 1 and not is_under_torchrun():
             # Reported here in one line: below torchrun it would stand amid thirty of its own, with its exit status.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import subprocess
@@ -16,11 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REPORT = "report"
-
-
-def is_under_nsys() -> bool:
-    """Whether Nsight Systems started this process."""
-    return "NSYS_PROFILING_SESSION_ID" in os.environ
 
 
 def profile_command(out: Path, job: Sequence[str], nsys: str = "nsys") -> list[str]:

@@ -82,7 +82,7 @@ def traced(
             record,
             world_size=max(world.size, len(gathered)),
             memory=tuple(memory for _, memory in gathered),
-            losses=_floats(loop.losses),
+            losses=[*map(float, loop.losses)] or None,
         )
         record.timed(slowest([times_ns for times_ns, _ in gathered]), tokens_per_step).write(out)
 
@@ -116,7 +116,3 @@ def _this_process() -> World:
     per_node = torch.cuda.device_count() or size
     rank = int(os.environ.get("RANK", int(os.environ.get("NODE_RANK", "0")) * per_node + local))
     return World(rank, size, torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu"))
-
-
-def _floats(losses: list[torch.Tensor | float]) -> list[float] | None:
-    return [float(loss) for loss in losses] or None

@@ -65,7 +65,13 @@ _CONTRADICTED, _FAILED, _DECIDES, _GROWS, _NOT_FAILED, _PEAK, _BESIDE, _FRAGMENT
 
 
 def _of_one(one: Examined) -> list[tuple[int, str]]:
-    made = [(_CONTRADICTED, _contradicted(one))] if one.contradicted_bytes else []
+    made = list[tuple[int, str]]()
+    if one.contradicted_bytes:
+        text = (
+            f"{_WHO}'s history and its final state disagree by {size_text(abs(one.contradicted_bytes))} at the peak: "
+            "events or segments are missing, so the peak and its owners may be wrong."
+        )
+        made.append((_CONTRADICTED, text))
     made += [(_FAILED, _failed(one.oom))] if one.oom else []
     made += [(_GROWS, _grows(growth)) for growth in one.growths[:3]]
     if one.oom is None and one.growths:
@@ -77,13 +83,6 @@ def _of_one(one: Examined) -> list[tuple[int, str]]:
     if one.snapshot.other_events:
         made.append((_OTHERS, _other_devices(one)))
     return made
-
-
-def _contradicted(one: Examined) -> str:
-    return (
-        f"{_WHO}'s history and its final state disagree by {size_text(abs(one.contradicted_bytes))} at the peak: "
-        "events or segments are missing, so the peak and its owners may be wrong."
-    )
 
 
 def _other_devices(one: Examined) -> str:
@@ -362,7 +361,9 @@ def _memory(examined: Sequence[Examined], device_bytes: int | None) -> Memory:
             if one.has_history and not one.contradicted_bytes
             else None,
             "reserved_bytes": one.end["reserved"],
-            "peak_reserved_bytes": _most_reserved(one),
+            "peak_reserved_bytes": max(int(one.levels["reserved_bytes"].max()), one.end["reserved"])
+            if one.has_history
+            else None,
             "device_bytes": device_bytes,
         }
         for one in examined
@@ -370,10 +371,6 @@ def _memory(examined: Sequence[Examined], device_bytes: int | None) -> Memory:
     sizes = dict.fromkeys((name for name in rows[0] if unit_of(name) is Unit.BYTES), "Int64")
     stored = [name for name in Memory.columns if name not in Memory.derived]  # a snapshot tells no moment or operator
     return Memory(pd.DataFrame(rows, columns=stored).astype(sizes))
-
-
-def _most_reserved(one: Examined) -> int | None:
-    return max(int(one.levels["reserved_bytes"].max()), one.end["reserved"]) if one.has_history else None
 
 
 def _ended(info: RunInfo | None) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What a snapshot tells: peak, who holds it, what grows, fragmentation."""
 
 import re
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,45 +94,40 @@ def _is_simple(snapshot: Snapshot) -> bool:
 
 def _left_over(snapshot: Snapshot, lives: pd.DataFrame, rounded: np.ndarray) -> np.ndarray:
     """What of a free block stayed with each block that was cut from it."""
-    segments = _segments(snapshot)
-    starts = sorted(segments)
+    ends = _cut_ends(snapshot)
+    starts = np.array(sorted(ends), dtype=np.int64)
     left = np.zeros(len(lives), dtype=np.int64)
-    living: dict[int, list[int]] = {start: [] for start in starts}
-    addr = lives["addr"].to_numpy()
-    home = np.searchsorted(np.array(starts, dtype=np.int64), addr, side="right") - 1
-    born, died = lives["born"].to_numpy(), lives["died"].to_numpy()
+    addresses, born, died = (lives[name].to_numpy() for name in ("addr", "born", "died"))
+    end_of = np.array([0, *(ends[start] for start in starts.tolist())])[starts.searchsorted(addresses, side="right")]
+    living: list[int] = []
     rows = np.arange(len(lives))
-    times = np.concatenate([born, died])
     events = np.concatenate([rows, -1 - rows])
-    for event in events[np.lexsort((events >= 0, times))].tolist():
-        row = event if event >= 0 else -1 - event
-        if home[row] < 0:
-            continue
-        segment = starts[home[row]]
-        inside = living[segment]
+    for event in events[np.lexsort((events >= 0, np.concatenate([born, died])))].tolist():
+        row = max(event, -1 - event)
+        address = int(addresses[row])
+        place = bisect_right(living, address)
         if event < 0:
-            place = bisect_right(inside, int(addr[row])) - 1
-            if place >= 0 and inside[place] == addr[row]:
-                inside.pop(place)
+            if living[max(place - 1, 0) : place] == [address]:
+                del living[place - 1]
             continue
-        size, pool, is_expandable = segments[segment]
-        if born[row] >= 0 and pool == _OF_POOL and not is_expandable:
-            place = bisect_right(inside, int(addr[row]))
-            after = inside[place] if place < len(inside) else segment + size
-            rest = after - (int(addr[row]) + int(rounded[row]))
+        if born[row] >= 0:
+            rest = min([int(end_of[row]), *living[place : place + 1]]) - address - int(rounded[row])
             left[row] = rest if 0 < rest <= _SMALL_BYTES else 0
-        insort(inside, int(addr[row]))
+        living.insert(place, address)
     return left
 
 
-def _segments(snapshot: Snapshot) -> dict[int, tuple[int, str, bool]]:
-    """Start → size, pool, whether it is expandable: of segments at the end, and those that the history freed."""
+def _cut_ends(snapshot: Snapshot) -> dict[int, int]:
+    """Start → end of the segments at the end, and of those that the history freed; 0 where nothing stays with a block.
+
+    So it is in those of small blocks, and in those that expand.
+    """
     table = snapshot.segments
-    columns = (table["addr"], table["size_bytes"], table["type"], table["is_expandable"])
-    found = {int(addr): (int(size), str(pool), bool(grows)) for addr, size, pool, grows in zip(*columns, strict=True)}
+    columns = (table["addr"], table["size_bytes"], (table["type"] == _OF_POOL) & ~table["is_expandable"])
+    found = {int(addr): int(addr + size) if is_cut else 0 for addr, size, is_cut in zip(*columns, strict=True)}
     freed = snapshot.history[snapshot.history["action"] == "segment_free"]
     for addr, size in zip(freed["addr"].tolist(), freed["size_bytes"].tolist(), strict=True):
-        found.setdefault(addr, (size, _OF_POOL if size > 2 * _SMALL_BYTES else "small", False))
+        found.setdefault(addr, addr + size if size > 2 * _SMALL_BYTES else 0)
     return found
 
 
@@ -246,10 +241,6 @@ class Growth:
     is_by_steps: bool
 
 
-_LEAST_BYTES = 1 << 20
-"""Of what a site leaves in all."""
-
-
 def growths(snapshot: Snapshot, lives: pd.DataFrame) -> list[Growth]:
     """Sites that left blocks alive in most steps of the history, most bytes first."""
     bounds, is_by_steps = step_bounds(snapshot)
@@ -265,7 +256,7 @@ def growths(snapshot: Snapshot, lives: pd.DataFrame) -> list[Growth]:
     made = []
     for name, own in table.groupby("site"):
         steps, total = own["step"].nunique(), int(own["size_bytes"].sum())
-        if steps >= max(3, SHARE * of_steps) and total >= _LEAST_BYTES:
+        if steps >= max(3, SHARE * of_steps) and total >= _SMALL_BYTES:
             made.append(Growth(str(name), len(own), total, round(total / steps), steps, of_steps, is_by_steps))
     return sorted(made, key=lambda one: -one.size_bytes)
 

@@ -78,7 +78,9 @@ def state_of(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str,
                 "type": pd.Series([segment.get("segment_type", "") for segment in segments], dtype="str"),
                 "stream": pd.Series([segment.get("stream", 0) for segment in segments], dtype="int64"),
                 "is_expandable": pd.Series([bool(segment.get("is_expandable")) for segment in segments], dtype="bool"),
-                "is_private": pd.Series([_is_private(segment) for segment in segments], dtype="bool"),
+                "is_private": pd.Series(
+                    [tuple(one.get("segment_pool_id", (0, 0))) != (0, 0) for one in segments], dtype="bool"
+                ),
             }
         ),
         "blocks": pd.DataFrame(
@@ -92,11 +94,6 @@ def state_of(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str,
             }
         ),
     }
-
-
-def _is_private(segment: Mapping[str, Any]) -> bool:
-    """Whether it is of a pool of its own, as CUDA graphs have: others are not served from it."""
-    return tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
 
 
 def _addresses(segments: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -187,7 +187,8 @@ def _schemas(source: Source) -> dict[int, list[_Field]]:
 def _payloads_fields(group: pd.DataFrame, enum_sizes: dict[int, int]) -> list[_Field]:
     fields, end = [], 0
     for row in group.itertuples(index=False):
-        kind = _TYPES.get(row.type) or _unsigned(enum_sizes.get(row.type))
+        size = enum_sizes.get(row.type)
+        kind = _TYPES.get(row.type) or (f"<u{size}" if size in (1, 2, 4, 8) else None)
         if kind is None:
             break  # what follows has no known place
         dtype = np.dtype(kind)
@@ -196,10 +197,6 @@ def _payloads_fields(group: pd.DataFrame, enum_sizes: dict[int, int]) -> list[_F
         end = offset + dtype.itemsize
         fields.append(_Field(row.name, offset, dtype, row.type if row.type in enum_sizes else None))
     return fields
-
-
-def _unsigned(size: int | None) -> str | None:
-    return f"<u{size}" if size in (1, 2, 4, 8) else None
 
 
 def _enum_names(source: Source) -> dict[int, dict[int, str]]:
@@ -326,7 +323,9 @@ def read_nccl(source: Source, ranges: pd.DataFrame) -> Nccl:
     own = ranges[(ranges["domain"] == NCCL_DOMAIN).to_numpy()].reset_index(drop=True)
     fields = _fields(decode(source, own["payload"].tolist()))
     numbers = fields["communicator"].astype("object")  # pandas 3.0 maps whole numbers as floats where some are absent
-    fields["communicator"] = numbers.map(communicator_name, na_action="ignore").astype("object")
+    fields["communicator"] = numbers.map(lambda one: f"0x{one & 0xFFFF_FFFF_FFFF_FFFF:x}", na_action="ignore").astype(
+        "object"
+    )
     program_groups = introduced(
         ranges, own[["process", "thread", "start_ns"]].assign(communicator=fields["communicator"])
     )
@@ -439,8 +438,3 @@ def with_only_peers(calls: pd.DataFrame, rank_of: Mapping[int, int]) -> pd.DataF
     places = {process: sorted(rank_of.values()).index(rank) for process, rank in others.items()}
     peers = calls["process"].map(others).where(calls["group"].isna(), calls["process"].map(places))
     return calls.assign(peer=calls["peer"].mask(is_certain, peers.astype("Int64")))
-
-
-def communicator_name(communicator: int) -> str:
-    """A communicator's id as text, the same on all of its ranks."""
-    return f"0x{communicator & 0xFFFF_FFFF_FFFF_FFFF:x}"

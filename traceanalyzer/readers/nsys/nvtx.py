@@ -56,7 +56,7 @@ def read_nvtx(source: Source, containing: Sequence[str] = ()) -> Nvtx:
 
     Args:
         source: the export.
-        containing: only ranges whose name contains one of these, in any case; all when empty.
+        containing: of a database, only ranges whose name contains one of these, in any case; all when empty.
     """
     rows = source.read(
         NVTX,

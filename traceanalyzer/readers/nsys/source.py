@@ -1,6 +1,5 @@
 """Tables of an Nsight Systems export: SQLite or Parquet."""
 
-import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,7 +95,8 @@ class Source(ABC):
         Args:
             table: its name.
             triples: name → three columns, read as one int64 (`PACK_BITS`), NULL where one is.
-            containing: only rows whose column `text`, or string of `textId`, contains one of these words, in any case.
+            containing: a database's rows only whose column `text`, or string of `textId`, contains one of these words,
+                in any case.
             names: `ints` are read as int64 (unsigned ones wrap), `floats` as float64, `texts` as text and `blobs`
                 as hexadecimal text; of both NULL may come as "".
 
@@ -342,26 +342,14 @@ class ParquetSource(Source):
         with self._explained(table):
             return frozenset(pq.read_schema(self._file(table)).names)
 
-    def _select(self, table: str, columns: Mapping[str, Column], words: Sequence[str]) -> pa.Table:
+    def _select(self, table: str, columns: Mapping[str, Column], words: Sequence[str]) -> pa.Table:  # noqa: ARG002
         with self._explained(table), pq.ParquetFile(self._file(table)) as file:
             parts = [part for column in columns.values() for part in column.parts]
             # Without any of the columns the number of rows still matters.
             rows = file.read(columns=parts or file.schema_arrow.names[:1])
             if not columns:
                 return rows
-            read = pa.table({name: _of_kind(rows, *column) for name, column in columns.items()})
-        return self._named(with_valid_text(read), words) if words else read
-
-    def _named(self, rows: pa.Table, words: Sequence[str]) -> pa.Table:
-        """Rows whose text, or string of `textId`, contains one of the words."""
-        pattern = "(?i)" + "|".join(re.escape(word) for word in words)
-        named = self._strings.filter(pc.match_substring_regex(self._strings["value"], pattern))["id"].combine_chunks()
-        is_named = pa.array(np.zeros(len(rows), dtype=bool))
-        if "text" in rows.column_names:
-            is_named = pc.or_(is_named, pc.match_substring_regex(rows["text"].fill_null(""), pattern))
-        if "textId" in rows.column_names:
-            is_named = pc.or_(is_named, pc.is_in(rows["textId"], value_set=named))
-        return rows.filter(is_named)
+            return pa.table({name: _of_kind(rows, *column) for name, column in columns.items()})
 
     def _file(self, table: str) -> Path:
         return self.path / f"{table}.parquet"

@@ -169,7 +169,7 @@ def identify(
     for name, found in (
         ("NCCL payload", _from_nccl(places, members, world)),
         ("MPI", _from_mpi(source, places)),
-        ("NVTX range", _from_ranges(places, stated)),
+        ("NVTX range", {one: int(stated.loc[one.process, "rank"]) for one in places if one.process in stated.index}),
     ):
         if len(found) == len(places) == len(set(found.values())):
             numbered = [Identity(place, found[place], name, world) for place in places]
@@ -203,10 +203,6 @@ def _from_mpi(source: Source, places: Sequence[Place]) -> dict[Place, int]:
     rows = source.frame(MPI_RANKS, {"globalTid": 0}, ints=("globalTid", "rank"))
     ranks = dict(zip(process_of(rows["globalTid"]).tolist(), rows["rank"].tolist(), strict=True))
     return {place: ranks[place.process] for place in places if place.process in ranks}
-
-
-def _from_ranges(places: Sequence[Place], stated: pd.DataFrame) -> dict[Place, int]:
-    return {place: int(stated.loc[place.process, "rank"]) for place in places if place.process in stated.index}
 
 
 # What the capture lacks, in sentences of our own: its diagnostics name files and processes.

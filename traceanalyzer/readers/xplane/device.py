@@ -33,7 +33,10 @@ def events(plane: Any, wanted: Callable[[str], bool], offset_ns: int) -> pd.Data
 
     Times are picoseconds from the line's start: start and end are each rounded to the nanosecond once.
     """
-    names = {entry.key: _event_name(entry.value) for entry in plane.event_metadata}
+    names = {
+        entry.key: text_of(entry.value.display_name or entry.value.name).removesuffix(".kd")
+        for entry in plane.event_metadata
+    }
     keys = _stat_names(plane)
     used = {key: name for key, name in keys.items() if name in STATS}
     shared = {entry.key: _stats(entry.value.stats, used, keys) for entry in plane.event_metadata if entry.value.stats}
@@ -105,10 +108,6 @@ def value_of(stat: Any, texts: Mapping[int, str]) -> Any:
     if stat.HasField("ref_value"):
         return texts.get(stat.ref_value)
     return text_of(stat.str_value) if stat.HasField("str_value") else None
-
-
-def _event_name(metadata: Any) -> str:
-    return text_of(metadata.display_name or metadata.name).removesuffix(".kd")
 
 
 def text_of(raw: bytes) -> str:
@@ -419,16 +418,11 @@ def comm_args(ops: pd.DataFrame, known: Known, ranks: Sequence[int], index: int,
             "group_size": pd.array(size, dtype="Int64"),
             "group": pd.Series(members, dtype="object"),
             "group_ranks": pd.Series(members, dtype="object"),
-            "group_description": [_description(one) for one in found],
+            "group_description": [f"mesh_{'_'.join(one.axes)}" if one and one.axes else None for one in found],
             "dtype": [one.dtype if one else None for one in found],
             "size_bytes": integers(pd.Series([one.size_bytes if one else None for one in found], dtype="object")).array,
         }
     )
-
-
-def _description(one: Collective | None) -> str | None:
-    """`mesh_fsdp`, as PyTorch's device meshes call their groups."""
-    return f"mesh_{'_'.join(one.axes)}" if one and one.axes else None
 
 
 def _instruction(known: Known, module: str, program: Any, op: str, kernel: str) -> Collective | None:

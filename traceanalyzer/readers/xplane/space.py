@@ -71,7 +71,9 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
             device_bytes=_number(stats_of(planes[number]).get("memory_size")),
             capture_start_ns=_start_ns(space),
             capture_end_ns=_stamp(space, "profile_stop_time"),
-            notes=_of_one_process(len(devices)),
+            notes=()
+            if len(devices) == 1
+            else (f"One process drives {len(devices)} GPUs: what its other threads do is shown with each.",),
         )
         yield make_trace(
             meta,
@@ -165,7 +167,3 @@ def _text(value: Any) -> str | None:
 
 def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and 0 < value <= LATEST_NS else None
-
-
-def _of_one_process(count: int) -> tuple[str, ...]:
-    return () if count == 1 else (f"One process drives {count} GPUs: what its other threads do is shown with each.",)

@@ -47,10 +47,6 @@ class FlatUnit:
         self._gather: dist.Work | None = None
         self._reduction: tuple[dist.Work, Tensor, Tensor] | None = None
 
-    def detach_shard(self) -> None:
-        """Give the shard memory of its own, so that the full buffer can be freed."""
-        self.shard.data = self.shard.data.clone()
-
     def start_gather(self) -> None:
         """Begin to fill `full` from every rank's shard, unless that is under way."""
         if self._gather is None:
@@ -185,7 +181,7 @@ class Zero3(Zero2):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         for unit in self.units:
-            unit.detach_shard()
+            unit.shard.data = unit.shard.data.clone()  # of its own memory, so that the full buffer can be freed
             unit.on_reduced = lambda unit=unit: free(unit)
             free(unit)
         for index, block in enumerate(job.model.blocks):
@@ -220,17 +216,12 @@ class Zero3(Zero2):
 
     def gather(self, index: int) -> None:
         """Start to gather a block, unless there is none or it is there."""
-        if 0 <= index < len(self.blocks) and not is_allocated(self.blocks[index]):
+        if 0 <= index < len(self.blocks) and not self.blocks[index].full.untyped_storage().size():
             allocate(self.blocks[index])
             self.blocks[index].start_gather()
 
     def update(self) -> None:
         Strategy.update(self)  # each block is gathered when it is used
-
-
-def is_allocated(unit: FlatUnit) -> bool:
-    """Whether the unit's full buffer has memory."""
-    return unit.full.untyped_storage().size() > 0
 
 
 def allocate(unit: FlatUnit) -> None:
