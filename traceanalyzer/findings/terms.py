@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.readers import FORMATS, Format
@@ -29,61 +30,35 @@ _FRAMEWORK = re.compile(
 """Kernels of machine-learning frameworks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Names of tools for one vendor and framework.
+class Terms(Struct, frozen=True):
+    """Names of tools for one vendor and framework; those of NVIDIA are the default.
 
     Attributes:
-        vendor: `NVIDIA`, `AMD` or `Intel`.
         framework: `torch`, `jax`, the name of an inference engine (`vLLM`, …), or `native` for a program of none.
+        vendor: `NVIDIA`, `AMD` or `Intel`.
+        nccl: the collective library.
+        graphs: recorded launches that are replayed as one.
+        link: the links between GPUs of a host.
+        health_command: shows a GPU's clocks, power and throttling.
+        processes_command: shows which processes have a GPU.
+        topology_command: shows how GPUs are connected.
+        allocator: the setting that lets freed memory serve requests of other sizes.
     """
 
-    vendor: str = "NVIDIA"
     framework: str = "torch"
+    vendor: str = "NVIDIA"
+    nccl: str = "NCCL"
+    graphs: str = "CUDA graphs"
+    link: str = "NVLink"
+    health_command: str = "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE"
+    processes_command: str = "nvidia-smi pmon"
+    topology_command: str = "nvidia-smi topo -m"
+    allocator: str = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
     @classmethod
     def of(cls, results: Results) -> "Terms":
         """By the GPUs' models, the traces' formats, and the names of kernels, operators and iterations."""
-        return cls(_vendor(results), _framework(results))
-
-    @property
-    def nccl(self) -> str:
-        """The collective library."""
-        return {"AMD": "RCCL", "Intel": "oneCCL"}.get(self.vendor, "NCCL")
-
-    @property
-    def graphs(self) -> str:
-        """Recorded launches that are replayed as one."""
-        return {"AMD": "HIP graphs", "Intel": "SYCL graphs"}.get(self.vendor, "CUDA graphs")
-
-    @property
-    def link(self) -> str:
-        """The links between GPUs of a host."""
-        return {"AMD": "xGMI", "Intel": "Xe Link"}.get(self.vendor, "NVLink")
-
-    @property
-    def health_command(self) -> str:
-        """The command that shows a GPU's clocks, power and throttling."""
-        return {
-            "AMD": "amd-smi metric --clock --power --temperature",
-            "Intel": "xpu-smi stats -d <gpu>",
-        }.get(self.vendor, "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE")
-
-    @property
-    def processes_command(self) -> str:
-        """The command that shows which processes have a GPU."""
-        return {"AMD": "amd-smi process", "Intel": "xpu-smi ps"}.get(self.vendor, "nvidia-smi pmon")
-
-    @property
-    def topology_command(self) -> str:
-        """The command that shows how GPUs are connected."""
-        return {"AMD": "rocm-smi --showtopo", "Intel": "xpu-smi topology -m"}.get(self.vendor, "nvidia-smi topo -m")
-
-    @property
-    def allocator(self) -> str:
-        """The setting that lets freed memory serve requests of other sizes."""
-        name = {"AMD": "PYTORCH_HIP_ALLOC_CONF", "Intel": "PYTORCH_ALLOC_CONF"}
-        return f"{name.get(self.vendor, 'PYTORCH_CUDA_ALLOC_CONF')}=expandable_segments:True"
+        return replace(_TERMS[_vendor(results)], framework=_framework(results))
 
     @property
     def is_serving(self) -> bool:
@@ -94,6 +69,31 @@ class Terms:
         """The text for this framework; `engine` serves all inference engines, `torch` is the default."""
         own = texts.get(self.framework) or (texts.get("engine") if self.is_serving else None)
         return own or texts["torch"]
+
+
+_TERMS: Mapping[str, Terms] = {
+    "NVIDIA": Terms(),
+    "AMD": Terms(
+        vendor="AMD",
+        nccl="RCCL",
+        graphs="HIP graphs",
+        link="xGMI",
+        health_command="amd-smi metric --clock --power --temperature",
+        processes_command="amd-smi process",
+        topology_command="rocm-smi --showtopo",
+        allocator="PYTORCH_HIP_ALLOC_CONF=expandable_segments:True",
+    ),
+    "Intel": Terms(
+        vendor="Intel",
+        nccl="oneCCL",
+        graphs="SYCL graphs",
+        link="Xe Link",
+        health_command="xpu-smi stats -d <gpu>",
+        processes_command="xpu-smi ps",
+        topology_command="xpu-smi topology -m",
+        allocator="PYTORCH_ALLOC_CONF=expandable_segments:True",
+    ),
+}
 
 
 def _vendor(results: Results) -> str:

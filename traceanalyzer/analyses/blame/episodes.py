@@ -31,7 +31,7 @@ from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO, SHARE, SIGMAS
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 from traceanalyzer.model.tables import rows_where, under_each_other, without_rows
 
@@ -324,71 +324,63 @@ def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
 class Episodes(Result):
     """One row for each episode, costliest first."""
 
-    title: ClassVar[str] = "Stragglers by steps and cause"
-    keys: ClassVar[tuple[str, ...]] = ("episode",)
-    columns: ClassVar[Mapping[str, Column]] = {
-        "episode": Column.ident("Position, by cost."),
-        "ranks": Column.text("Global ranks that are stragglers together, or alternating."),
-        "set": Column.text(
-            "What they are: rank, host, hosts, rack, racks, stage (of pipelines), node (a block of 8 neighbours), "
-            "group (a process group), device (the same GPU of every host), half, ranks."
-        ),
-        "place": Column.text("The set by name, such as host b07; of one rank its host, where there are several."),
-        "is_in_turn": Column.flag("Each of them in other steps."),
-        "numbers": Column.text("Steps in which they are; absent for a capture without."),
-        "steps": Column.count("How many steps were compared.", adds=Adds.NONE),
-        "is_in_every_step": Column.flag(
-            "It happens in every complete step; of a single one or none, in every step that was compared."
-        ),
-        "cause": Column.text(
-            "The part of their time that exceeds their peers': compute, copies, transfer, or idle by cause "
-            f"({', '.join(cause.key for cause in IDLE_CAUSES)})."
-        ),
-        "what": Column.text(
-            "What `name` is of: operator, kernel, copy, collective, doing (of the host), range; absent without."
-        ),
-        "name": Column.text(
+    title = "Stragglers by steps and cause"
+    keys = ("episode",)
+    columns = declared(
+        episode=Column.ident("Position, by cost."),
+        ranks=Column.text("Global ranks that are stragglers together, or alternating."),
+        set="What they are: rank, host, hosts, rack, racks, stage (of pipelines), node (a block of 8 neighbours), "
+        "group (a process group), device (the same GPU of every host), half, ranks.",
+        place="The set by name, such as host b07; of one rank its host, where there are several.",
+        is_in_turn="Each of them in other steps.",
+        numbers="Steps in which they are; absent for a capture without.",
+        steps=Column.count("How many steps were compared.", adds=Adds.NONE),
+        is_in_every_step="It happens in every complete step; of a single one or none, in every step that was compared.",
+        cause="The part of their time that exceeds their peers': compute, copies, transfer, or idle by cause "
+        f"({', '.join(cause.key for cause in IDLE_CAUSES)}).",
+        what="What `name` is of: operator, kernel, copy, collective, doing (of the host), range; absent without.",
+        name=Column.text(
             "What takes most longer than on the peers; absent when nothing explains half of the excess.",
             written=Written.KERNEL,
         ),
-        "same_work_ratio": Column.number(
+        same_work_ratio=Column.number(
             "How many times as long as on the peers the same kernels take (as many, of as many blocks and the same "
             "shapes), where these make most of the excess; absent elsewhere."
         ),
-        "excess_ns": Column.time(
+        excess_ns=Column.time(
             "What they need more than their peers' median: the median over its ranks, the mean over its complete steps "
             "(over all, where none is complete).",
             adds=Adds.DERIVED,
         ),
-        "own_ns": Column.time("Their time in that part, a step of the episode.", adds=Adds.DERIVED),
-        "peers_ns": Column.time(
+        own_ns=Column.time("Their time in that part, a step of the episode.", adds=Adds.DERIVED),
+        peers_ns=Column.time(
             "The peers' median of the same; of transfers what sister groups would take for them, of a stage whose GPU "
             "is slower what it would take as fast as others run the same kernels.",
             adds=Adds.DERIVED,
         ),
-        "cost_ns": Column.time(
+        cost_ns=Column.time(
             "What the ranks that wait do wait for it, a step of the episode: never more than they wait.",
             adds=Adds.DERIVED,
         ),
-        "waiting_ranks": Column.count("Ranks that wait.", adds=Adds.NONE),
-        "most_waiting_rank": Column.ident("The one that waits most in those steps."),
-        "collective": Column.text(
+        waiting_ranks=Column.count("Ranks that wait.", adds=Adds.NONE),
+        most_waiting_rank="The one that waits most in those steps.",
+        collective=Column.text(
             "The collective in which they wait most in those steps while no compute runs; where waits are unknown, all "
             "of its time counts.",
             written=Written.COLLECTIVE,
         ),
-        "step_ns": Column.time("Mean length of the steps that were compared.", adds=Adds.DERIVED),
-        "what_if": Column.text(
+        step_ns=Column.time("Mean length of the steps that were compared.", adds=Adds.DERIVED),
+        what_if=Column.text(
             "The changes that stand for its remedy, as `ta.what_if` takes them; absent where no replay makes them.",
             is_secondary=True,
         ),
-        "cost_pct": Column.share("100 · cost / step."),
-        "own_host_ns": Column.time(
+        cost_pct="100 · cost / step.",
+        own_host_ns=Column.time(
             "What launching a step takes their hosts: the least of them, each its median; absent without steps.",
             adds=Adds.DERIVED,
         ),
-        "peers_host_ns": Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
-    }
+        peers_host_ns=Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
+    )
     stored: ClassVar[tuple[str, ...]] = ("changes",)
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

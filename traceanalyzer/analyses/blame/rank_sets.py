@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import FALSE_ALARMS, SHARE
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Adds, Column, numbers
+from traceanalyzer.meaning.columns import Adds, Column, declared, numbers
 from traceanalyzer.meaning.vocabulary import COMPUTE, named
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import rows_where
@@ -110,20 +109,18 @@ class Places(Result):
     world_size: int | None = None
     """Ranks of the job, as far as its traces say."""
 
-    title: ClassVar[str] = "Hosts, racks and groups"
-    is_detail: ClassVar[bool] = True
-    is_of_one_run: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("place",)
-    columns: ClassVar[Mapping[str, Column]] = {
-        "place": Column.ident("Position; kinds that say most come first."),
-        "kind": Column.text(
-            "What its ranks share: host, rack, stage (of pipelines), node (a block of 8 neighbours, where hosts are "
-            "not known), group (a process group), device (the same GPU of every host)."
-        ),
-        "name": Column.text("What it is called."),
-        "ranks": Column.text("Global ranks."),
-        "size": Column.count("How many ranks.", adds=Adds.NONE),
-    }
+    title = "Hosts, racks and groups"
+    is_detail = True
+    is_of_one_run = True
+    keys = ("place",)
+    columns = declared(
+        place=Column.ident("Position; kinds that say most come first."),
+        kind="What its ranks share: host, rack, stage (of pipelines), node (a block of 8 neighbours, where hosts are "
+        "not known), group (a process group), device (the same GPU of every host).",
+        name=Column.text("What it is called."),
+        ranks=Column.text("Global ranks."),
+        size=Column.count("How many ranks.", adds=Adds.NONE),
+    )
 
     def whole(self, ranks: int) -> str | None:
         """What so many ranks that are compared are: the job, or what of it is looked at; `None` where fewer are."""

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from traceanalyzer.analyses.communication.waits import Members
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
-from traceanalyzer.meaning.columns import Better, Column, Written, numbers
+from traceanalyzer.meaning.columns import Better, Column, Written, declared, numbers
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.vocabulary import listed
 from traceanalyzer.model.tables import without_rows
@@ -36,28 +35,26 @@ class SlowerCalls(Result):
     Sister groups run the same collective with as many bytes and ranks on as many hosts.
     """
 
-    title: ClassVar[str] = "Calls that move data for longer than those of sister groups"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call", "instance")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "call": Column.ident("Position among the rank's communication operations."),
-        "instance": Column.ident("The same collective on all ranks of its group, or one exchange of two ranks."),
-        "step": Column.ident("Step that launched it; absent for none."),
-        "end_ns": Column.moment("End on the GPU."),
-        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
-        "among": Column.text("Global ranks that it moves data between."),
-        "whose": Column.text(
-            "The rank, or the ranks of the host, of which all groups that lead to others take longer, with several "
-            "partners; absent where that is of none, or may be of several."
-        ),
-        "is_most": Column.flag("Of these ranks most groups take longer, and not all.", is_secondary=True),
-        "transfer_ns": Column.time("What it takes once the last rank is there."),
-        "usual_ns": Column.time("What such calls of the sister groups take in that step: the usual one of them."),
-        "longer_ns": Column.time(
+    title = "Calls that move data for longer than those of sister groups"
+    is_detail = True
+    keys = ("rank", "call", "instance")
+    columns = declared(
+        rank="Global rank.",
+        call="Position among the rank's communication operations.",
+        instance="The same collective on all ranks of its group, or one exchange of two ranks.",
+        step="Step that launched it; absent for none.",
+        end_ns="End on the GPU.",
+        collective=Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        among="Global ranks that it moves data between.",
+        whose="The rank, or the ranks of the host, of which all groups that lead to others take longer, with several "
+        "partners; absent where that is of none, or may be of several.",
+        is_most=Column.flag("Of these ranks most groups take longer, and not all.", is_secondary=True),
+        transfer_ns="What it takes once the last rank is there.",
+        usual_ns="What such calls of the sister groups take in that step: the usual one of them.",
+        longer_ns=Column.time(
             "Its part of what its group's calls of that kind take longer in the step.", better=Better.LESS
         ),
-    }
+    )
 
 
 def across(

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
 from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, deviation
 from traceanalyzer.analyses.time.breakdown import by_rank
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
-from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.meaning.vocabulary import DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, NAMED_CAUSES, SHORT_NS, SYNC
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -250,49 +250,40 @@ Launch latency and the GPU's turnaround are none of them: peers that are ahead h
 class StepNeeds(Result):
     """One row for each rank and step (absent without steps); they follow each other without a gap."""
 
-    title: ClassVar[str] = "What each rank's steps need"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "step": Column.ident("Step; absent for a capture without."),
-        "begin_ns": Column.moment("Where the step begins."),
-        "end_ns": Column.moment("Where it ends."),
-        "is_partial": Column.flag("The capture misses its end, or operations of it."),
-        "compute_ns": Column.time("Time in which a compute kernel runs."),
-        "exposed_copy_ns": Column.time("Time in which a copy runs, but no compute or communication."),
+    title = "What each rank's steps need"
+    is_detail = True
+    keys = ("rank", "step")
+    columns = declared(
+        rank="Global rank.",
+        step="Step; absent for a capture without.",
+        begin_ns=Column.moment("Where the step begins."),
+        end_ns="Where it ends.",
+        is_partial="The capture misses its end, or operations of it.",
+        compute_ns="Time in which a compute kernel runs.",
+        exposed_copy_ns="Time in which a copy runs, but no compute or communication.",
         **{cause.column: Column.time(f"Idle: {cause.label}. {cause.definition}") for cause in IDLE_CAUSES},
-        "transfer_ns": Column.time("Time in which a call moves data, hidden by compute or not; it is nobody's own."),
-        "exposed_wait_ns": Column.time(
-            "Time in which a call waits for another rank and no compute runs, beside a transfer or not; and idle time "
-            "in which the host waits for others in a collective of the CPU."
-        ),
-        "met_ns": Column.time(
-            "Idle time in which the host waits in a collective of the CPU, for others or its transfer."
-        ),
-        "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
-        "slower_transfer_ns": Column.time(
-            "Time in which a call still moves data that the same call of a sister group (see slower_calls) would have "
-            "moved, and no compute runs, beside a wait or not; 0 of ranks whose partner's links are slow."
-        ),
-        "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
-        "needed_host_ns": Column.time(
-            "Time of the step's range on the host, and up to the next one's, less that in calls that block it or find "
-            "the queue full, and in collectives of the CPU while its threads do nothing else."
-        ),
-        "loading_ns": Column.time(
-            "Time of that range, and up to the next one's, in the data loader, less that in which it waits for its GPU "
-            "or for peers, as where all ranks count the tokens that they have loaded."
-        ),
-        "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
-        "copy_ns": Column.time("Time in which a copy runs, but no compute: beside communication it may hold that up."),
-        "operations": Column.count("GPU operations that the step launched.", adds=Adds.NONE),
-        "clock_jump_ns": Column.time(
+        transfer_ns="Time in which a call moves data, hidden by compute or not; it is nobody's own.",
+        exposed_wait_ns="Time in which a call waits for another rank and no compute runs, beside a transfer or "
+        "not; and idle time in which the host waits for others in a collective of the CPU.",
+        met_ns="Idle time in which the host waits in a collective of the CPU, for others or its transfer.",
+        exposed_transfer_ns="Rest of the exposed communication in which data moves.",
+        slower_transfer_ns="Time in which a call still moves data that the same call of a sister group "
+        "(see slower_calls) would have moved, and no compute runs, beside a wait or not; "
+        "0 of ranks whose partner's links are slow.",
+        exposed_unmatched_ns="Rest of the exposed communication: may be either.",
+        needed_host_ns="Time of the step's range on the host, and up to the next one's, less that in calls that "
+        "block it or find the queue full, and in collectives of the CPU while its threads do nothing else.",
+        loading_ns="Time of that range, and up to the next one's, in the data loader, less that in which "
+        "it waits for its GPU or for peers, as where all ranks count the tokens that they have loaded.",
+        longest_call_ns=Column.time("The longest API call in it that waits for nothing on the GPU."),
+        copy_ns="Time in which a copy runs, but no compute: beside communication it may hold that up.",
+        operations=Column.count("GPU operations that the step launched.", adds=Adds.NONE),
+        clock_jump_ns=Column.time(
             "By how much the rank's clock is set in it: nothing is concluded of that. Absent where it is not.",
             is_secondary=True,
         ),
-        "peers": Column.text("Ranks that do the same work: all, or of a pipeline the same stage of each."),
-    }
+        peers="Ranks that do the same work: all, or of a pipeline the same stage of each.",
+    )
 
 
 def step_needs_per_rank(_trace: RankTrace, waits: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
@@ -505,28 +496,24 @@ _DOINGS = sorted(cause.column for cause in (SYNC, *NAMED_CAUSES, HOST))
 class WhatRan(Result):
     """One row for each rank, step, part of its time and name; the longest of each."""
 
-    title: ClassVar[str] = "What steps consist of, by name"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "part", "what", "name")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "step": Column.ident("Step that launched it; absent without steps."),
-        "part": Column.text(
-            "Part of the rank's time as `step_needs` has it: of idle time, what the host did before the launch."
-        ),
-        "what": Column.text(
-            "operator (with its shapes), kernel, copy; slice (of kernels' time which another process "
-            "has the GPU); of idle time doing (the innermost call, operator, range or "
-            "Python frame); range (the user's innermost range, of kernels that around their launch)."
-        ),
-        "name": Column.text("Its name.", written=Written.KERNEL),
-        "total_ns": Column.time("Summed durations; of idle time only what lies in it."),
-        "calls": Column.count("How many operations; 0 of what hosts do."),
-        "work": Column.ident(
+    title = "What steps consist of, by name"
+    is_detail = True
+    keys = ("rank", "step", "part", "what", "name")
+    columns = declared(
+        rank="Global rank.",
+        step="Step that launched it; absent without steps.",
+        part="Part of the rank's time as `step_needs` has it: of idle time, what the host did before the launch.",
+        what="operator (with its shapes), kernel, copy; slice (of kernels' time which another process "
+        "has the GPU); of idle time doing (the innermost call, operator, range or "
+        "Python frame); range (the user's innermost range, of kernels that around their launch).",
+        name=Column.text("Its name.", written=Written.KERNEL),
+        total_ns="Summed durations; of idle time only what lies in it.",
+        calls=Column.count("How many operations; 0 of what hosts do."),
+        work=Column.ident(
             "What they do, as a number: rows of one name whose calls and numbers are alike did the same work "
             "(operators, shapes, element types, grids and blocks, as far as they are recorded); 0 of what hosts do."
         ),
-    }
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         step = table["step"].astype("Int64")

@@ -1,7 +1,6 @@
 """Which ranks the others wait for, what it costs them, and why."""
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from traceanalyzer.analyses.communication.waits import Members, Waits
 from traceanalyzer.analyses.replay.critical_path import PathStretches
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
 from traceanalyzer.model.tables import array_of, picked, table_of, without_rows
 
 
@@ -24,32 +23,32 @@ class Stragglers(Result):
     of the call. Why a rank is a straggler is what `episodes` says of it.
     """
 
-    title: ClassVar[str] = "Stragglers"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank that is waited for."),
-        "window_ns": Column.time(
+    title = "Stragglers"
+    keys = ("rank",)
+    is_of_one_run = True
+    columns = declared(
+        rank="Global rank that is waited for.",
+        window_ns=Column.time(
             "Mean length of a step's GPU window over ranks and steps, or of the capture's.", better=Better.LESS
         ),
-        "cost_mean_ns": Column.time(
+        cost_mean_ns=Column.time(
             "Exposed wait for it a step (or in the capture): mean over the ranks that wait.", adds=Adds.DERIVED
         ),
-        "cost_max_ns": Column.time("The same, of the rank that waits most.", adds=Adds.EXTREME),
-        "cost_max_rank": Column.ident("That rank."),
-        "cost_pct": Column.share("100 · largest cost / window."),
-        "waiting_ranks": Column.count("Ranks that wait for it.", is_compared=False),
-        "total_wait_ns": Column.time("Sum over ranks and steps of the exposed wait for it."),
-        "collective": Column.text("The collective in which they wait most.", written=Written.COLLECTIVE),
-        "episode": Column.ident(
+        cost_max_ns=Column.time("The same, of the rank that waits most.", adds=Adds.EXTREME),
+        cost_max_rank="That rank.",
+        cost_pct="100 · largest cost / window.",
+        waiting_ranks=Column.count("Ranks that wait for it.", is_compared=False),
+        total_wait_ns="Sum over ranks and steps of the exposed wait for it.",
+        collective=Column.text("The collective in which they wait most.", written=Written.COLLECTIVE),
+        episode=Column.ident(
             "The costliest episode (see episodes) that the rank is part of; absent when it is in none: it needs no "
             "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does."
         ),
-        "cause": Column.text("What its ranks need more of: that episode's cause."),
-        "cause_ns": Column.time("What they need more, a step of it: that episode's excess.", adds=Adds.DERIVED),
-        "operation": Column.text("What takes most longer in it; absent when nothing explains half of it.",
+        cause="What its ranks need more of: that episode's cause.",
+        cause_ns=Column.time("What they need more, a step of it: that episode's excess.", adds=Adds.DERIVED),
+        operation=Column.text("What takes most longer in it; absent when nothing explains half of it.",
                                  written=Written.KERNEL),
-    }  # fmt: skip
+    )  # fmt: skip
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return self._with(table, {"cost_pct": percent(table["cost_max_ns"], table["window_ns"])})

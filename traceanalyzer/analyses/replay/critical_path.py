@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import PERCENT
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
 from traceanalyzer.meaning.vocabulary import (
     BEFORE,
     BETWEEN_KERNELS,
@@ -200,45 +200,45 @@ _WORK = (*(kind.key for kind in KINDS), HOST.key, DATA.key)
 class PathStretches(Result):
     """One row for each stretch of the critical path, in order of time; they tile the window."""
 
-    title: ClassVar[str] = "Critical path, stretch by stretch"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("start_ns",)
-    columns: ClassVar[Mapping[str, Column]] = {
-        "start_ns": Column.moment("Start on the common clock."),
-        "end_ns": Column.moment("End: the next one's start."),
-        "rank": Column.ident("Global rank that it runs on."),
-        "where": Column.text("`host`, or the stream."),
-        "category": Column.text(f"{', '.join(f'{one.key} ({one.definition})' for one in ON_PATH)}."),
-        "name": Column.text(
+    title = "Critical path, stretch by stretch"
+    is_detail = True
+    keys = ("start_ns",)
+    columns = declared(
+        start_ns="Start on the common clock.",
+        end_ns="End: the next one's start.",
+        rank="Global rank that it runs on.",
+        where="`host`, or the stream.",
+        category=f"{', '.join(f'{one.key} ({one.definition})' for one in ON_PATH)}.",
+        name=Column.text(
             "The kernel or copy that runs, or that a launch, turnaround or unknown stretch leads to.",
             written=Written.KERNEL,
         ),
-        "operator": Column.text("Operator that launched it, or around the launch that the host's work leads to."),
-        "phase": Column.text("Phase of the same."),
-        "step": Column.ident("Step of the same; absent for none."),
-    }
+        operator="Operator that launched it, or around the launch that the host's work leads to.",
+        phase="Phase of the same.",
+        step="Step of the same; absent for none.",
+    )
 
 
 class CriticalPath(Result):
     """One row for each rank, category and name on the critical path, longest first; they add up to the window."""
 
-    title: ClassVar[str] = "Critical path"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "category", "phase", "name")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank that it runs on."),
-        "category": PathStretches.columns["category"],
-        "phase": Column.text("Phase of the work; absent for the rest."),
-        "name": Column.text(
+    title = "Critical path"
+    keys = ("rank", "category", "phase", "name")
+    columns = declared(
+        rank="Global rank that it runs on.",
+        category=PathStretches.columns["category"],
+        phase="Phase of the work; absent for the rest.",
+        name=Column.text(
             "Operator behind the work, of an operation without one its own name; absent for the rest.",
             written=Written.KERNEL,
         ),
-        "stretches": Column.count("How many of the path's stretches."),
-        "path_ns": Column.time("Their length."),
-        "window_ns": Column.time(
+        stretches=Column.count("How many of the path's stretches."),
+        path_ns="Their length.",
+        window_ns=Column.time(
             "Length of the path: the job's complete steps, of a capture without any all of it.", better=Better.LESS
         ),
-        "path_pct": Column.share("100 · path / window."),
-    }
+        path_pct="100 · path / window.",
+    )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return self._with(table, {"path_pct": percent(table["path_ns"], table["window_ns"])})
@@ -247,23 +247,19 @@ class CriticalPath(Result):
 class Bottleneck(Result):
     """One row for each category of the critical path without the profiler, longest first; they add up to it."""
 
-    title: ClassVar[str] = "What bounds a step without the profiler"
-    keys: ClassVar[tuple[str, ...]] = ("category",)
-    columns: ClassVar[Mapping[str, Column]] = {
-        "category": PathStretches.columns["category"],
-        "path_ns": Column.time("Length of its stretches."),
-        "step_ns": Column.time("A mean step so long; of a capture without steps all of it."),
-        "step_least_ns": Column.time("The same at the most that the profiler's overhead may be.", adds=Adds.DERIVED),
-        "step_most_ns": Column.time("The same at the least that it may be.", adds=Adds.DERIVED),
-        "unmatched_ns": Column.time(
-            "Time a rank and step in communication calls whose partners are not known: waits in them stay."
-        ),
-        "is_unprofiled": Column.flag("The profiler's overhead is estimated, and left out."),
-        "path_pct": Column.share("Its share of the path."),
-        "is_hidden": Column.flag(
-            "Without the CPUs' work a step would be less than 3% shorter: they only keep up with the GPUs."
-        ),
-    }
+    title = "What bounds a step without the profiler"
+    keys = ("category",)
+    columns = declared(
+        category=PathStretches.columns["category"],
+        path_ns="Length of its stretches.",
+        step_ns="A mean step so long; of a capture without steps all of it.",
+        step_least_ns=Column.time("The same at the most that the profiler's overhead may be.", adds=Adds.DERIVED),
+        step_most_ns=Column.time("The same at the least that it may be.", adds=Adds.DERIVED),
+        unmatched_ns="Time a rank and step in communication calls whose partners are not known: waits in them stay.",
+        is_unprofiled="The profiler's overhead is estimated, and left out.",
+        path_pct="Its share of the path.",
+        is_hidden="Without the CPUs' work a step would be less than 3% shorter: they only keep up with the GPUs.",
+    )
 
     @property
     def shares(self) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,7 @@ from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Column
+from traceanalyzer.meaning.columns import declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.spilled import spilled_arrays
 from traceanalyzer.model.tables import table_of, without_rows
@@ -55,22 +54,18 @@ class Replay(Result):
     note: str = ""
     """Why the known step without the profiler is not used."""
 
-    title: ClassVar[str] = "Replay of the recorded job"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, Column]] = {
-        "rank": Column.ident("Global rank."),
-        "step": Column.ident("Step; absent for a whole capture."),
-        "has_host": Column.flag("The rank's capture has launches; without them its host is no part of the graph."),
-        "recorded_ns": Column.time(
-            "Length of the step, from its first operation on the stream that computes most to the next "
-            "step's; or of the capture."
-        ),
-        "replayed_ns": Column.time(
-            "The same when the graph runs with the recorded durations and nothing that it does not explain."
-        ),
-        "error_ns": Column.time("Recorded − replayed: what no dependency of the graph explains."),
-        "error_pct": Column.share("100 · error / recorded."),
-    }
+    title = "Replay of the recorded job"
+    keys = ("rank", "step")
+    columns = declared(
+        rank="Global rank.",
+        step="Step; absent for a whole capture.",
+        has_host="The rank's capture has launches; without them its host is no part of the graph.",
+        recorded_ns="Length of the step, from its first operation on the stream that computes most to the next "
+        "step's; or of the capture.",
+        replayed_ns="The same when the graph runs with the recorded durations and nothing that it does not explain.",
+        error_ns="Recorded − replayed: what no dependency of the graph explains.",
+        error_pct="100 · error / recorded.",
+    )
 
     def let_go(self) -> None:
         """Hold no more of the graph than what it is: nothing more is asked of it for now."""
