@@ -6,7 +6,7 @@ that accumulate in FP32. What a document does not say is absent, and so are figu
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -167,6 +167,12 @@ def gpu_of(device_name: str | None) -> Gpu | None:
     return next(
         (_gpu(*cells) for pattern, *cells in (*models, *series) if _is_called(device_name.strip(), pattern)), None
     )
+
+
+@cache
+def fastest_memory_gbps() -> float:
+    """Decimal GB/s of the fastest memory of any GPU that is listed."""
+    return max(gpu.gbytes_per_s or 0.0 for gpu in (_gpu(*cells) for _, *cells in _cells(_GPUS, 13)))
 
 
 def peak_of(device_name: str | None) -> Gpu | None:

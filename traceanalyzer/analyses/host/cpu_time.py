@@ -372,9 +372,6 @@ BESIDE = f"{NOTHING} beside "
 _LEAST_BESIDE_NS = 200_000
 """Shorter stretches are not looked at: threads change every 5 ms, or when one of them waits."""
 
-_COVERED = 0.8
-"""Of a stretch, by the frame that is named."""
-
 _SAMPLES = 5
 
 # Their functions begin threads, and wait: for a lock, an item of a queue, a message.
@@ -396,14 +393,14 @@ def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) 
     frames = trace.frames[array_of(trace.frames, "thread") != thread].reset_index(drop=True)
     begins, until, threads = arrays_of(frames, "start_ns", "end_ns", "thread")
     runs = np.append(~rows_named_so(frames, _OF_THREADS.match), False)
-    long = np.flatnonzero((until - begins >= _COVERED * _LEAST_BESIDE_NS) & runs[:-1])
+    long = np.flatnonzero((until - begins >= SHARE * _LEAST_BESIDE_NS) & runs[:-1])
     every, of_thread = np.unique(threads, return_inverse=True)
     times = np.linspace(starts[asked], ends[asked], _SAMPLES + 2)[1:-1]
     inside = [range_around(frames, np.full(times.size, other), times.ravel()) for other in every]
     running = 2 * runs[np.array(inside)].reshape(len(every), *times.shape).sum(axis=1) > _SAMPLES
     for number, (place, start, end) in enumerate(zip(asked, starts[asked], ends[asked], strict=True)):
         shared = np.minimum(until[long], end) - np.maximum(begins[long], start)
-        covers = long[shared >= _COVERED * (end - start)]
+        covers = long[shared >= SHARE * (end - start)]
         covers = covers[running[of_thread[covers], number]]
         if len(covers):
             answer[place] = frames["name"].iloc[covers[np.argmin(until[covers] - begins[covers])]]

@@ -19,6 +19,7 @@ from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column, Written, declared
+from traceanalyzer.meaning.gpus import fastest_memory_gbps
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, lacking, numbered
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import rows_named_so, rows_where, under_each_other
@@ -236,11 +237,8 @@ def _shifted(call_waits: pd.DataFrame) -> Iterator[Defect]:
     yield Defect(SHIFTED, len(ranks), None, text, ("steps",), MEDIUM)
 
 
-_MOST_OF_LINK = 2
-"""Times a link's peak: switches that add up or copy on the way halve what a rank sends, and busbw does not know it."""
-
-_MOST_GBPS = 16_000
-"""What a rank sends comes out of its GPU's memory: 8 TB/s of the fastest (B200, MI355X), and busbw counts it twice."""
+_COUNTED_TWICE = 2
+"""Switches that add up or copy on the way halve what a rank sends, and busbw does not know it."""
 
 
 def _impossible_bandwidths(collectives: pd.DataFrame) -> Iterator[Defect]:
@@ -248,7 +246,8 @@ def _impossible_bandwidths(collectives: pd.DataFrame) -> Iterator[Defect]:
     if collectives.empty:
         return
     rate = collectives["busbw_gbps"].astype("Float64")
-    most = (_MOST_OF_LINK * collectives["link_peak_gbps"].astype("Float64")).fillna(_MOST_GBPS)
+    # What a rank sends comes out of its GPU's memory.
+    most = _COUNTED_TWICE * collectives["link_peak_gbps"].astype("Float64").fillna(fastest_memory_gbps())
     beyond = rows_where(collectives, rate > most).sort_values("busbw_gbps", ascending=False, kind="stable")
     if len(beyond):
         fastest = beyond.iloc[0]

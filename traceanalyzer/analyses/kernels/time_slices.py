@@ -11,9 +11,6 @@ from traceanalyzer.model.tables import array_of
 LEAST_NS = 300_000
 """Less has many causes; slices that were seen (an H100 that two processes use) take 2.0 to 2.7 ms."""
 
-_MOST = 0.7
-"""At least so many of the kernels that are longer are so by a slice."""
-
 _LEAST_KERNELS, _LEAST_NAMES = 5, 3
 
 
@@ -37,7 +34,7 @@ def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray, work: np.nda
     slice_ns = np.median(more_ns[is_longer])
     is_slice = is_longer & (np.abs(more_ns - slice_ns) <= (RATIO - 1) * slice_ns)
     names = ops["name"].array.codes[rows][is_slice]
-    is_told = len(names) >= max(_LEAST_KERNELS, _MOST * is_longer.sum()) and len({*names.tolist()}) >= _LEAST_NAMES
+    is_told = len(names) >= max(_LEAST_KERNELS, SHARE * is_longer.sum()) and len({*names.tolist()}) >= _LEAST_NAMES
     return np.where(is_longer, more_ns, 0).round().astype(np.int64) if is_told else nothing
 
 
