@@ -74,11 +74,11 @@ from traceanalyzer.analyses.replay.critical_path import Bottleneck as _Bottlenec
 from traceanalyzer.analyses.replay.critical_path import CriticalPath as _CriticalPath
 from traceanalyzer.analyses.replay.critical_path import PathStretches as _PathStretches
 from traceanalyzer.analyses.replay.replay import Replay as _Replay
-from traceanalyzer.analyses.streams.copies import Copies as _Copies
-from traceanalyzer.analyses.streams.copies import SyncCopies as _SyncCopies
-from traceanalyzer.analyses.streams.streams import BlockBounds as _BlockBounds
-from traceanalyzer.analyses.streams.streams import StreamPairs as _StreamPairs
-from traceanalyzer.analyses.streams.streams import Streams as _Streams
+from traceanalyzer.analyses.streams import BlockBounds as _BlockBounds
+from traceanalyzer.analyses.streams import Copies as _Copies
+from traceanalyzer.analyses.streams import StreamPairs as _StreamPairs
+from traceanalyzer.analyses.streams import Streams as _Streams
+from traceanalyzer.analyses.streams import SyncCopies as _SyncCopies
 from traceanalyzer.analyses.time.breakdown import Breakdown as _Breakdown
 from traceanalyzer.analyses.time.headline import Headline as _Headline
 from traceanalyzer.analyses.time.steps import Steps as _Steps

@@ -10,7 +10,7 @@ import pytest
 from tests.nsys_builders import read_all
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.host.api_calls import spread
-from traceanalyzer.analyses.streams.copies import operations
+from traceanalyzer.analyses.streams import operations
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 from traceanalyzer.selection import Selection, select
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import experts, overview, timeline, trace
+from traceanalyzer.analyses import experts, overview, streams, timeline, trace
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame import episodes, rank_sets, slow_transfers, step_budget, stragglers
 from traceanalyzer.analyses.communication import calls, clocks, collectives, groups, waits
@@ -35,7 +35,6 @@ from traceanalyzer.analyses.phases import micro_steps, phases
 from traceanalyzer.analyses.phases.micro_steps import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, shape
 from traceanalyzer.analyses.replay import critical_path, replay
-from traceanalyzer.analyses.streams import copies, streams
 from traceanalyzer.analyses.time import breakdown, headline, steps
 from traceanalyzer.meaning.columns import Column
 
@@ -88,7 +87,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "kernels_over_ranks": Analysis(kernels.kernels_over_ranks_across),
         "streams": Analysis(streams.Streams.of_ranks, streams.streams_per_rank),
         "stream_pairs": Analysis(streams.StreamPairs.of_ranks, streams.stream_pairs_per_rank),
-        "copies": Analysis(copies.Copies.of_ranks, copies.copies_per_rank),
+        "copies": Analysis(streams.Copies.of_ranks, streams.copies_per_rank),
         "block_bounds": Analysis(streams.BlockBounds.of_ranks, streams.block_bounds_per_rank),
         "pipelines": Analysis(pipeline.pipelines_across),
         "pipeline": Analysis(pipeline.pipeline_across),
@@ -99,7 +98,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "memory_levels": Analysis(memory.MemoryLevels.of_ranks, memory.memory_levels_per_rank, _COUNTERS),
         "memory_calls": Analysis(memory.MemoryCalls.of_ranks, memory.memory_calls_per_rank, _CALLS),
         "memory_fit": Analysis(memory_fit.across),
-        "sync_copies": Analysis(copies.SyncCopies.of_ranks, copies.sync_copies_per_rank),
+        "sync_copies": Analysis(streams.SyncCopies.of_ranks, streams.sync_copies_per_rank),
         "cuda_api": Analysis(api_calls.CudaApi.of_ranks, api_calls.cuda_api_per_rank, _CALLS),
         "nvtx_projection": Analysis(api_calls.NvtxProjection.of_ranks, api_calls.nvtx_projection_per_rank),
         "gpu_utilization": Analysis(launches.GpuUtilization.of_ranks, launches.gpu_utilization_per_rank),

@@ -49,8 +49,7 @@ from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages
 from traceanalyzer.analyses.replay.critical_path import Bottleneck, CriticalPath, PathStretches
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.analyses.streams.copies import Copies, SyncCopies
-from traceanalyzer.analyses.streams.streams import BlockBounds, StreamPairs, Streams
+from traceanalyzer.analyses.streams import BlockBounds, Copies, StreamPairs, Streams, SyncCopies
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps

@@ -31,7 +31,7 @@ from traceanalyzer.analyses.host.host_names import FOR_ALL, FOR_EVENT, waits_for
 from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE
-from traceanalyzer.analyses.streams.copies import SyncCopies
+from traceanalyzer.analyses.streams import SyncCopies
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.cpu_activity import doing, other_work
 from traceanalyzer.findings.finding import Finding

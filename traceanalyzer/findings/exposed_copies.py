@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE
-from traceanalyzer.analyses.streams.copies import Copies
+from traceanalyzer.analyses.streams import Copies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks

@@ -11,7 +11,7 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import KIND, RANK, Result, all_known, taken
 from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sums_at
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.host.activity import Nesting
+from traceanalyzer.analyses.host.activity import Nesting, range_around
 from traceanalyzer.analyses.host.launches import into_full_queue
 from traceanalyzer.analyses.kernels.kernel_names import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
 from traceanalyzer.analyses.operators.modules import Scopes
@@ -136,14 +136,11 @@ def _totals(table: pd.DataFrame | Mapping[str, Any], keys: Sequence[str]) -> pd.
 
 def _is_replayed(trace: RankTrace) -> np.ndarray:
     """Operators that stand inside the call that replays the graph that they were captured into."""
-    mask = np.zeros(len(trace.host_ops), dtype=bool)
     if trace.gpu_ops["captured_ns"].array.isna().all():
-        return mask
+        return np.zeros(len(trace.host_ops), dtype=bool)
     calls = rows_where(trace.api_calls, rows_named_so(trace.api_calls, host_names.is_graph_launch))
     begins, threads = arrays_of(trace.host_ops, "start_ns", "thread")
-    for thread, own in calls.groupby("thread"):
-        row = np.searchsorted(array_of(own, "start_ns"), begins, side="right") - 1
-        mask |= (row >= 0) & (threads == thread) & (begins < array_of(own, "end_ns")[row])
+    mask: np.ndarray = range_around(calls, threads, begins) != NONE
     return mask
 
 
