@@ -35,8 +35,8 @@ from traceanalyzer.analyses.host.idle import Idle as _Idle
 from traceanalyzer.analyses.host.launches import GpuUtilization as _GpuUtilization
 from traceanalyzer.analyses.host.launches import Launches as _Launches
 from traceanalyzer.analyses.integrity.integrity import Integrity as _Integrity
-from traceanalyzer.analyses.kernels.kernels import Kernels as _Kernels
-from traceanalyzer.analyses.kernels.kernels import KernelsOverRanks as _KernelsOverRanks
+from traceanalyzer.analyses.kernels import Kernels as _Kernels
+from traceanalyzer.analyses.kernels import KernelsOverRanks as _KernelsOverRanks
 from traceanalyzer.analyses.memory.memory import Memory as _Memory
 from traceanalyzer.analyses.memory.memory import MemoryCalls as _MemoryCalls
 from traceanalyzer.analyses.memory.memory import MemoryCategories as _MemoryCategories

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.builders import kernel
-from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.flops import RULES, OperatorWork, work
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
 from traceanalyzer.kinds import KindRules

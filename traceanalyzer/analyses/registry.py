@@ -16,13 +16,12 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import experts, overview, streams, timeline, trace
+from traceanalyzer.analyses import experts, kernels, overview, streams, timeline, trace
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame import episodes, rank_sets, slow_transfers, step_budget, stragglers
 from traceanalyzer.analyses.communication import calls, clocks, collectives, groups, waits
 from traceanalyzer.analyses.host import api_calls, cpu_time, idle, launches
 from traceanalyzer.analyses.integrity import integrity
-from traceanalyzer.analyses.kernels import kernels
 from traceanalyzer.analyses.memory import memory, memory_fit
 from traceanalyzer.analyses.memory.memory import Held
 from traceanalyzer.analyses.operators import efficiency, launch_loops, modules, operators

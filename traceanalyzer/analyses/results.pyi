@@ -21,7 +21,7 @@ from traceanalyzer.analyses.host.cpu_time import Compilations, CpuSteps, HostSil
 from traceanalyzer.analyses.host.idle import GapTable, Idle
 from traceanalyzer.analyses.host.launches import GpuUtilization, Launches
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.kernels.kernels import Kernels, KernelsOverRanks
+from traceanalyzer.analyses.kernels import Kernels, KernelsOverRanks
 from traceanalyzer.analyses.memory.memory import (
     Memory,
     MemoryCalls,

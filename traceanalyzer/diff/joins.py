@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.kernels.kernel_names import category
+from traceanalyzer.analyses.kernels import category
 from traceanalyzer.analyses.replay.changes import RUN_TO_RUN
 from traceanalyzer.diff.captures import WHOLE_RUN, Capture, Scale, known_sums, profiler, result_class
 from traceanalyzer.meaning.columns import Column, Unit, stem

@@ -22,7 +22,7 @@ from traceanalyzer.analyses.blame.step_budget import RANGE, StepNeeds, WhatRan
 from traceanalyzer.analyses.communication.groups import SHARDED, Groups
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.launches import Launches
-from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import OperatorLaunches
 from traceanalyzer.analyses.phases.micro_steps import Iterations
 from traceanalyzer.analyses.replay.changes import Change

@@ -9,8 +9,7 @@ Matrix kernels run in FP32 or FP64 on a GPU that has tensor cores for a lower pr
 import re
 from collections.abc import Iterator
 
-from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES, category, uses_tensor_cores
-from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES, Kernels, category, uses_tensor_cores
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.finding import Finding

@@ -13,7 +13,7 @@ from math import prod
 
 import pandas as pd
 
-from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.kernels import Kernels
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import OperatorKernels, Operators
 from traceanalyzer.analyses.phases.phases import without_numbers

@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceanalyzer.analyses.kernels.kernel_names import category
+from traceanalyzer.analyses.kernels import category
 
 NVJET = "nvjet_sm90_tst_192x128_64x5_1x2_h_bz_coopB_NNT"
 COPY = (

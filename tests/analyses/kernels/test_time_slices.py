@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.kernels.time_slices import taken_of
+from traceanalyzer.analyses.kernels import taken_of
 
 US = 1_000
 

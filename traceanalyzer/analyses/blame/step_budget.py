@@ -19,7 +19,7 @@ from traceanalyzer.analyses.host.cpu_collectives import waiting
 from traceanalyzer.analyses.host.cpu_time import compiler_of
 from traceanalyzer.analyses.host.idle import Gaps
 from traceanalyzer.analyses.host.launches import into_full_queue
-from traceanalyzer.analyses.kernels.time_slices import taken_of
+from traceanalyzer.analyses.kernels import taken_of
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
 from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, deviation

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import at_places, places_of
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
-from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import Wiring

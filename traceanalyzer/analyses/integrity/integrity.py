@@ -13,7 +13,7 @@ from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.host.host_names import is_mps_operator
 from traceanalyzer.analyses.integrity import checks
 from traceanalyzer.analyses.integrity.checks import OTHER_UNIT, SHIFTED, TRUNCATED, UNTRUE, Defect
-from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.kernels import Kernels
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps

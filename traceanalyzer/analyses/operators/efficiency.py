@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, sums_at
-from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.flops import OperatorWork, compiled_recompute
 from traceanalyzer.analyses.operators.operator_tree import PASS_NAMES, PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operators.operators import OperatorShapes

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.activity import climbed
 from traceanalyzer.analyses.host.cpu_time import looked_at
 from traceanalyzer.analyses.host.idle import blocking
-from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.modules import Scopes, is_backward
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals

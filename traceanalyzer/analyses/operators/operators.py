@@ -13,7 +13,7 @@ from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sum
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import Nesting, range_around
 from traceanalyzer.analyses.host.launches import into_full_queue
-from traceanalyzer.analyses.kernels.kernel_names import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
+from traceanalyzer.analyses.kernels import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
 from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree
 from traceanalyzer.meaning.columns import Adds, Column, Written, declared

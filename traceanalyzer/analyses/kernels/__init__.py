@@ -1,1 +1,0 @@
-"""Kernels by name, graphs, and what their GPU could do."""
