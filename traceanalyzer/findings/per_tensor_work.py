@@ -33,6 +33,7 @@ PLACE = "Input and CPU", 4
 
 _FIXES = (
     ("is(finite|nan|inf)", "Check the norm that clip_grad_norm_ returns once; leave detect_anomaly off."),
+    ("norm.*item", "torch.nn.utils.clip_grad_norm_ or get_total_norm takes all tensors in one call, without .item()."),
     ("^(forward|optimizer) .*(copy_|Memcpy)", "torch._foreach_copy_ takes the list of all tensors in one call."),
     ("copy_|Memcpy", "torch._foreach_copy_; DistributedDataParallel(gradient_as_bucket_view=True) for gradients."),
     ("nonzero|aten::index(?!_)|masked_select", "torch.where or a product with the mask, no boolean indexing."),
@@ -55,15 +56,17 @@ def per_tensor_work(run: Run, launch_loops: LaunchLoops) -> Iterator[Finding]:
         first = rows.loc[rows["host_ns"].idxmax()]
         rank, turn = int(first["rank"]), str(first["loop"]).removeprefix(f"{place}: ")
         own = rows[rows["rank"] == rank].sort_values("host_ns", ascending=False)
-        launched, turns, host_ns = (own[name].sum() / run.recorded_each for name in ("launches", "turns", "host_ns"))
+        launched, host_ns = (own[name].sum() / run.recorded_each for name in ("launches", "host_ns"))
+        turns, others = first["turns"] / run.recorded_each, len(own) - 1
         if not run.is_worth(host_ns):
             continue
         is_by_tensor = bool(first["of_sizes"]) or phase(place) == "optimizer"
         yield Finding(
             headline=f"{'Per-tensor' if is_by_tensor else 'Launch'} loop: {digits(round(launched))} launches {run.per}"
             f"{f' in {short_name(place)}' if place else ''}.",
-            why=f"{turn} run {digits(round(turns))} times, {'one tensor' if is_by_tensor else 'one item'} after the "
-            f"other: {time_text(host_ns)}{run.each} of rank {rank}'s CPU.",
+            why=f"{turn} run {digits(round(turns))} times {run.per}, one {'tensor' if is_by_tensor else 'item'} after "
+            f"the other{f'; {others} more such loops' if others else ''}: {time_text(host_ns)}{run.each} of rank "
+            f"{rank}'s CPU.",
             fix=_fix(run, turn, place, is_by_tensor=is_by_tensor),
             changes=tuple(Change("loop", name=str(name)) for name in rows["loop"].unique()),
             named=(rank,),

@@ -114,6 +114,11 @@ class Saves:
         parts = [f"{self.level} ({span}{f'; {self.limit}' if self.limit else ''})", self.remedy]
         return ". ".join(filter(None, parts))
 
+    @property
+    def at_most(self) -> str:
+        """`Saves up to 31 ms/step (profiler overhead is estimated).`: of what is not sure to save anything."""
+        return f"Saves up to {time_text(self.high_ns)}{self.each}{f' ({self.limit})' if self.limit else ''}."
+
     def to_dict(self) -> dict[str, Any]:
         """As `summary.json` has it, in milliseconds."""
         ms = {"ms": self.likely_ns, "low_ms": self.low_ns, "high_ms": self.high_ns}

@@ -34,9 +34,12 @@ def small_collectives(run: Run, call_waits: CallWaits, call_phases: CallPhases) 
     if not len(calls):
         return
     small = calls[are_small(calls)].merge(call_phases.table[["rank", "call", "phase"]], on=["rank", "call"])
-    small = small.assign(moved_ns=small["transfer_ns"].fillna(small["end_ns"] - small["start_ns"]))
+    took_ns = small["end_ns"] - small["start_ns"]
+    shortest_ns = took_ns.groupby(small["instance"]).transform("min")
+    small = small.assign(moved_ns=small["transfer_ns"].fillna(shortest_ns).fillna(took_ns))
     each = small.groupby(["collective", "rank"], observed=True)["moved_ns"].agg(["size", "sum"]) / run.count
-    if each.empty or each["size"].max() < 2 or not run.is_worth(each["sum"].groupby("rank").sum().max()):
+    each = each[each["size"] >= 2]
+    if each.empty or not run.is_worth(each["sum"].groupby("rank").sum().max()):
         return
     (collective, rank), (count, ns) = each["sum"].idxmax(), each.loc[each["sum"].idxmax()]
     own = small[(small["collective"] == collective) & (small["rank"] == rank)]

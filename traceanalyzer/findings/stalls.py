@@ -30,7 +30,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.vocabulary import COMPUTE, HIGH, HOST, LOW, MEDIUM, numbered
+from traceanalyzer.meaning.vocabulary import COMPUTE, HIGH, HOST, LOW, MEDIUM, named, numbered
 
 PLACE = "Input and CPU", 5
 
@@ -131,20 +131,23 @@ def _what_is_more(work: pd.DataFrame, column: str, steps: tuple[int, ...], longe
 
 
 def _cpu_work(host_work: HostWork, host_silences: HostSilences, compilations: Compilations) -> pd.DataFrame:
-    """What CPUs do without launching: `rank`, `name`, and `host_ns` and `idle_ns` of a mean step."""
+    """What CPUs do without launching: `rank`, `name`, and `host_ns` and `idle_ns` of a mean step.
+
+    Operators that compute on the CPU are one work.
+    """
     work = host_work.table
     work = work[
         (work["role"] == MAIN) & (work["launches"] == 0) & ~work["name"].astype("str").map(is_data).astype(bool)
     ]
-    work = work[(work["what"] != OPERATOR) | (work["host_ns"] >= LEAST_NS * work["calls"])]
+    is_operator = work["what"] == OPERATOR
+    operators = work[is_operator & (work["host_ns"] >= LEAST_NS * work["calls"])]
+    by_name = operators.groupby("name", observed=True)["host_ns"].sum().sort_values(ascending=False)
+    operators = operators.assign(name=named([*map(str, by_name.index)], 2))
     silent = host_silences.table.assign(name=NOTHING)
-    silent = (
-        silent.groupby(["rank", "name", "steps"], dropna=False)[["host_ns", "idle_ns", "seen_ns"]].sum().reset_index()
-    )
     compiling = compilations.table.rename(columns={"compiler": "name"})
-    rows = pd.concat(
-        [each[["rank", "name", "host_ns", "idle_ns", "seen_ns", "steps"]] for each in (work, silent, compiling)]
-    )
+    rows = pd.concat([work[~is_operator], operators, silent, compiling])
+    rows = rows.astype({"name": "str"}).groupby(["rank", "name", "steps"], dropna=False)
+    rows = rows[["host_ns", "idle_ns", "seen_ns"]].sum().reset_index()
     # In a step GPUs count as idle before the capture's first operation and after its last one, as in `step_needs`.
     unseen_ns = (rows["host_ns"] - rows["seen_ns"]).where(rows["steps"].notna(), 0)
     rows = rows.assign(idle_ns=rows["idle_ns"] + unseen_ns)
@@ -176,8 +179,8 @@ def _in_each_step(
         noun, fix = _cause(str(name))
         yield Finding(
             headline=f"{noun} keeps GPUs idle up to {time_text(idle.max())}{run.each}.",
-            why=f"{_who(str(name), host_silences)} keeps the CPU busy {time_text(spent.max())}{run.each} "
-            "without launching a kernel.",
+            why=f"The CPU spends {time_text(spent.max())}{run.each} in {_who(str(name), host_silences)}, "
+            "and launches no kernel there.",
             fix=fix,
             changes=(Change("cpu", max(0.0, 1 - float((spent / needs).min()))),),
             evidence=tuple({"rank": rank, "host_ns": round(ns)} for rank, ns in spent.items()),
@@ -191,7 +194,7 @@ def _who(name: str, host_silences: HostSilences) -> str:
         return short_name(name)
     longest = host_silences.table.iloc[0]
     ends = (short_name(longest[end]) if isinstance(longest[end], str) else "…" for end in ("since", "until"))
-    return f"Code that is not recorded (the longest between {' and '.join(ends)})"
+    return f"code that is not recorded (the longest between {' and '.join(ends)})"
 
 
 def _cause(name: str) -> tuple[str, str]:
@@ -205,7 +208,7 @@ def _cause(name: str) -> tuple[str, str]:
         if re.search(pattern, name, re.IGNORECASE):
             return noun, fix
     short = short_name(name)
-    return f"CPU work in {short}", f"Move {short} to DataLoader workers or another process, or run it less often."
+    return f"CPU work in {short}", f"Move {short} to the GPU or to DataLoader workers, or do it less often."
 
 
 def _first_calls(run: Run, first_calls: FirstCalls) -> Iterator[Finding]:

@@ -402,6 +402,11 @@ def also_seen(findings: Sequence[Finding]) -> list[Finding]:
     return [item for item in every if item not in shown]
 
 
+def fact(finding: Finding) -> str:
+    """What was seen, and what its change saves at most."""
+    return f"{finding.headline} {finding.saves.at_most}" if finding.saves else finding.headline
+
+
 def nothing_to_gain(findings: Sequence[Finding]) -> str:
     """What was replayed and saves nothing, in one line; empty without any."""
     kinds = dict.fromkeys(_NOUNS.get(item.kind, item.kind.replace("_", " ")) for item in findings if item.is_nothing)
@@ -452,7 +457,7 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     return [
         f"{found.words}." if found else "No recorded GPU operation takes any time.",
         *(" ".join(filter(None, parts)) for parts in texts),
-        *(f"Also seen: {item.headline}" for item in also_seen(report.findings)[: LAYOUT.named]),
+        *(f"Also seen: {fact(item)}" for item in also_seen(report.findings)[: LAYOUT.named]),
         *filter(None, (nothing_to_gain(report.findings), capture_line(report))),
     ]
 

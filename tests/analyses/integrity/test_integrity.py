@@ -108,6 +108,9 @@ CASES = {
                    host_ops=[("mine::all_reduce", 0, 4, 1)]), {"communication_without_arguments": 1}),
     "a job of two ranks without communication": (
         partial(host_trace, [("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)), {"no_communication": 1}),
+    "a job of two ranks, kernels of no library take next to none of its time": (
+        partial(host_trace, [("void at::native::reduce_kernel<1>(int)", 5, 9000, 1), ("mine", 9001, 9002, 2)],
+                [LAUNCH, ("cudaLaunchKernel", 2, 3)], meta=replace(META, world_size=2)), {"without_communication": 1}),
     "a job of two ranks whose kernels are all of libraries that compute": (
         partial(host_trace, [("void at::native::reduce_kernel<1>(int)", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)),
         {"without_communication": 1}),

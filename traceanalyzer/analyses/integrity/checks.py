@@ -501,7 +501,7 @@ def no_communication(trace: RankTrace) -> Iterator[Defect]:
     if communicates or by_name.empty or any(kinds.is_fused(name) for name in by_name.index):
         return
     others = by_name[[not _OF_OPERATORS.search(function_path(name)) for name in by_name.index]]
-    if len(others):
+    if others.sum() >= SOME * by_name.sum():
         text = (
             "A job of several ranks, and nothing in the capture is known as communication: it has none here, or no "
             "rule knows its kernels, which count as compute. Kernels that are of no library which only computes, the "
@@ -510,7 +510,7 @@ def no_communication(trace: RankTrace) -> Iterator[Defect]:
         yield Defect(NOWHERE, 1, None, text, BY_KIND, MEDIUM)
     elif trace.meta.world_size is not None:
         text = (
-            "A job of several ranks, and no communication in the capture: all kernels are of libraries that only "
+            "A job of several ranks, and no communication in the capture: its kernels are of libraries that only "
             "compute. The steps exchange nothing (gradient accumulation, separate work), or that was not recorded."
         )
         yield Defect(_NONE_AT_ALL, 1, None, text, (), LOW)

@@ -30,7 +30,7 @@ def as_markdown(report: Report) -> str:
         [cell(sentence) for sentence in words.without_gpu_work(report)],
         list(_cards(words.cards(report.findings))),
         [cell(words.overlap(report.findings))],
-        [f"- Also seen: {cell(item.headline)}" for item in words.also_seen(report.findings)[: LAYOUT.listed]],
+        [f"- Also seen: {cell(words.fact(item))}" for item in words.also_seen(report.findings)[: LAYOUT.listed]],
         [cell(words.nothing_to_gain(report.findings))],
         [],
     ]

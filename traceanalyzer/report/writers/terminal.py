@@ -87,7 +87,7 @@ def _show_findings(report: Report, say: Callable[..., None]) -> None:
         say(shared)
     seen = words.also_seen(report.findings)
     for finding in seen[:most]:
-        say(f"[bold]Also seen:[/] {escape(finding.headline)}{_fix(finding)}")
+        say(f"[bold]Also seen:[/] {escape(words.fact(finding))}{_fix(finding)}")
     if len(seen) > most:
         say(f"[bold]Also seen:[/] {escape(' '.join(finding.headline for finding in seen[most:]))}")
     if nothing := words.nothing_to_gain(report.findings):
