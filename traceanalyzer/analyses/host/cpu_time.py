@@ -388,9 +388,9 @@ def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) 
     """
     answer = np.full(len(starts), None, dtype=object)
     asked = np.flatnonzero(ends - starts >= _LEAST_BESIDE_NS)
-    if not len(asked) or trace.frames.empty:
-        return answer
     frames = trace.frames[array_of(trace.frames, "thread") != thread].reset_index(drop=True)
+    if not len(asked) or frames.empty:
+        return answer
     begins, until, threads = arrays_of(frames, "start_ns", "end_ns", "thread")
     runs = np.append(~rows_named_so(frames, _OF_THREADS.match), False)
     long = np.flatnonzero((until - begins >= SHARE * _LEAST_BESIDE_NS) & runs[:-1])
