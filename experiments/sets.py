@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 BY_HAND = ("simple_ddp", "simple_ddp_ga", "simple_ddp_hook", "simple_ddp_async", "bucket_ddp_async")
 SHARDED = ("zero1", "zero2", "zero3", "pytorch_zero1", "pytorch_zero2", "pytorch_zero3")
@@ -10,6 +11,7 @@ SHARDED = ("zero1", "zero2", "zero3", "pytorch_zero1", "pytorch_zero2", "pytorch
 OVER_SEEDS = {"simple_ddp", "pytorch_ddp", "pytorch_ddp_bf16", "zero2", "zero3", "pytorch_zero2", "pytorch_zero3"}
 P2P_OFF = (("NCCL_P2P_DISABLE", "1"),)
 PIPELINES = ("pp_naive", "pp_gpipe", "pp_1f1b")
+DEEPSPEED = ("deepspeed_zero1", "deepspeed_zero2", "deepspeed_zero3")
 # Under the profiler the host needs about as long to launch a smaller micro-batch as a large GPU to compute it.
 GPU_BOUND_MICRO_BATCH = 16
 # Of 12 blocks. Output head and loss take as long as 3.8 of them on an H200: stages `by_time` take equally long.
@@ -79,6 +81,8 @@ def set_a(hardware: Hardware) -> list[Experiment]:
             accumulate = max(2, batch // GPU_BOUND_MICRO_BATCH)
             sized = ("--batch", str(batch // accumulate), "--accumulate", str(accumulate))
         runs.append(Experiment(name, name, (*model, *sized), repeats=3 if name in OVER_SEEDS else 1))
+    if find_spec("deepspeed") is not None:
+        runs += [Experiment(name, name, (*model, "--batch", str(batch))) for name in DEEPSPEED]
     piped = ("--batch", str(shared), "--microbatches", str(min(8, max(2, shared // GPU_BOUND_MICRO_BATCH))))
     runs += [Experiment(name, name, (*model, *piped)) for name in PIPELINES]
     runs.append(Experiment("tp", "tp", (*model, "--batch", str(shared))))

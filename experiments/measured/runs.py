@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 A_ORDER = (
     *("single", "simple_ddp", "simple_ddp_ga", "simple_ddp_hook", "simple_ddp_async", "bucket_ddp_async"),
     *("pytorch_ddp", "pytorch_ddp_bf16", "zero1", "zero2", "zero3", "pytorch_zero1", "pytorch_zero2", "pytorch_zero3"),
+    *("deepspeed_zero1", "deepspeed_zero2", "deepspeed_zero3"),
     *("pp_naive", "pp_gpipe", "pp_1f1b", "tp", "fsdp_hybrid"),
 )
 
