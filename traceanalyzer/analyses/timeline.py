@@ -124,9 +124,6 @@ MOST_EVENTS = 16_000
 MOST_THREADS = 6
 """Threads of a rank that are kept: main, autograd and loader first, then those with most recorded time."""
 
-WHOLE_PCT = 95.0
-"""A Python frame that covers this share of the capture (the interpreter, `main`) says nothing, and is left out."""
-
 _ROLES = (MAIN, AUTOGRAD, DATA)
 
 _WHATS = (RANGE, OPERATOR, API_CALL, FRAME)
@@ -163,7 +160,8 @@ def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) 
     )
     what = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
     lengths, is_frame = ends - starts, what == _WHATS.index(FRAME)
-    is_whole = is_frame & (lengths >= trace.window.length_ns * WHOLE_PCT / 100)
+    # A Python frame around all of the window (the interpreter, `main`) says nothing.
+    is_whole = is_frame & (starts <= trace.window.start_ns) & (ends >= trace.window.end_ns)
     roles = _threads(trace, threads, lengths)
     place = pd.Index([number for number, _ in roles], dtype=np.int64).get_indexer(threads)
     # How deep each lies in others counts frames for frames, for others the others.

@@ -16,6 +16,7 @@ from traceanalyzer.analyses.host.launches import into_full_queue
 from traceanalyzer.analyses.kernels import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
 from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -320,10 +321,6 @@ def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataF
 # The operator calls that all ranks make as often: what a rank's host takes for them, beside the others'.
 
 
-_WAITS = 2.0
-"""Times this rank's host time in an operator: others that take longer wait in it."""
-
-
 class SameCalls(Struct, frozen=True):
     """A rank's host in the operators that every rank calls as often, those aside in which the others wait.
 
@@ -349,8 +346,8 @@ def same_calls(operators: pd.DataFrame, rank: int) -> SameCalls | None:
     calls, times = wide["calls"], wide["host_self_ns"].astype("int64")
     is_alike = calls.eq(calls[rank], axis=0).all(axis=1)
     own, others = times.loc[is_alike, rank], times[is_alike].drop(columns=rank)
-    # Whom this rank's host keeps waiting waits within operators: for a queue that is full, or for a copy.
-    is_work = others.median(axis=1) <= _WAITS * own
+    # Whom this rank's host keeps waiting waits within operators, for most of its time in them.
+    is_work = SHARE * others.median(axis=1) <= own
     own_ns, others_ns = float(own[is_work].sum()), float(others[is_work].sum().median())
     pace = own_ns / others_ns if others_ns else None
     return SameCalls(int(calls.loc[is_alike, rank].sum()), pace, own_ns / max(float(times[rank].sum()), 1.0))

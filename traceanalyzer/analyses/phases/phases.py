@@ -409,18 +409,16 @@ def comm_phases_across(
         return CommPhases.without_rows()
     keys = ["rank", "call"]
     made = calls.table[[*keys, "group", "collective", "size_bytes", "start_ns", "end_ns"]]
-    times = exposed_by_call(exposed_calls)[["exposed_comm_ns", "exposed_wait_ns"]]
-    table = call_phases.table.merge(made, on=keys).join(times.astype("Int64").fillna(0), on=keys)
+    table = call_phases.table.merge(made, on=keys).join(exposed_by_call(exposed_calls), on=keys)
     table = table.assign(
         range=without_numbers(table["range"]),
         total_ns=table["end_ns"] - table["start_ns"],
-        exposed_ns=table["exposed_comm_ns"].fillna(0).astype("int64"),
-        exposed_wait_ns=table["exposed_wait_ns"].fillna(0).astype("int64"),
+        exposed_ns=table["exposed_comm_ns"],
     )
     by_key = table.groupby(list(_COMM_PHASES_KEYS), dropna=False, sort=False, observed=True)
     times = by_key[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum()
     sizes = times["size_bytes"].astype("Int64").mask(by_key["size_bytes"].count() < by_key.size())
-    summed = times.assign(size_bytes=sizes, calls=by_key.size()).reset_index()
+    summed = times.astype("int64").assign(size_bytes=sizes, calls=by_key.size()).reset_index()
     summed = summed.assign(group_label=labels(groups, summed))
     return CommPhases(
         summed.sort_values(["rank", "total_ns"], ascending=[True, False], kind="stable", ignore_index=True)
