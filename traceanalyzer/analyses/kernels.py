@@ -121,7 +121,9 @@ def kernels_over_ranks_across(kernels: Kernels) -> KernelsOverRanks:
     sums = kernels.table.groupby(_KEYS, observed=True, sort=False).agg(
         all_calls=("calls", "sum"), all_ns=("total_ns", "sum"), min_ns=("min_ns", "min"), max_ns=("max_ns", "max")
     )
-    wide = kernels.table.pivot_table("total_ns", _KEYS, "rank", aggfunc="sum", fill_value=0, observed=True)
+    wide = kernels.table.pivot_table(
+        values="total_ns", index=_KEYS, columns="rank", aggfunc="sum", fill_value=0, observed=True
+    )
     ranks = len(wide.columns)
     ends = {
         "lowest_total_ns": wide.min(axis=1),
