@@ -1,7 +1,5 @@
 """JAX's XSpace files: streams, HLO operations, modules, steps, collectives, several GPUs."""
 
-import sys
-
 import pandas as pd
 import pytest
 
@@ -180,7 +178,7 @@ def test_a_reduce_scatter_s_size_is_its_input():
     assert found.size_bytes == 8 * 4 * 4
 
 
-def test_what_cannot_be_read_says_why(tmp_path, monkeypatch):
+def test_what_cannot_be_read_says_why(tmp_path):
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(b"\xff" * 40)
     with pytest.raises(NotATraceError, match="no XSpace message"):
@@ -193,10 +191,6 @@ def test_what_cannot_be_read_says_why(tmp_path, monkeypatch):
     space.planes[0].name = b"/host:CPU"
     path.write_bytes(space.SerializeToString())
     with pytest.raises(NotATraceError, match="on CPUs alone"):
-        xplane.peek(path)
-    messages._pool.cache_clear()
-    monkeypatch.setitem(sys.modules, "google.protobuf", None)
-    with pytest.raises(NotATraceError, match="pip install protobuf"):
         xplane.peek(path)
 
 

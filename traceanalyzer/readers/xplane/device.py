@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from google.protobuf.message import DecodeError
 
 from traceanalyzer.kinds import MEMORIES, KindRules, collective
 from traceanalyzer.meaning.names import runtime_activity
@@ -365,18 +367,10 @@ def modules(space: Any) -> Iterator[tuple[str, Any]]:
         for entry in plane.event_metadata if keys else ():
             for stat in entry.value.stats:
                 if stat.metadata_id in keys and stat.bytes_value:
-                    proto = _parsed(stat.bytes_value)
-                    if proto is not None:
+                    proto = messages.hlo()
+                    with suppress(DecodeError):
+                        proto.ParseFromString(stat.bytes_value)
                         yield (entry.value.name or entry.value.display_name).decode(errors="replace"), proto
-
-
-def _parsed(raw: bytes) -> Any:
-    proto = messages.hlo()
-    try:
-        proto.ParseFromString(raw)
-    except Exception:  # noqa: BLE001 - protobuf's own error, whose module is there only with protobuf
-        return None
-    return proto
 
 
 def described(space: Any) -> tuple[Known, dict[tuple[str, str], str], set[tuple[str, str]]]:

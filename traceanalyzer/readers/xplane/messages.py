@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from google.protobuf import descriptor_pb2, message_factory
 
-from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import POINT_TO_POINT, collective
 from traceanalyzer.kinds.operators import tensor_bytes
 
@@ -21,33 +21,18 @@ _PACKAGE = "traceanalyzer.xplane"
 
 
 def space() -> Any:
-    """An empty XSpace message; see `_pool`."""
-    return _new("XSpace")
+    """An empty XSpace message."""
+    return _classes()[f"{_PACKAGE}.XSpace"]()
 
 
 def hlo() -> Any:
-    """An empty HloProto message; see `_pool`."""
-    return _new("HloProto")
+    """An empty HloProto message."""
+    return _classes()[f"{_PACKAGE}.HloProto"]()
 
 
-def _new(name: str) -> Any:
-    pool, message_factory = _pool()
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))()
-
-
-@lru_cache(maxsize=1)
-def _pool() -> tuple[Any, Any]:
-    """The declared messages, and what makes classes of them.
-
-    Raises:
-        NotATraceError: protobuf is not installed.
-    """
-    try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415 - named when missing
-    except ModuleNotFoundError as error:
-        raise NotATraceError(
-            ".xplane.pb files are read with protobuf, which is missing: pip install protobuf"
-        ) from error
+@cache
+def _classes() -> dict[str, Any]:
+    """The declared messages."""
     file = descriptor_pb2.FileDescriptorProto(name="traceanalyzer/xplane.proto", package=_PACKAGE, syntax="proto2")
     kinds = descriptor_pb2.FieldDescriptorProto
     declared = dict(
@@ -61,9 +46,7 @@ def _pool() -> tuple[Any, Any]:
                 field.type, field.type_name = kinds.TYPE_MESSAGE, f".{_PACKAGE}.{of}"
             else:
                 field.type = kinds.Type.Value(f"TYPE_{of.upper()}")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return pool, message_factory
+    return message_factory.GetMessages([file])
 
 
 # What a compiled module holds, by the HLO that the profiler keeps: collectives with their members, phases, loops.

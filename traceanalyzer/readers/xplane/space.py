@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from google.protobuf.message import DecodeError
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
@@ -118,7 +119,7 @@ def _space(path: Path) -> Any:
         space.ParseFromString(path.read_bytes())
     except OSError as error:
         raise NotATraceError(f"{path}: cannot be read ({error.strerror})") from error
-    except Exception as error:  # protobuf's own error, whose module is there only with protobuf
+    except DecodeError as error:
         raise NotATraceError(f"{path}: no XSpace message, or a damaged one ({error})") from error
     return space
 
