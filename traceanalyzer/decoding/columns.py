@@ -116,16 +116,13 @@ class Names:
         """All rows, given the text of each code."""
         kept = [text for text in dict.fromkeys(texts) if text]
         new_code = {text: code for code, text in enumerate(kept)}
-        lookup = np.array([new_code.get(text, -1) for text in texts] or [-1], dtype=_narrowest(len(kept)))
+        # The type that pandas gives to codes of so many texts: it copies those of any other.
+        dtype = np.min_scalar_type(-len(kept) - 2)
+        lookup = np.array([new_code.get(text, -1) for text in texts] or [-1], dtype=dtype)
         rows, codes = self.rows.array(), Growing(lookup.dtype.type)
         for begin in range(0, len(rows), ROWS_AT_ONCE):
             codes.extend(lookup[rows[begin : begin + ROWS_AT_ONCE]])
         return Coded(codes.array(), kept)
-
-
-def _narrowest(texts: int) -> type[np.signedinteger[Any]]:
-    """The type that pandas gives to codes of so many texts: it copies those of any other."""
-    return next(dtype for dtype in (np.int8, np.int16, np.int32, np.int64) if texts < np.iinfo(dtype).max)
 
 
 @dataclass(slots=True)

@@ -109,7 +109,7 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
         run
         for (place, _), members in by_folder.items()
         for own in by_tool(members)
-        for run in runs_of(_with_ends(own), _name_below(place, folder), place)
+        for run in runs_of(_with_ends(own), printable("" if place == folder else str(place.relative_to(folder))), place)
     ]
     # Traces of graphs' captures come first, so that the last run is one that replays them.
     return Found(tuple(sorted(merged(runs), key=lambda run: (not is_of_captures(run), run.start_ns))), tuple(skipped))
@@ -307,10 +307,6 @@ def _run_folder(path: Path, top: Path) -> Path:
     while place not in (top, place.parent) and _RANK_FOLDER.fullmatch(place.name):
         place = place.parent
     return place
-
-
-def _name_below(place: Path, top: Path) -> str:
-    return "" if place == top else printable(str(place.relative_to(top)))
 
 
 def _without_path(message: str, path: Path) -> str:

@@ -211,8 +211,6 @@ def assumptions(model: Model) -> str:
     return "; ".join(parts) + "."
 
 
-_INTEGERS = frozenset({"params", "layers", "d_model", "vocab", "seq", "batch", "dp", "tp", "pp", "microbatches", "gpu"})
-
 _CHOICES: Mapping[str, Mapping[str, object]] = {"precision": PRECISIONS, "optimizer": OPTIMIZERS, "strategy": SHARDED}
 
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)([kKmMgGbBtT]?)")
@@ -257,6 +255,6 @@ def _value(name: str, text: str) -> object:
     if name == "checkpoint":
         return text.lower() in ("1", "true", "yes", "on")
     number = _NUMBER.fullmatch(text)
-    if name not in _INTEGERS or number is None or not (size := round(float(number[1]) * _UNITS[number[2].lower()])):
+    if number is None or not (size := round(float(number[1]) * _UNITS[number[2].lower()])):
         raise UsageError(f"--model {name}={text}: a number above 0, such as 7e9, 80G or 4096")
     return size

@@ -114,18 +114,14 @@ class CopyKind(Struct, frozen=True):
 def copy_kind(name: str) -> CopyKind:
     """Direction (`HtoD`, `DtoH`, `DtoD`, `PtoP`, `HtoH`) and memories (`pinned`, `pageable`, `device`) of a copy."""
     if xpu := _XPU_COPY.match(name):
-        return _of_xpu(xpu["src"], xpu["dst"])
+        (source, source_memory), (target, target_memory) = (_XPU_MEMORIES[end] for end in xpu.groups())
+        return CopyKind(f"{source}to{target}", source_memory, target_memory)
     match = _COPY.match(name)
     if not match:
         return CopyKind(None, None, None)
     known = (None if text == "Unknown" else text for text in match.groups())
     direction, *memories = known
     return CopyKind(direction, *(memory and memory.lower() for memory in memories))
-
-
-def _of_xpu(src: str, dst: str) -> CopyKind:
-    (source, source_memory), (target, target_memory) = _XPU_MEMORIES[src], _XPU_MEMORIES[dst]
-    return CopyKind(f"{source}to{target}", source_memory, target_memory)
 
 
 def _parse_rule(rule: str) -> tuple[str, Expression]:

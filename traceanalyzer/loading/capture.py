@@ -117,14 +117,16 @@ def with_gpu_work(ranks: Sequence[T], meta_of: Callable[[T], RankMeta], skipped:
     if not held:
         return list(ranks)
     left_out = [meta_of(rank) for rank in ranks if meta_of(rank).is_host_only]
-    skipped += [Skipped(", ".join(meta.files), _why_left_out(meta)) for meta in left_out]
+    skipped += [
+        Skipped(
+            ", ".join(meta.files),
+            f"rank {meta.rank} has API calls but no kernels: its profiler did not record its GPU"
+            if meta.has_api_calls
+            else "has no GPU work, unlike other files of the run",
+        )
+        for meta in left_out
+    ]
     return held
-
-
-def _why_left_out(meta: RankMeta) -> str:
-    if meta.has_api_calls:
-        return f"rank {meta.rank} has API calls but no kernels: its profiler did not record its GPU"
-    return "has no GPU work, unlike other files of the run"
 
 
 def claimed_rank(

@@ -138,10 +138,6 @@ def _cells(text: str, columns: int) -> list[list[str]]:
     return [[cell.strip() for cell in row.rsplit("|", columns - 1)] for row in text.strip().splitlines()]
 
 
-def _is_called(device_name: str, pattern: str) -> bool:
-    return bool(re.search(rf"(?i)(?<![A-Z0-9])(?:{pattern})(?![A-Z0-9])", device_name))
-
-
 def _gpu(model: str, architecture: str, *cells: str) -> Gpu:
     fp64, fp32, tf32, half, fp8, int8, memory, pcie = (float(cell) if cell else None for cell in cells[:8])
     links, _, link = cells[8].partition("x")
@@ -164,9 +160,10 @@ def gpu_of(device_name: str | None) -> Gpu | None:
         return None
     models = _cells(_GPUS, 13)
     series = ([names.replace(", ", "|"), "", name, *[""] * 10] for name, _, names, _ in _cells(_ARCHITECTURES, 4))
-    return next(
-        (_gpu(*cells) for pattern, *cells in (*models, *series) if _is_called(device_name.strip(), pattern)), None
-    )
+    for pattern, *cells in (*models, *series):
+        if re.search(rf"(?i)(?<![A-Z0-9])(?:{pattern})(?![A-Z0-9])", device_name.strip()):
+            return _gpu(*cells)
+    return None
 
 
 @cache

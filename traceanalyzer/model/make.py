@@ -220,7 +220,8 @@ def trace_of(
     del found
     frames["gpu_ops"] = _with_kinds(frames.pop("gpu_ops"), rules or KindRules())
     for name in TABLES:
-        frames[name] = _readable(frames.pop(name))
+        frame = legible(frames.pop(name))
+        frames[name] = named(frame) if "name" in frame else frame
     answering = array_of(frames["gpu_ops"], "correlation") if process_ops is None else process_ops.to_numpy()
     has_gpu_op = _has_gpu_op(array_of(frames["api_calls"], "correlation"), answering)
     frames["api_calls"] = with_columns(frames["api_calls"], has_gpu_op=has_gpu_op)
@@ -253,11 +254,6 @@ def _with_kinds(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     columns = dict(zip(("direction", "source_memory", "target_memory"), map(texts_as_category, texts), strict=True))
     columns["kind"] = pd.Categorical([rules.kind(*pair) for pair in pairs], categories=list(KINDS))
     return with_columns(ops, **{name: column.take(pair_of_op) for name, column in columns.items()})
-
-
-def _readable(frame: pd.DataFrame) -> pd.DataFrame:
-    frame = legible(frame)
-    return named(frame) if "name" in frame else frame
 
 
 def launch_rows(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -80,14 +80,9 @@ def _of_one(one: Examined) -> list[tuple[int, str]]:
     made += [(_BESIDE, text) for text in _beside_trace(one)]
     if one.end["reserved"] and one.free_bytes > 0.25 * one.end["reserved"]:
         made.append((_FRAGMENTED, _fragmented(one)))
-    if one.snapshot.other_events:
-        made.append((_OTHERS, _other_devices(one)))
+    if others := ", ".join(f"{count:,} of GPU {device}" for device, count in one.snapshot.other_events.items()):
+        made.append((_OTHERS, f"{_WHO}'s file also has events of other GPUs, which are ignored: {others}."))
     return made
-
-
-def _other_devices(one: Examined) -> str:
-    others = ", ".join(f"{count:,} of GPU {device}" for device, count in one.snapshot.other_events.items())
-    return f"{_WHO}'s file also has events of other GPUs, which are ignored: {others}."
 
 
 def _failed(oom: OutOfMemory) -> str:
