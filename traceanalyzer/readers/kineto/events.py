@@ -164,33 +164,21 @@ def _of_several(known: Properties) -> str:
 
 
 def _of_others(text: EventText, builder: TableBuilder, without_category: int) -> str | None:
-    if builder.foreign:
-        return _of_another_device(builder)
-    if builder.called:
-        return _calls_alone(builder)
-    is_of_npus = without_category > 0 and _OF_NPUS.match(text.path.name)
-    if is_of_npus:
+    for category, count in builder.foreign.most_common(1):
+        return (
+            f"{FOREIGN.get(category, _OF_ANY_OTHER)}: its events ({count:,} of category {category}) are not read, only "
+            "kernels and copies that are recorded as kernel, gpu_memcpy and gpu_memset"
+        )
+    for category, count in builder.called.most_common(1):
+        device = category.rpartition("_")[0]
+        return (
+            f"a capture of {DEVICES.get(device, f'{device.upper()} devices')}: it holds calls of their runtime "
+            f"({count:,} of category {category}) and none of their operations as kernel, gpu_memcpy and gpu_memset, "
+            "which alone are read"
+        )
+    if without_category and _OF_NPUS.match(text.path.name):
         return f"a capture of NPU devices, whose events ({without_category:,}) are not read"
     return _of_another_tool(text) if without_category else None
-
-
-def _of_another_device(builder: TableBuilder) -> str:
-    category, count = builder.foreign.most_common(1)[0]
-    what = FOREIGN.get(category, _OF_ANY_OTHER)
-    return (
-        f"{what}: its events ({count:,} of category {category}) are not read, only kernels and copies "
-        "that are recorded as kernel, gpu_memcpy and gpu_memset"
-    )
-
-
-def _calls_alone(builder: TableBuilder) -> str:
-    category, count = builder.called.most_common(1)[0]
-    device = category.rpartition("_")[0]
-    what = DEVICES.get(device, f"{device.upper()} devices")
-    return (
-        f"a capture of {what}: it holds calls of their runtime ({count:,} of category {category}) and none of their "
-        "operations as kernel, gpu_memcpy and gpu_memset, which alone are read"
-    )
 
 
 def _of_another_tool(text: EventText) -> str | None:
