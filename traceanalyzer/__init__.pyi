@@ -54,7 +54,6 @@ from traceanalyzer.analyses.operators.operators import OperatorLaunches as _Oper
 from traceanalyzer.analyses.operators.operators import Operators as _Operators
 from traceanalyzer.analyses.operators.operators import OperatorShapes as _OperatorShapes
 from traceanalyzer.analyses.overview import OperatorsOverRanks as _OperatorsOverRanks
-from traceanalyzer.analyses.overview import StepTimeParts as _StepTimeParts
 from traceanalyzer.analyses.overview import TimeParts as _TimeParts
 from traceanalyzer.analyses.overview import UnlikeRanks as _UnlikeRanks
 from traceanalyzer.analyses.phases.micro_steps import Iterations as _Iterations
@@ -114,7 +113,6 @@ _ResultName: TypeAlias = Literal[
     "headline",
     "breakdown",
     "time_parts",
-    "step_time_parts",
     "unlike_ranks",
     "steps",
     "iterations",
@@ -308,14 +306,6 @@ def time_parts(
     least_times: float = 1.2,
     wiring: _Wiring | None = None,
 ) -> _TimeParts: ...
-def step_time_parts(
-    traces: TraceSet,
-    *,
-    idle_short_ns: int = 5000,
-    idle_launch_ns: int = 50000,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-) -> _StepTimeParts: ...
 def unlike_ranks(
     traces: TraceSet,
     *,

@@ -168,32 +168,15 @@ def _hosts(needs: StepNeeds, steps: list[int]) -> pd.Series:
     return host_needs_ns(own, least=len(steps)) if len(own) else pd.Series(dtype="float64")
 
 
-class StepTimeParts(breakdown.OfKnownWork):
-    """One row for each rank and step that has a window, divided as `time_parts` divides a mean step."""
-
-    title = "Parts of each step"
-    keys = ("rank", "step")
-    is_of_one_run = True
-    is_detail = True
-    hidden = tuple(part.column for part in COMM_PARTS)
-    columns = declared(
-        rank=RANK,
-        step="Step.",
-        is_complete="Neither open nor partial: counts in means.",
-        window_ns=Column.spent("Length of the step's GPU window."),
-        **{name: Column.time(column.definition) for name, column in _DEFINED.items()},
-    )
-
-
-def of_steps(steps: Steps, exposed_comm: ExposedComm, idle: Idle) -> StepTimeParts:
-    """Divide communication and idle time of each step."""
-    held = steps.table[steps.table["step"].notna() & steps.table["window_ns"].notna()]
-    if held.empty:
-        return StepTimeParts.without_rows()
+def parts_of_steps(steps: Steps, exposed_comm: ExposedComm, idle: Idle) -> pd.DataFrame:
+    """A row for each rank and step that has a window, divided as `time_parts` divides a mean step."""
+    if not len(steps):
+        return steps.to_frame()
     keys = ["rank", "step"]
+    held = steps.table[steps.table["step"].notna() & steps.table["window_ns"].notna()]
     table = held[[*keys, "is_complete", "window_ns", *breakdown.PARTS]].reset_index(drop=True)
     table = divided(table, _of_each(exposed_comm), COMM, COMM_PARTS, keys)
-    return StepTimeParts(divided(table, _of_each(idle), IDLE, IDLE_PARTS, keys))
+    return divided(table, _of_each(idle), IDLE, IDLE_PARTS, keys)
 
 
 def _of_ranks(detail: Result, steps: list[int]) -> pd.DataFrame:

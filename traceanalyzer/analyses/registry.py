@@ -64,7 +64,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "headline": Analysis(headline.headline_across),
         "breakdown": Analysis(breakdown.Breakdown.of_ranks, breakdown.breakdown_per_rank),
         "time_parts": Analysis(overview.time_parts_across),
-        "step_time_parts": Analysis(overview.of_steps),
         "unlike_ranks": Analysis(overview.unlike_ranks_across),
         "steps": Analysis(steps.Steps.of_ranks, steps.per_rank, ("gpu_ops", "ranges")),
         "iterations": Analysis(micro_steps.Iterations.of_ranks, micro_steps.iterations_per_rank),

@@ -41,7 +41,7 @@ from traceanalyzer.analyses.operators.operators import (
     Operators,
     OperatorShapes,
 )
-from traceanalyzer.analyses.overview import OperatorsOverRanks, StepTimeParts, TimeParts, UnlikeRanks
+from traceanalyzer.analyses.overview import OperatorsOverRanks, TimeParts, UnlikeRanks
 from traceanalyzer.analyses.phases.micro_steps import Iterations, MatrixProducts, MicroSteps
 from traceanalyzer.analyses.phases.phases import ByCollective, CallPhases, CommPhases, ExposedCalls, ExposedComm, Phases
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
@@ -67,8 +67,6 @@ class Results(dict[str, Result]):
     def __getitem__(self, name: Literal["breakdown"]) -> Breakdown: ...
     @overload
     def __getitem__(self, name: Literal["time_parts"]) -> TimeParts: ...
-    @overload
-    def __getitem__(self, name: Literal["step_time_parts"]) -> StepTimeParts: ...
     @overload
     def __getitem__(self, name: Literal["unlike_ranks"]) -> UnlikeRanks: ...
     @overload
@@ -238,8 +236,6 @@ class Results(dict[str, Result]):
     def get(self, name: Literal["breakdown"]) -> Breakdown | None: ...
     @overload
     def get(self, name: Literal["time_parts"]) -> TimeParts | None: ...
-    @overload
-    def get(self, name: Literal["step_time_parts"]) -> StepTimeParts | None: ...
     @overload
     def get(self, name: Literal["unlike_ranks"]) -> UnlikeRanks | None: ...
     @overload

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses import ANALYSES, Results, column_named, overview
+from traceanalyzer.analyses import Results, column_named, overview
 from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.analyses.doubts import by_check
 from traceanalyzer.analyses.doubts import reasons as of_checks
@@ -193,30 +193,29 @@ class Split(Struct, frozen=True):
 
 def split(results: Results) -> Split | None:
     """The parts of `time_parts` that add up to the windows, called as the bars call them; `None` without any rank."""
-    table = _known(results, "time_parts").table
+    table = _time_parts(results).table
     if table.empty:
         return None
     return Split(str(table["basis"].iloc[0]), count_of_steps(table), overview.leaves(table), table)
 
 
 def split_steps(results: Results) -> tuple[pd.DataFrame, tuple[Part, ...]]:
-    """The rows of `step_time_parts`, with the parts that add up to each step; empty where there are no steps."""
-    table = _known(results, "step_time_parts").table
+    """Each rank's steps, and the parts that add up to each step; empty where there are no steps."""
+    table = overview.parts_of_steps(results["steps"], results["exposed_comm"], results["idle"])
     return table, () if table.empty else overview.leaves(table)
 
 
-def _known(results: Results, name: str) -> Any:
-    """A Result that is made from others alone; where an analysis failed that it needs, what the other ones give."""
-    made = results[name]
+def _time_parts(results: Results) -> overview.TimeParts:
+    """The Result; where an analysis failed that it needs, what the other ones give."""
+    made = results["time_parts"]
     if len(made):
         return made
-    needed = [results[one] for one in signature(ANALYSES[name].across).parameters if one in ANALYSES]
-    return ANALYSES[name].across(*needed) if len(needed[0]) else made
+    return overview.time_parts_across(*(results[name] for name in signature(overview.time_parts_across).parameters))
 
 
 def figures_of_ranks(results: Results) -> pd.DataFrame:
     """Each rank's figures by name, as floats: rows of `time_parts`, and what `headline` and `mfu` tell beside."""
-    parts, heads = (made.to_frame().set_index("rank") for made in (_known(results, "time_parts"), results["headline"]))
+    parts, heads = (made.to_frame().set_index("rank") for made in (_time_parts(results), results["headline"]))
     beside = heads[["step_std_ns", "fused_pct", "overlap_pct"]].assign(mfu_pct=results["mfu"].by_rank())
     return parts.drop(columns="basis").join(beside).astype("float64")
 

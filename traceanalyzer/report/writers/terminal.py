@@ -24,7 +24,7 @@ _COLOURS = {  # terminals are dark, mostly
 }
 
 SHOWN = (
-    *("integrity", "ranks", "headline", "time_parts", "step_time_parts", "steps"),
+    *("integrity", "ranks", "headline", "time_parts", "steps"),
     *("nccl", "idle", "host_work", "kernels", "categories", "mfu", "call_waits"),
     *("exposed_comm", "unlike_ranks", "step_needs", "cpu_steps", "bottleneck", "groups"),
 )
