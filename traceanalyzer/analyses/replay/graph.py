@@ -206,11 +206,16 @@ class Nodes:
 
     def _within_runs(self, duration: np.ndarray, *, has_lag: bool) -> tuple[np.ndarray, np.ndarray]:
         """`lag_ns` and `until_ns` of `Sums`."""
-        known = self.known
-        lag = known.lag_ns if has_lag else np.zeros(len(self.piece), dtype=np.int64)
-        total = np.append(0, np.cumsum(duration + np.append(known.turnaround_ns[1:] + lag[1:], 0)))
-        until = (total[self.last] + duration[self.last])[self.run_of_op] - total[:-1]
-        return lag, np.where(self.is_single, 0, until) + lag
+        lag = self.known.lag_ns if has_lag else np.zeros(len(self.piece), dtype=np.int64)
+        total = np.append(0, duration)
+        total[1:-1] += self.known.turnaround_ns[1:]
+        total[1:-1] += lag[1:]
+        np.cumsum(total, out=total)
+        until = (total[self.last] + duration[self.last])[self.run_of_op]
+        until -= total[:-1]
+        until[self.singles] = 0
+        until += lag
+        return lag, until
 
     def weights(self, timing: Timing) -> np.ndarray:
         """Length of each edge, in the order of `parts`."""
