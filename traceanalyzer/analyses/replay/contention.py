@@ -109,13 +109,15 @@ class Beside(Struct, frozen=True):
     """Operations of a rank beside communication: one row for each operation and part of a call.
 
     Attributes:
-        op: row in the rank's piece.
+        rows: the operations, by their rows in the rank's piece.
+        op: which of them.
         part: of `parts`.
         slower_ns: by how much the operation is longer for it.
         least_ns: of each operation of the rank the time that it takes without communication beside it.
         parts: of the rank's calls.
     """
 
+    rows: np.ndarray
     op: np.ndarray
     part: np.ndarray
     slower_ns: np.ndarray
@@ -165,7 +167,9 @@ class Contention:
     def slower_by_waits_ns(self) -> dict[int, np.ndarray]:
         """Of each operation of the ranks that wait beside compute how much longer it is for that."""
         return {
-            rank: np.bincount(own.op, own.slower_ns * own.parts.is_wait[own.part], minlength=len(own.least_ns))
+            rank: np.bincount(
+                own.rows[own.op], own.slower_ns * own.parts.is_wait[own.part], minlength=len(own.least_ns)
+            )
             for rank, own in self._beside.items()
         }
 
@@ -208,7 +212,9 @@ class Contention:
         beside = np.minimum(parts.end_ns[part], (starts + lengths)[op]) - np.maximum(parts.begin_ns[part], starts[op])
         # Several calls may run at once: no operation is slower than it is.
         total = np.maximum(np.bincount(op, beside, minlength=len(lengths))[op], lengths[op])
-        return Beside(op, part, slower[op] * beside / np.maximum(total, 1), least, parts)
+        return Beside(
+            *np.unique(op, return_inverse=True), part, slower[op] * beside / np.maximum(total, 1), least, parts
+        )
 
     def after(self, lengths: Lengths, times: np.ndarray) -> Lengths:
         """The lengths of a replay with what its own communication leaves; `times` are when it reached each node."""
@@ -220,10 +226,12 @@ class Contention:
         own = self._beside.get(rank)
         if own is None:
             return timing
-        recorded, before = self.job.nodes[rank].recorded.duration_ns, timing.duration_ns
+        recorded, after = self.job.nodes[rank].recorded.duration_ns[own.rows], timing.duration_ns.copy()
+        before = after[own.rows]
         gone = np.bincount(own.op, own.slower_ns * (1 - own.parts.left(times))[own.part], minlength=len(before))
         scale = np.divide(before, recorded, out=np.ones(len(before)), where=recorded > 0)
-        after = np.maximum(before - np.round(gone * scale).astype(np.int64), np.minimum(before, own.least_ns))
+        least = np.minimum(before, own.least_ns[own.rows])
+        after[own.rows] = np.maximum(before - np.round(gone * scale).astype(np.int64), least)
         return replace(timing, duration_ns=after)
 
 
