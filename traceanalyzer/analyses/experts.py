@@ -124,9 +124,7 @@ class Exchanges(Result):
         rank=RANK,
         call=CALL,
         step=STEP_OF_LAUNCH,
-        place=Column.ident(
-            "How many all-to-alls of its group the step had before, on this rank; absent outside steps."
-        ),
+        place="How many all-to-alls of its group the step had before, on this rank; absent outside steps.",
         direction="dispatch, or the combine that takes back what a dispatch brought; else exchange.",
         range=INNERMOST_RANGE,
         group=GROUP_NAME,
@@ -190,7 +188,7 @@ class DispatchLoads(Result):
         group_label=GROUP_LABEL,
         group=GROUP_NAME,
         group_ranks=GROUP_RANKS,
-        place=Column.ident("Position among the step's all-to-alls of the group."),
+        place="Position among the step's all-to-alls of the group.",
         step="Step.",
         load_bytes="What all ranks receive, their own parts included.",
         mean_load_bytes="Mean over ranks.",
@@ -227,7 +225,7 @@ class ExchangeSends(Result):
         group_ranks=GROUP_RANKS,
         direction="dispatch, the combine that takes back what a dispatch brought, or exchange.",
         rank="Global rank that sends.",
-        peer=Column.ident("Global rank that receives; the sender itself for what it keeps."),
+        peer="Global rank that receives; the sender itself for what it keeps.",
         calls="All-to-alls that are looked at.",
         size_bytes="Bytes that they send from the one to the other.",
         share_pct="100 · bytes / all that the group sends in this direction.",
@@ -259,7 +257,7 @@ class ExpertLayers(Result):
     keys = ("group", "group_ranks", "place")
     derived = {"load_max_over_mean": "max_load_bytes / mean_load_bytes"}
     columns = declared(
-        place=Column.ident("Position among the step's all-to-alls of the group."),
+        place="Position among the step's all-to-alls of the group.",
         direction="dispatch, the combine that takes back what a dispatch brought, or exchange.",
         range=INNERMOST_RANGE,
         group_label=GROUP_LABEL,

@@ -110,7 +110,7 @@ class TimeParts(breakdown.OfKnownWork):
     )
     columns = declared(
         rank=RANK,
-        basis=Column.text("What the row is of, as in `headline`.", is_secondary=True),
+        basis="What the row is of, as in `headline`.",
         steps="Number of its steps; absent for a whole capture.",
         window_ns=Column.spent("Length of a mean step, or of the capture.", adds=Adds.DERIVED),
         **_DEFINED,

@@ -90,7 +90,7 @@ class Streams(Result):
         operations="GPU operations in the window.",
         busy_ns=Column.time("Time in which the stream runs something.", leads=True),
         busy_pct="100 · busy / window.",
-        compute_ns=Column.spent("Time in which it runs compute kernels."),
+        compute_ns="Time in which it runs compute kernels.",
         communication_ns="Time in which it runs communication kernels.",
         upload_ns="Time in which it copies from host to device.",
         download_ns="Time in which it copies from device to host.",
@@ -343,7 +343,7 @@ class SyncCopies(Result):
         target_memory="The same of the other end.",
         calls="Operations.",
         total_bytes="Sum of their sizes.",
-        gpu_ns=Column.time("Sum of their durations on the GPU.", leads=True),
+        gpu_ns="Sum of their durations on the GPU.",
         host_ns="Sum of the durations of the API calls that launched them.",
     )
 

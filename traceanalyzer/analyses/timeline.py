@@ -144,7 +144,7 @@ class HostEvents(Result):
         thread="The thread's number in the trace.",
         role="main, autograd, data loader, collectives or other.",
         what="range, operator, API call or Python frame.",
-        depth=Column.number("Events around it: Python frames count frames, the others each other."),
+        depth="Events around it: Python frames count frames, the others each other.",
         start_ns="Start on the host.",
         end_ns="End on the host.",
         name=NAME,

@@ -82,7 +82,7 @@ class GpuRanges(Result):
         rank=RANK,
         range=Column.ident("Position among the rank's ranges, in order of start on the host."),
         name="Name as the user gave it.",
-        depth=Column.number("Ranges around it, steps not counted."),
+        depth="Ranges around it, steps not counted.",
         start_ns="Start of the first GPU operation launched while it was open, by any thread.",
         end_ns="End of the last such operation.",
         operations="How many there are.",
@@ -135,7 +135,7 @@ class Ranks(Result):
         rack=Column.text("Rack, as `--hosts` says.", is_secondary=True),
         device=Column.ident("GPU's number on its host.", is_secondary=True),
         device_name="GPU's model.",
-        device_bytes=Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
+        device_bytes="Memory of the GPU; absent where the trace does not say.",
         multiprocessors=Column.number(
             "Multiprocessors of the GPU, or of the slice of it that the process has; absent where no trace says it.",
             is_secondary=True,
@@ -150,7 +150,7 @@ class Ranks(Result):
             "Its end. Steps that do not follow each other leave time between that is not of the window.",
             is_secondary=True,
         ),
-        window_ns=Column.spent("Length of that window."),
+        window_ns="Length of that window.",
         capture_ns=Column.time("Length of the profiler's recording.", adds=Adds.DERIVED),
         operations="GPU operations.",
         operations_without_launch=Column.count(

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum, auto
 from types import MappingProxyType
 from typing import Any, Self
@@ -227,9 +227,34 @@ _EXTREMES = ("min", "max", "least", "most", "longest", "shortest", "peak", "high
 """First words of names, by how their values add up."""
 
 
+_MEANT: Mapping[str, Column] = MappingProxyType(
+    {
+        **dict.fromkeys(("window_ns", "compute_ns", "exposed_comm_ns"), Column.spent("")),
+        **dict.fromkeys(("idle_ns", "wait_ns", "exposed_wait_ns"), Column.lost("")),
+        **dict.fromkeys(("place", "episode", "waits_for", "peer"), Column.ident("")),
+        **dict.fromkeys(("stretches", "kernels"), Column.count("")),
+        "gpu_ns": Column.time("", leads=True),
+        "comm_ns": Column.spent("", is_secondary=True),
+        "device_bytes": Column.size("", adds=Adds.NONE),
+        "idle_pct": Column.share("", better=Better.LESS),
+        "group_size": Column.number("", is_aside=True),
+        "depth": Column.number(""),
+        "basis": Column.text("", is_secondary=True),
+        "dtype": Column.text("", written=Written.DTYPE, is_aside=True),
+        "collective": Column.text("", written=Written.COLLECTIVE),
+        "group_description": Column.text("", is_secondary=True, replaced_by="group_label"),
+    }
+)
+"""Names that mean one thing in all tables, with what that is."""
+
+
 def declared(**columns: Column | str) -> dict[str, Column]:
     """A table's columns in order; of one with nothing but its definition the name says the rest."""
-    return {name: Column.of(name, own) if isinstance(own, str) else own for name, own in columns.items()}
+    return {name: _of_table(name, own) if isinstance(own, str) else own for name, own in columns.items()}
+
+
+def _of_table(name: str, definition: str) -> Column:
+    return replace(_MEANT[name], definition=definition) if name in _MEANT else Column.of(name, definition)
 
 
 # Lists of ranks and of steps in text: as traces and tables have them, and as people write them.

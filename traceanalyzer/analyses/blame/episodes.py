@@ -31,7 +31,7 @@ from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO, SHARE, SIGMAS
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Adds, Column, Written, declared
+from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 from traceanalyzer.model.tables import rows_where, under_each_other, without_rows
 
@@ -327,22 +327,19 @@ class Episodes(Result):
     title = "Stragglers by steps and cause"
     keys = ("episode",)
     columns = declared(
-        episode=Column.ident("Position, by cost."),
+        episode="Position, by cost.",
         ranks=Column.text("Global ranks that are stragglers together, or alternating."),
         set="What they are: rank, host, hosts, rack, racks, stage (of pipelines), node (a block of 8 neighbours), "
         "group (a process group), device (the same GPU of every host), half, ranks.",
-        place="The set by name, such as host b07; of one rank its host, where there are several.",
+        place=Column.text("The set by name, such as host b07; of one rank its host, where there are several."),
         is_in_turn="Each of them in other steps.",
         numbers="Steps in which they are; absent for a capture without.",
-        steps=Column.count("How many steps were compared.", adds=Adds.NONE),
+        steps="How many steps were compared.",
         is_in_every_step="It happens in every complete step; of a single one or none, in every step that was compared.",
         cause="The part of their time that exceeds their peers': compute, copies, transfer, or idle by cause "
         f"({', '.join(cause.key for cause in IDLE_CAUSES)}).",
         what="What `name` is of: operator, kernel, copy, collective, doing (of the host), range; absent without.",
-        name=Column.text(
-            "What takes most longer than on the peers; absent when nothing explains half of the excess.",
-            written=Written.KERNEL,
-        ),
+        name="What takes most longer than on the peers; absent when nothing explains half of the excess.",
         same_work_ratio=Column.number(
             "How many times as long as on the peers the same kernels take (as many, of as many blocks and the same "
             "shapes), where these make most of the excess; absent elsewhere."
@@ -364,11 +361,8 @@ class Episodes(Result):
         ),
         waiting_ranks=Column.count("Ranks that wait.", adds=Adds.NONE),
         most_waiting_rank="The one that waits most in those steps.",
-        collective=Column.text(
-            "The collective in which they wait most in those steps while no compute runs; where waits are unknown, all "
-            "of its time counts.",
-            written=Written.COLLECTIVE,
-        ),
+        collective="The collective in which they wait most in those steps while no compute runs; where waits are "
+        "unknown, all of its time counts.",
         step_ns=Column.time("Mean length of the steps that were compared.", adds=Adds.DERIVED),
         what_if=Column.text(
             "The changes that stand for its remedy, as `ta.what_if` takes them; absent where no replay makes them.",

@@ -114,7 +114,7 @@ class Places(Result):
     is_of_one_run = True
     keys = ("place",)
     columns = declared(
-        place=Column.ident("Position; kinds that say most come first."),
+        place="Position; kinds that say most come first.",
         kind="What its ranks share: host, rack, stage (of pipelines), node (a block of 8 neighbours, where hosts are "
         "not known), group (a process group), device (the same GPU of every host).",
         name=Column.text("What it is called."),

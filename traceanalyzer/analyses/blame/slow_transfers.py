@@ -19,7 +19,7 @@ from traceanalyzer.analyses.communication.waits import Members
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
-from traceanalyzer.meaning.columns import Better, Column, Written, declared, numbers
+from traceanalyzer.meaning.columns import Better, Column, declared, numbers
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.vocabulary import listed
 from traceanalyzer.model.tables import without_rows
@@ -44,7 +44,7 @@ class SlowerCalls(Result):
         instance="The same collective on all ranks of its group, or one exchange of two ranks.",
         step="Step that launched it; absent for none.",
         end_ns="End on the GPU.",
-        collective=Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        collective="Collective or point-to-point operation.",
         among="Global ranks that it moves data between.",
         whose="The rank, or the ranks of the host, of which all groups that lead to others take longer, with several "
         "partners; absent where that is of none, or may be of several.",

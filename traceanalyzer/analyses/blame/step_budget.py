@@ -25,7 +25,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
 from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, deviation
 from traceanalyzer.analyses.time.breakdown import by_rank
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
-from traceanalyzer.meaning.columns import Adds, Column, Written, declared
+from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.meaning.vocabulary import DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, NAMED_CAUSES, SHORT_NS, SYNC
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -259,12 +259,14 @@ class StepNeeds(Result):
         begin_ns=Column.moment("Where the step begins."),
         end_ns="Where it ends.",
         is_partial="The capture misses its end, or operations of it.",
-        compute_ns="Time in which a compute kernel runs.",
+        compute_ns=Column.time("Time in which a compute kernel runs."),
         exposed_copy_ns="Time in which a copy runs, but no compute or communication.",
         **{cause.column: Column.time(f"Idle: {cause.label}. {cause.definition}") for cause in IDLE_CAUSES},
         transfer_ns="Time in which a call moves data, hidden by compute or not; it is nobody's own.",
-        exposed_wait_ns="Time in which a call waits for another rank and no compute runs, beside a transfer or "
-        "not; and idle time in which the host waits for others in a collective of the CPU.",
+        exposed_wait_ns=Column.time(
+            "Time in which a call waits for another rank and no compute runs, beside a transfer or "
+            "not; and idle time in which the host waits for others in a collective of the CPU."
+        ),
         met_ns="Idle time in which the host waits in a collective of the CPU, for others or its transfer.",
         exposed_transfer_ns="Rest of the exposed communication in which data moves.",
         slower_transfer_ns="Time in which a call still moves data that the same call of a sister group "
@@ -506,7 +508,7 @@ class WhatRan(Result):
         what="operator (with its shapes), kernel, copy; slice (of kernels' time which another process "
         "has the GPU); of idle time doing (the innermost call, operator, range or "
         "Python frame); range (the user's innermost range, of kernels that around their launch).",
-        name=Column.text("Its name.", written=Written.KERNEL),
+        name="Its name.",
         total_ns="Summed durations; of idle time only what lies in it.",
         calls=Column.count("How many operations; 0 of what hosts do."),
         work=Column.ident(

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.communication.waits import Members, Waits
 from traceanalyzer.analyses.replay.critical_path import PathStretches
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
+from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.model.tables import array_of, picked, table_of, without_rows
 
 
@@ -28,9 +28,7 @@ class Stragglers(Result):
     is_of_one_run = True
     columns = declared(
         rank="Global rank that is waited for.",
-        window_ns=Column.time(
-            "Mean length of a step's GPU window over ranks and steps, or of the capture's.", better=Better.LESS
-        ),
+        window_ns="Mean length of a step's GPU window over ranks and steps, or of the capture's.",
         cost_mean_ns=Column.time(
             "Exposed wait for it a step (or in the capture): mean over the ranks that wait.", adds=Adds.DERIVED
         ),
@@ -39,11 +37,9 @@ class Stragglers(Result):
         cost_pct="100 · largest cost / window.",
         waiting_ranks=Column.count("Ranks that wait for it.", is_compared=False),
         total_wait_ns="Sum over ranks and steps of the exposed wait for it.",
-        collective=Column.text("The collective in which they wait most.", written=Written.COLLECTIVE),
-        episode=Column.ident(
-            "The costliest episode (see episodes) that the rank is part of; absent when it is in none: it needs no "
-            "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does."
-        ),
+        collective="The collective in which they wait most.",
+        episode="The costliest episode (see episodes) that the rank is part of; absent when it is in none: it needs no "
+            "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does.",
         cause="What its ranks need more of: that episode's cause.",
         cause_ns=Column.time("What they need more, a step of it: that episode's excess.", adds=Adds.DERIVED),
         operation=Column.text("What takes most longer in it; absent when nothing explains half of it.",

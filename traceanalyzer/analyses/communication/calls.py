@@ -24,7 +24,7 @@ from traceanalyzer.analyses.grouping import Groups, by_category, largest_before
 from traceanalyzer.analyses.host.activity import range_around
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.analyses.trace import launch_moments
-from traceanalyzer.meaning.columns import Column, Written, declared
+from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
@@ -301,15 +301,12 @@ class Calls(Result):
         start_ns=GPU_START,
         end_ns=GPU_END,
         stream="Stream that it ran on.",
-        collective=Column.text(
-            "Collective or point-to-point operation; `coalesced` for different ones in one kernel.",
-            written=Written.COLLECTIVE,
-        ),
+        collective="Collective or point-to-point operation; `coalesced` for different ones in one kernel.",
         group=GROUP_IF_KNOWN,
-        group_description=Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
+        group_description="What the group is for.",
         group_ranks=GROUP_RANKS,
-        group_size=Column.number("Number of ranks in the group.", is_aside=True),
-        dtype=Column.text("Element type.", written=Written.DTYPE, is_aside=True),
+        group_size="Number of ranks in the group.",
+        dtype="Element type.",
         size_bytes=(
             "Size of the full array: all-reduce its buffer, all-gather the output, reduce-scatter the input, "
             "all-to-all the send buffer, else the buffer; summed over coalesced operations."

@@ -27,7 +27,7 @@ from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import nvlinks
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
-from traceanalyzer.meaning.columns import Better, Column, Written, declared
+from traceanalyzer.meaning.columns import Better, Column, declared
 from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.tables import as_objects, columns_of, plain_texts, sorted_by, table_of, whole_of, with_columns
@@ -52,12 +52,12 @@ class Collectives(Result):
         collective=COLLECTIVE,
         size_class=Column.text("Class of the full array's size.", is_secondary=True),
         rank=RANK,
-        group_size=Column.number("Ranks in the group; where the trace does not say, those that use it.", is_aside=True),
+        group_size="Ranks in the group; where the trace does not say, those that use it.",
         calls="Calls that are looked at.",
         size_bytes="Sum of the sizes of the calls; n/a when one is unknown.",
         total_ns=Column.time("Sum of the calls' durations.", leads=True),
         transfer_ns=Column.time("Sum of the transfers; n/a when none is known.", is_news_when_zero=True),
-        wait_ns=Column.lost("Sum of the waits, hidden ones included; n/a when none is known."),
+        wait_ns="Sum of the waits, hidden ones included; n/a when none is known.",
         why_not_split="Why transfer and wait of some calls are not known.",
         algbw_gbps="Decimal GB/s: sizes of the split calls / their transfer.",
         busbw_gbps=Column.rate(
@@ -153,18 +153,18 @@ class Nccl(Result):
         rank=RANK,
         group=GROUP_IF_KNOWN,
         group_label=GROUP_LABEL,
-        group_description=Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
-        group_size=Column.number("Ranks in the group; where the trace does not say, those that use it.", is_aside=True),
+        group_description="What the group is for.",
+        group_size="Ranks in the group; where the trace does not say, those that use it.",
         collective=COLLECTIVE,
-        dtype=Column.text("Element type; absent when the trace does not say.", written=Written.DTYPE, is_aside=True),
+        dtype="Element type; absent when the trace does not say.",
         calls="Communication operations on the GPU.",
         size_bytes="Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
         total_ns=Column.time("Sum of the calls' durations, waiting for other ranks included.", leads=True),
         mean_ns="Total / calls.",
         min_ns="Shortest.",
         max_ns="Longest.",
-        comm_ns=Column.spent("Time in which at least one of the calls runs.", is_secondary=True),
-        exposed_comm_ns=Column.spent("Part of it in which no compute runs."),
+        comm_ns="Time in which at least one of the calls runs.",
+        exposed_comm_ns="Part of it in which no compute runs.",
         overlap_pct=OVERLAP,
     )
 

@@ -317,7 +317,7 @@ class Groups(Result):
             is_aside_when_one=True,
         ),
         role=Column.text("What the group is for, alone; absent where that is not known.", is_secondary=True),
-        group_size=Column.number("Number of ranks.", is_aside=True),
+        group_size="Number of ranks.",
         stride=Column.number("Distance between neighbouring ranks; absent where it is not always the same."),
         collectives="What runs in it, most calls first: calls of all ranks that were captured.",
         calls="Their number.",
@@ -329,7 +329,7 @@ class Groups(Result):
         group=Column.text(
             "Its name in the trace: a number, a hash of its ranks, a communicator's address.", replaced_by="group_label"
         ),
-        group_description=Column.text("Its description in the trace.", is_secondary=True, replaced_by="group_label"),
+        group_description="Its description in the trace.",
         group_ranks=Column.text("Global ranks, as the trace lists them.", is_secondary=True, replaced_by="group_label"),
     )
 

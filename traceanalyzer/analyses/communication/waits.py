@@ -96,14 +96,11 @@ class Members(Result):
             "kernels that never wait.",
             is_news_when_zero=True,
         ),
-        wait_ns=Column.lost(
-            "The call's duration − transfer; absent where that is. Of an instance that lacks a rank the duration − the "
-            "shortest of those that are here: the wait for them; the rest may be a wait for the rank without a trace."
-        ),
-        waits_for=Column.ident(
-            "The instance's rank with the least wait (that started last); absent for itself, and around a ring of "
-            "more than two ranks, where each waits for the one before it."
-        ),
+        wait_ns="The call's duration − transfer; absent where that is. Of an instance that lacks a rank the duration "
+        "− the shortest of those that are here: the wait for them; the rest may be a wait for the rank without "
+        "a trace.",
+        waits_for="The instance's rank with the least wait (that started last); absent for itself, and around a ring "
+        "of more than two ranks, where each waits for the one before it.",
         why_unmatched="Why the call is in no instance, or in one that lacks a rank.",
     )
 
@@ -242,11 +239,9 @@ class CallWaits(Result):
         transfer_ns=Column.time(
             "Shortest duration over the instance's ranks; absent when unknown.", is_news_when_zero=True
         ),
-        wait_ns=Column.lost(
-            "Duration − transfer; absent when unknown. Where a rank of the group has no trace the wait for "
-            "those that have one; the rest of the call may be a wait for that rank."
-        ),
-        waits_for=Column.ident("Rank with the least wait in the instance; absent for itself."),
+        wait_ns="Duration − transfer; absent when unknown. Where a rank of the group has no trace the wait for "
+        "those that have one; the rest of the call may be a wait for that rank.",
+        waits_for="Rank with the least wait in the instance; absent for itself.",
         is_matched="Whether its instance is known on all ranks of its group.",
         is_ambiguous="The clock offset that decided had a rival with 90% of its votes.",
         why_not_split="Why the transfer is absent.",
@@ -327,7 +322,7 @@ class Waits(Result):
         end_ns="End.",
         call="Call that waits; of several at once, the one that began to wait first.",
         instance="Its instance.",
-        waits_for=Column.ident("Rank with the least wait in the instance."),
+        waits_for="Rank with the least wait in the instance.",
     )
 
 

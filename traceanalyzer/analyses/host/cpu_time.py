@@ -186,9 +186,7 @@ class HostWork(HostTimes):
             replaced_by="host_per_step_ns",
         ),
         **TIMES,
-        idle_pct=Column.share(
-            "100 · GPU idle time in it / the time in it between the first and last GPU operation.", better=Better.LESS
-        ),
+        idle_pct="100 · GPU idle time in it / the time in it between the first and last GPU operation.",
     )
 
 
@@ -558,7 +556,7 @@ class Compilations(HostTimes):
     columns = declared(
         rank=RANK,
         compiler="torch.compile, or XLA; or the capture of CUDA graphs, in which what is launched does not run.",
-        stretches=Column.count("How many, of marks that overlap one; compiling a function takes several."),
+        stretches="How many, of marks that overlap one; compiling a function takes several.",
         host_ns="In which one of the rank's threads says that it compiles or captures.",
         **TIMES,
     )

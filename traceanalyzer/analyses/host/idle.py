@@ -12,7 +12,7 @@ from traceanalyzer.analyses.grouping import extreme_at, largest_before, memoized
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import activity_of, longest, names_around_launches, user_ranges
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows, overlapping
-from traceanalyzer.meaning.columns import Better, Column, Written, declared
+from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.meaning.vocabulary import (
     BETWEEN_KERNELS,
     GAP_CAUSES,
@@ -330,12 +330,12 @@ class Idle(Result):
     columns = declared(
         rank=RANK,
         step="Step; absent for the whole window.",
-        window_ns=Column.time("Length of the window.", better=Better.LESS),
-        idle_ns=Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
+        window_ns="Length of the window.",
+        idle_ns="Time in which nothing runs on the GPU.",
         **{cause.column: Column.time(cause.definition) for cause in IDLE_CAUSES},
         gaps=Column.count("Gaps of 5 µs and more that begin in the window.", is_compared=False),
         longest_ns="The longest part of a gap inside the window; absent without gaps.",
-        idle_pct=Column.share("100 · idle / window.", better=Better.LESS),
+        idle_pct="100 · idle / window.",
     )
 
 

@@ -66,7 +66,7 @@ class Memory(Result):
         peak_reserved_bytes=Column.size(
             "The most that it had taken after any event of the capture.", adds=Adds.EXTREME, better=Better.LESS
         ),
-        device_bytes=Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
+        device_bytes="Memory of the GPU; absent where the trace does not say.",
         headroom_bytes=Column.size(
             "Device − peak reserved: what was left beside the allocator, for it and for libraries.",
             adds=Adds.EXTREME,

@@ -60,7 +60,7 @@ class MemoryFit(Result):
             adds=Adds.NONE,
         ),
         total_bytes=Column.size("State, buffers and activations; n/a where one of them is.", adds=Adds.NONE),
-        device_bytes=Column.size("Memory of the smallest GPU, or as `--model gpu=` says.", adds=Adds.NONE),
+        device_bytes="Memory of the smallest GPU, or as `--model gpu=` says.",
         headroom_bytes=Column.size("Device − total; negative when it does not fit.", adds=Adds.NONE),
         fits=(
             f"`{YES}`: the total is at most {SAFE_PCT:.0f}% of the device; `{TIGHT}`: it is below the device; `{NO}`; "

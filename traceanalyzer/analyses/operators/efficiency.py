@@ -70,7 +70,7 @@ class Efficiency(Result):
             is_compared=False,
         ),
         gpu_ops="GPU operations that did it.",
-        gpu_ns=Column.time("Sum of their durations.", leads=True),
+        gpu_ns="Sum of their durations.",
         tflops_per_s=Column.rate(
             "(flops − masked) / GPU time, in 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="arithmetic"
         ),

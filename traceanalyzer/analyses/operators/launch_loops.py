@@ -101,7 +101,7 @@ class LaunchLoops(Result):
         turns=Column.count("Turns of all runs."),
         launches="Calls in them that launched a GPU operation.",
         host_ns="Time from each run's first launch to its last one, without calls that block.",
-        gpu_ns="Sum of the launched operations' durations.",
+        gpu_ns=Column.time("Sum of the launched operations' durations."),
         blocking_calls=Column.count("Calls in the runs that block the host until the GPU is done."),
         of_sizes=Column.flag(
             "Turns launch grids, or copy bytes, of different sizes: as for one tensor after the other."

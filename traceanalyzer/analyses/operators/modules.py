@@ -128,7 +128,7 @@ class Modules(breakdown.OfKnownWork):
         rank=RANK,
         path="nn.Module calls and user ranges from the outermost down, parted by /.",
         name="Last part of the path.",
-        depth=Column.number("Parts before it."),
+        depth="Parts before it.",
         source="module (an nn.Module's call, from recorded Python frames) or range (record_function, NVTX).",
         autograd="forward (launched inside the scope) or backward (by autograd for operators that ran inside it).",
         calls="Calls of the scope that launched GPU operations, themselves or in scopes below.",
@@ -141,10 +141,8 @@ class Modules(breakdown.OfKnownWork):
             leads=True,
         ),
         gpu_total_ns="Sum of the durations of all of them.",
-        window_ns=Column.spent(
-            "Sum over calls of the time from the first start to the last end of the operations that the call "
-            "launched. All that runs in it counts below, whoever launched it."
-        ),
+        window_ns="Sum over calls of the time from the first start to the last end of the operations that the call "
+        "launched. All that runs in it counts below, whoever launched it.",
         **{name: DEFINITIONS[name] for name in breakdown.PARTS},
     )
 

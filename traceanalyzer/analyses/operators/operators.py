@@ -222,7 +222,7 @@ class OperatorKernels(Result):
             "several, absent without recorded stacks."
         ),
         gpu_ops="GPU operations.",
-        gpu_ns=Column.time("Sum of their durations.", leads=True),
+        gpu_ns="Sum of their durations.",
     )
 
 
@@ -271,7 +271,7 @@ class OperatorLaunches(Result):
             "Median time from the launching call's start to the operation's start.", adds=Adds.DERIVED
         ),
         delay_max_ns=Column.time("Longest.", adds=Adds.EXTREME),
-        gpu_ns="Sum of the operations' durations.",
+        gpu_ns=Column.time("Sum of the operations' durations."),
         shorter_than_launch=Column.count("Operations that take the GPU less time than their call the host."),
         full_queue_calls=Column.count(
             "Calls that took over 30 µs while 900 operations or more were queued: they wait for room in the queue."
@@ -366,7 +366,7 @@ class Categories(Result):
         rank=RANK,
         category=f"By the operator, else by the kernel's name: {', '.join(CATEGORIES)}.",
         gpu_ops="GPU operations.",
-        gpu_ns=Column.time("Sum of their durations.", leads=True),
+        gpu_ns="Sum of their durations.",
         share_pct="100 · duration / that of all GPU operations of the rank.",
         tensor_core_ns="Of matrix categories: duration of the kernels whose names say that they use tensor cores.",
         no_tensor_core_ns="The same of those whose names say that they do not. The rest does not say.",

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.flops import OperatorWork
 from traceanalyzer.analyses.phases.phases import BACKWARD, OP_PHASES_UNKNOWN, PHASE_NAMES, op_phases
 from traceanalyzer.analyses.time.intervals import Intervals, busy, unions
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
+from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES
 from traceanalyzer.model.tables import (
@@ -171,8 +171,8 @@ class Iterations(Result):
         prefill_tokens=Column.count("Tokens computed for them."),
         decodes=Column.count("Requests in decode."),
         decode_tokens=Column.count("Tokens computed for them."),
-        window_ns=Column.spent("Window of the iteration, as of a step."),
-        idle_ns=Column.lost("Time of the window in which nothing ran on the GPU."),
+        window_ns="Window of the iteration, as of a step.",
+        idle_ns="Time of the window in which nothing ran on the GPU.",
         between_ns=Column.time(
             "Part of that in which its host was in no iteration's annotation: it waits for requests, schedules them, "
             "or hands out results.",
@@ -186,7 +186,7 @@ class Iterations(Result):
             is_secondary=True,
         ),
         is_complete=Column.flag("As of a step: counts in means.", is_secondary=True),
-        idle_pct=Column.share("100 · idle / window.", better=Better.LESS),
+        idle_pct="100 · idle / window.",
         tokens_per_s="Prefill and decode tokens / window.",
     )
 
@@ -285,7 +285,7 @@ class MatrixProducts(Result):
         product="Sizes of its factors: `[8192, 1024] × [1024, 4096]`; batched ones begin with the batch.",
         dtype=Column.text("Element type of the factors.", written=Written.DTYPE),
         calls="Calls of operators that launched GPU operations.",
-        gpu_ns=Column.time("Sum of their kernels' durations.", leads=True),
+        gpu_ns="Sum of their kernels' durations.",
         calls_beside_comm=Column.count(
             "Those beside communication: it runs for at least half of their kernels' time.", is_aside=True
         ),

@@ -29,7 +29,7 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.kinds import KINDS
-from traceanalyzer.meaning.columns import Better, Column, Written, declared
+from traceanalyzer.meaning.columns import Better, Column, declared
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -172,7 +172,7 @@ class ExposedCalls(Result):
         start_ns="Its start.",
         end_ns="Its end.",
         transfer_ns=Column.time("Time in it in which one of the rank's calls moves data.", is_news_when_zero=True),
-        wait_ns=Column.lost("Time in it in which a call waits for another rank and none moves data."),
+        wait_ns="Time in it in which a call waits for another rank and none moves data.",
         unmatched_ns="The remainder.",
     )
 
@@ -247,12 +247,11 @@ class ExposedComm(OfKnownWork):
         rank=RANK,
         step="Step; absent for the rank's whole window.",
         is_complete="Neither open nor partial: counts in means. Absent for the whole window.",
-        window_ns=Column.spent("Length of the step's GPU window, or of the rank's."),
-        exposed_comm_ns=Column.spent("Time in which communication but no compute runs: |∪comm − ∪compute|."),
+        window_ns="Length of the step's GPU window, or of the rank's.",
+        exposed_comm_ns="Time in which communication but no compute runs: |∪comm − ∪compute|.",
         exposed_transfer_ns=Column.lost("Part in which data moves: |∪transfer − ∪compute|."),
-        exposed_wait_ns=Column.lost(
-            "Part in which a call waits for another rank and none moves data: |∪wait − ∪compute − ∪transfer|."
-        ),
+        exposed_wait_ns="Part in which a call waits for another rank and none moves data: |∪wait − ∪compute − "
+        "∪transfer|.",
         exposed_unmatched_ns=Column.spent(
             "The remainder: calls without a known instance, what follows the last rank of a group of which another has "
             "no trace, collectives with one root, uneven all-to-alls, peer-to-peer copies."
@@ -298,11 +297,11 @@ class Phases(Result):
             "the user's ranges nor autograd tell."
         ),
         total_ns="Time of the window that belongs to the phase: the sum of its parts.",
-        compute_ns=Column.spent("Compute. Of kernels that run together the first to start counts."),
-        exposed_comm_ns=Column.spent("Communication while no compute runs."),
+        compute_ns="Compute. Of kernels that run together the first to start counts.",
+        exposed_comm_ns="Communication while no compute runs.",
         exposed_copy_ns=Column.spent("Copies while neither runs."),
         opaque_ns="CUDA graphs recorded whole, while nothing else runs. Of their window the parts above are n/a.",
-        idle_ns=Column.lost("Idle time before an operation of the phase."),
+        idle_ns="Idle time before an operation of the phase.",
         operations="GPU operations of the phase that start in the window.",
         share_pct="100 · total / window.",
     )
@@ -394,7 +393,7 @@ class CommPhases(Result):
         size_bytes="Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
         total_ns=Column.time("Sum of their durations, waiting for other ranks included.", leads=True),
         exposed_ns="Part of the rank's exposed communication that belongs to them; the rows add up to it.",
-        exposed_wait_ns=Column.lost("Part of that in which a call waits for another rank and none moves data."),
+        exposed_wait_ns="Part of that in which a call waits for another rank and none moves data.",
     )
 
 
@@ -449,16 +448,14 @@ class ByCollective(Result):
         group_label=Column.text(
             "Process group: what it is for, and its ranks.", label="process group", is_aside_when_one=True
         ),
-        group_size=Column.number("Ranks in the group.", is_aside=True),
-        dtype=Column.text("Element types.", written=Written.DTYPE, is_aside=True),
+        group_size="Ranks in the group.",
+        dtype="Element types.",
         calls="Calls: mean over the ranks that make them.",
         size_bytes="Full arrays of these calls: mean likewise; n/a while the size of one is unknown.",
         total_ns="Sum of their durations: mean likewise.",
-        exposed_comm_ns=Column.spent(
-            "Time in which such a call but no compute runs: mean likewise. The next columns are its parts."
-        ),
+        exposed_comm_ns="Time in which such a call but no compute runs: mean likewise. The next columns are its parts.",
         exposed_transfer_ns=Column.lost("Of it, time in which data moves."),
-        exposed_wait_ns=Column.lost("Of it, time in which the call waits for a later rank."),
+        exposed_wait_ns="Of it, time in which the call waits for a later rank.",
         not_separable_ns=Column.time(
             "Of it, the remainder: unmatched calls, and those whose ranks do not wait alike.", label="unattributed"
         ),

@@ -28,13 +28,11 @@ class Pipeline(Result):
         absent_ranks=(
             "Those of them that have no trace, by what the others send and receive; absent where all have one."
         ),
-        basis=Column.text(
-            "What the row is of: complete steps that all ranks share, or the whole capture.", is_secondary=True
-        ),
+        basis="What the row is of: complete steps that all ranks share, or the whole capture.",
         steps="Number of those steps; absent for a whole capture.",
-        window_ns=Column.spent("Length of that window."),
-        compute_ns=Column.spent("Time in which at least one compute kernel runs."),
-        idle_ns=Column.lost("Time in which nothing runs on the GPU."),
+        window_ns="Length of that window.",
+        compute_ns="Time in which at least one compute kernel runs.",
+        idle_ns="Time in which nothing runs on the GPU.",
         p2p_wait_ns=(
             "Exposed communication of sends and receives in which they wait for a peer; absent where some could "
             "not be matched."

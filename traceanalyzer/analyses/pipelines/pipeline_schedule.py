@@ -49,7 +49,7 @@ class PipelineSchedule(Result):
         is_beside="Whether the schedule runs it in one action with a pass of the other direction.",
         start_ns="Start of its first compute kernel.",
         end_ns="End of its last one.",
-        compute_ns=Column.spent("Sum of its kernels' durations."),
+        compute_ns="Sum of its kernels' durations.",
         operations="Its compute kernels.",
     )
 

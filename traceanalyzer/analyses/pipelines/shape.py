@@ -197,7 +197,7 @@ class PipelineMessages(Result):
         start_ns="Start of the call on the GPU.",
         end_ns="End of the call on the GPU.",
         is_send="Whether the rank sends it.",
-        peer=Column.ident("Global rank at the other end."),
+        peer="Global rank at the other end.",
         direction=(
             "forward (an activation) or backward (a gradient): of a send by the schedule's range around it, else "
             "by the compute launched last before it (of several at once, or after passes of both directions, by "

@@ -24,7 +24,7 @@ from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import PERCENT
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
+from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.meaning.vocabulary import (
     BEFORE,
     BETWEEN_KERNELS,
@@ -209,10 +209,7 @@ class PathStretches(Result):
         rank="Global rank that it runs on.",
         where="`host`, or the stream.",
         category=f"{', '.join(f'{one.key} ({one.definition})' for one in ON_PATH)}.",
-        name=Column.text(
-            "The kernel or copy that runs, or that a launch, turnaround or unknown stretch leads to.",
-            written=Written.KERNEL,
-        ),
+        name="The kernel or copy that runs, or that a launch, turnaround or unknown stretch leads to.",
         operator="Operator that launched it, or around the launch that the host's work leads to.",
         phase="Phase of the same.",
         step="Step of the same; absent for none.",
@@ -228,15 +225,10 @@ class CriticalPath(Result):
         rank="Global rank that it runs on.",
         category=PathStretches.columns["category"],
         phase="Phase of the work; absent for the rest.",
-        name=Column.text(
-            "Operator behind the work, of an operation without one its own name; absent for the rest.",
-            written=Written.KERNEL,
-        ),
-        stretches=Column.count("How many of the path's stretches."),
+        name="Operator behind the work, of an operation without one its own name; absent for the rest.",
+        stretches="How many of the path's stretches.",
         path_ns="Their length.",
-        window_ns=Column.time(
-            "Length of the path: the job's complete steps, of a capture without any all of it.", better=Better.LESS
-        ),
+        window_ns="Length of the path: the job's complete steps, of a capture without any all of it.",
         path_pct="100 · path / window.",
     )
 

@@ -33,20 +33,20 @@ OVERLAP = Column.share("100 · (comm − exposed comm) / comm; n/a without commu
 """Of communication what compute hides, wherever it is reported: of a rank, a step, a kind of communication."""
 
 DEFINITIONS: Mapping[str, Column] = declared(
-    window_ns=Column.spent("First start to last end of the rank's GPU operations (or of the steps looked at)."),
-    compute_ns=Column.spent("Time in which at least one compute kernel runs: |∪compute|."),
+    window_ns="First start to last end of the rank's GPU operations (or of the steps looked at).",
+    compute_ns="Time in which at least one compute kernel runs: |∪compute|.",
     fused_ns=(
         "Part of compute in which a kernel runs that computes and communicates at once (mega-MoE, GEMM with a "
         "collective inside): how much of it is communication is unknown."
     ),
-    exposed_comm_ns=Column.spent("Time in which communication but no compute runs: |∪comm − ∪compute|."),
+    exposed_comm_ns="Time in which communication but no compute runs: |∪comm − ∪compute|.",
     exposed_copy_ns=Column.spent("Time in which a copy or memset but no compute or communication runs."),
     opaque_ns=(
         "Time in which nothing but CUDA graphs runs that were recorded as one operation each: what they hold is "
         "not known. Compute, communication and copies are then n/a; capture with --cuda-graph-trace=node."
     ),
-    idle_ns=Column.lost("Time in which nothing runs on the GPU."),
-    comm_ns=Column.spent("Time in which at least one communication operation runs: |∪comm|.", is_secondary=True),
+    idle_ns="Time in which nothing runs on the GPU.",
+    comm_ns="Time in which at least one communication operation runs: |∪comm|.",
     overlap_pct=OVERLAP,
 )
 

@@ -29,10 +29,7 @@ class Headline(time_breakdown.OfKnownWork):
     }
     columns = declared(
         rank=RANK,
-        basis=Column.text(
-            "What the row is of: complete steps that all ranks share; without any, what is looked at.",
-            is_secondary=True,
-        ),
+        basis="What the row is of: complete steps that all ranks share; without any, what is looked at.",
         steps="Number of those steps; absent for a whole capture.",
         step_mean_ns=Column.spent("Mean length of the steps' GPU windows.", adds=Adds.DERIVED, alias="step_ns"),
         step_std_ns=Column.time(
@@ -44,8 +41,8 @@ class Headline(time_breakdown.OfKnownWork):
         exposed_comm_pct=Column.share("100 · exposed communication / window.", better=Better.LESS),
         exposed_copy_pct=Column.share("100 · exposed copies / window.", better=Better.LESS),
         opaque_pct="100 · unknown / window.",
-        idle_pct=Column.share("100 · idle / window.", better=Better.LESS),
-    ) | declared(window_ns=Column.spent("Sum of the steps' GPU windows, or the capture's window."))
+        idle_pct="100 · idle / window.",
+    ) | declared(window_ns="Sum of the steps' GPU windows, or the capture's window.")
 
 
 def headline_across(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> Headline:

@@ -48,10 +48,8 @@ class Steps(breakdown.OfKnownWork):
         **breakdown.DEFINITIONS,
         operations="GPU operations that the host launched in the step.",
     ) | declared(
-        window_ns=Column.spent(
-            "From there to where the next step begins; of the last one before recording ends or pauses, to the later "
-            "of its range's end and its last operation's end."
-        )
+        window_ns="From there to where the next step begins; of the last one before recording ends or pauses, to the "
+        "later of its range's end and its last operation's end."
     )
 
 
