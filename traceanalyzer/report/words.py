@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
@@ -210,7 +209,9 @@ def _time_parts(results: Results) -> overview.TimeParts:
     made = results["time_parts"]
     if len(made):
         return made
-    return overview.time_parts_across(*(results[name] for name in signature(overview.time_parts_across).parameters))
+    return overview.time_parts_across(
+        results["headline"], results["steps"], results["exposed_comm"], results["idle"], results["step_needs"]
+    )
 
 
 def figures_of_ranks(results: Results) -> pd.DataFrame:
