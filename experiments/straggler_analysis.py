@@ -137,7 +137,7 @@ def piece(own: pd.DataFrame) -> Piece:
     blocks = pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in ("op", "segment", "is_own")})
     edges = pd.DataFrame({"source": waits[:, 0], "target": waits[:, 1], "is_recorded": True})
     steps = pd.DataFrame({"step": [-1], "begin_ns": ops["start_ns"].min(), "is_paused": False})
-    return Piece(ops.assign(key=held["key"]), host, segments, edges, blocks, no_hosts()[3], edges[:0], steps,
+    return Piece(ops.assign(key=held["key"]), host, segments, edges, blocks, no_hosts()[3], steps,
                  why_no_host="the trace has no hosts")  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def find(results: Results, failures: list[Failure] | None = None) -> tuple[Findi
         return ()
     run = Run.of(results)
     facts = [fact for kind in every_kind() for fact in _facts(kind, run, failures)]
-    found = causes_first(ordered(merged(weighed(believable(facts, results), run), run)), run)
+    found = ordered(merged(weighed(believable(facts, results), run), run))
     return tuple(with_next_bottleneck(finding, run) for finding in found)
 
 
@@ -178,32 +178,6 @@ def ordered(findings: Iterable[Finding]) -> list[Finding]:
     every = list(findings)
     has_lead = any(finding.leads for finding in every)
     return sorted(every, key=lambda finding: _key(finding, has_lead=has_lead))
-
-
-def causes_first(findings: Sequence[Finding], run: Run) -> list[Finding]:
-    """The findings with stragglers before what all ranks do alike, where both save the same time.
-
-    Two save the same time where both changes together save less than the one that saves more and half of the other:
-    either takes the wait away. The straggler leads if it saves half of what the other does.
-    """
-    found: list[Finding] = []
-    for finding in findings:
-        place = len(found)
-        if finding.leads and finding.ranks:
-            places = (at for at, other in enumerate(found) if other.leads and not other.ranks)
-            place = next((at for at in places if _saves_the_same(finding, found[at], run)), place)
-        found.insert(place, finding)
-    return found
-
-
-def _saves_the_same(straggler: Finding, other: Finding, run: Run) -> bool:
-    if straggler.saves is None or other.saves is None or not (_is_replayed(straggler) and _is_replayed(other)):
-        return False
-    own_ns, other_ns = run.saved_ns(*straggler.changes), run.saved_ns(*other.changes)
-    both_ns = run.saved_ns(*straggler.changes, *other.changes)
-    shared_ns = own_ns + other_ns - both_ns
-    is_large = straggler.saves.low_ns >= SHARE * other.saves.low_ns
-    return is_large and shared_ns >= SHARE * min(own_ns, other_ns)
 
 
 def _key(finding: Finding, *, has_lead: bool, ideal: float = 1.0) -> tuple[int, float, float]:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Results
-from traceanalyzer.analyses.blame.rank_sets import JOB, Place, set_of
+from traceanalyzer.analyses.blame.rank_sets import JOB, Place, name_of
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, Change
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.statistics import LEAST_PCT, PERCENT, SHARE, few_longer
@@ -161,5 +161,5 @@ def in_words(ranks: Collection[int], every: Sequence[int], places: Any) -> str:
     if len(chosen) > 1 and set(chosen) >= {*every}:
         return "both ranks" if len(chosen) == 2 else f"all {len(chosen):,} ranks"
     known: tuple[Place, ...] = places.places() if places is not None else ()
-    name = set_of(chosen, every, known, places.whole(len(every)) if places is not None else JOB).name
+    name = name_of(chosen, every, known, places.whole(len(every)) if places is not None else JOB)
     return f"{numbered('rank', chosen)}{f' ({name})' if name else ''}"

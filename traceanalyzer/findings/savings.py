@@ -224,17 +224,15 @@ _SOLVED = ("one mean step does not say which calls the profiler slows", "")
 
 def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change, ...]]) -> Saves:
     costs = _without_profiler(engine, question.changes)
-    before = engine.steps(costs)
-    full, least = (_gains(engine, before, changes, unknown) for changes in (question.changes, question.least))
+    full, least = (_gains(engine, changes, unknown) for changes in (question.changes, question.least))
     if question.half_of and question.least == question.changes:  # a word such as `alone` has no half
         least = HALF_WAY * least
-    corners, alone = np.split(full.mean(axis=0), [len(costs) * len(unknown)])
-    corners = corners.reshape(len(costs), len(unknown))
+    corners = full.mean(axis=0).reshape(len(costs), len(unknown))
     kept, gone = corners[0, 0], dict(zip(unknown, corners[0], strict=True))
     likely_ns, steps = max(0, round(least[:, 0].mean())), _span(least[:, :1])
     # Beyond all corners what a change saves is as uncertain as two runs of the same work are unlike: calibration.md.
     low_ns, high_ns = round(_span(least)[0] / RATIO), round(_span(full)[1] * RATIO)
-    before_ns = most_ns = round(before[:, 0].mean())
+    before_ns = most_ns = round(engine.steps(costs[:1]).mean())
     if question.half_of:  # nothing takes away more than all of it
         low_ns = round(HALF_WAY * low_ns)
         likely_ns = min(likely_ns, round(HALF_WAY * before_ns))  # half of anything is at most half of the step
@@ -246,8 +244,8 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
             ("only part of an ideal can be reached", ""): full[:, 0].mean() - least[:, 0].mean(),
             _ESTIMATED if engine.peers.overhead_ns == COST_NS else _SOLVED: np.ptp(corners[:, 0]),
             ("some start delays have no recorded cause", "Record the CPU side"): gone.get((EXPLAINED,), kept) - kept,
-            ("some ranks of the communication are not in the capture", "Record all ranks"): np.ptp(
-                [kept, gone.get((UNMATCHED,), kept), *alone[:1]]
+            ("some ranks of the communication are not in the capture", "Record all ranks"): abs(
+                gone.get((UNMATCHED,), kept) - kept
             ),
             ("steps save unlike amounts", "Record more steps"): steps[1] - steps[0],
             ("the fault was seen in one step", "Record more steps"): high_ns + 1 if question.is_once else 0,
@@ -261,27 +259,14 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     )  # fmt: skip
 
 
-def _gains(
-    engine: Engine, before: np.ndarray, changes: tuple[Change, ...], unknown: Sequence[tuple[Change, ...]]
-) -> np.ndarray:
+def _gains(engine: Engine, changes: tuple[Change, ...], unknown: Sequence[tuple[Change, ...]]) -> np.ndarray:
     """What each step (rows) gains at each corner (columns), by overhead, of each by what is unknown.
 
-    Only a change to communication may take waits for unknown partners away: at other changes' corners without them
-    they are gone before the change, too. Last, by overhead, that corner of every change: what a change to transfers
-    saves of such calls may be waits.
+    Waits for unknown partners are gone before the change, too: what a change saves beside them may be waits.
     """
-    after = engine.steps(_asked(engine, changes, unknown))
-    gains = before.repeat(len(unknown), axis=1) - after
-    if (UNMATCHED,) not in unknown:
-        return gains
-    without = engine.steps([(*cost, UNMATCHED) for cost in _without_profiler(engine, changes)])
-    if not any(change.part in _OF_COMMUNICATION for change in changes):
-        is_gone = np.tile([UNMATCHED in gone for gone in unknown], before.shape[1])
-        gains[:, is_gone] = without.repeat(sum(UNMATCHED in gone for gone in unknown), axis=1) - after[:, is_gone]
-    return np.concatenate([gains, without - after[:, unknown.index((UNMATCHED,)) :: len(unknown)]], axis=1)
-
-
-_OF_COMMUNICATION = ("comm", "collective", "links", "small", "waits", "unmatched")
+    costs = _without_profiler(engine, changes)
+    before = [(*cost, UNMATCHED) if UNMATCHED in gone else cost for cost in costs for gone in unknown]
+    return engine.steps(before) - engine.steps(_asked(engine, changes, unknown))
 
 
 def _span(gains: np.ndarray) -> tuple[int, int]:

@@ -23,7 +23,7 @@ def _short(name: str, job: Callable[..., Job], fault: Fault, what: str, **option
 
 CAPTURES: tuple[Case, ...] = (
     nobody("one rank evaluates before the first recorded step",
-           "usable_steps",
+           "blocking_calls usable_steps",
            between_steps.evaluating, Fault("eval", 60 * MS, (0,), (1,)), first=2),
     nobody("ddp, clock step", "missing_data usable_steps", usual.ddp, ranks=8, steps=6, how=Capture(clock_step={3: (14 * MS, 40 * MS)})),
     case_of("served by graphs, heat, GPUs alone recorded", serving.served, Fault("throttle", 0, (2,), None, 1.3),

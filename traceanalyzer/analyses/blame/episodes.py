@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.blame.excess import cells, with_excess
 from traceanalyzer.analyses.blame.longer_work import named
-from traceanalyzer.analyses.blame.rank_sets import Places, set_of, with_roles, with_slower_ns
+from traceanalyzer.analyses.blame.rank_sets import Places, name_of, with_roles, with_slower_ns
 from traceanalyzer.analyses.blame.slow_transfers import (
     TRANSFER,
     SlowerCalls,
@@ -24,7 +24,6 @@ from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framewor
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, PEERS, Change, Changeable
-from traceanalyzer.analyses.replay.critical_path import PathStretches
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO, SHARE, SIGMAS
@@ -329,9 +328,7 @@ class Episodes(Result):
     columns = declared(
         episode="Position, by cost.",
         ranks=Column.text("Global ranks that are stragglers together, or alternating."),
-        set="What they are: rank, host, hosts, rack, racks, stage (of pipelines), node (a block of 8 neighbours), "
-        "group (a process group), device (the same GPU of every host), half, ranks.",
-        place=Column.text("The set by name, such as host b07; of one rank its host, where there are several."),
+        place=Column.text("What they are, such as host b07; of one rank its host, where there are several."),
         is_in_turn="Each of them in other steps.",
         numbers="Steps in which they are; absent for a capture without.",
         steps="How many steps were compared.",
@@ -395,7 +392,6 @@ def across(
     exposed_calls: ExposedCalls,
     steps: Steps,
     replay: Replay,
-    path_stretches: PathStretches,
     ranks: Ranks,
     operators: Operators,
 ) -> Episodes:
@@ -405,7 +401,6 @@ def across(
         return empty
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
     linked = groups_of_slow_links(slower_calls.table)
-    on_path = path_stretches.table["rank"].unique()
     meeting = replay.engine.job.meeting_ranks() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
@@ -420,7 +415,7 @@ def across(
         if own["rank"].nunique() < 2:  # nobody else waits for it
             continue
         needs = with_roles(own, replay, ranks)
-        table = _of_job(needs, work, calls, steps.table, places, replay, on_path, linked, operators.table)
+        table = _of_job(needs, work, calls, steps.table, places, replay, linked, operators.table)
         if len(table):
             tables.append(table.assign(job=number))
     if not tables:
@@ -438,7 +433,6 @@ def _of_job(
     steps: pd.DataFrame,
     places: Places,
     replay: Replay,
-    on_path: Collection[int],
     linked: Mapping[frozenset[int], tuple[frozenset[int], ...]],
     operators: pd.DataFrame,
 ) -> pd.DataFrame:
@@ -452,33 +446,15 @@ def _of_job(
         among = [own for whose, each in linked.items() if whose & {*row["ranks"]} for own in each]
         return {**row, "changes": _changes(row, found, replay, among if row["part"] == TRANSFER else ())}
 
-    groups = [*grouped(found)]
-    rows = [episode(group) for group in groups]
-    if replay.engine is not None:
-        rows = _awaited(rows, [episode(_of(group, on_path)) for group in groups], replay.engine)
-    rows = [row for row in rows if not is_of_every_host(row, operators)]
+    rows = [row for row in map(episode, grouped(found)) if not is_of_every_host(row, operators)]
     if replay.engine is not None:
         rows = _that_save(rows, complete, replay.engine)
     table = pd.DataFrame(rows)
     if table.empty:
         return table
     every = sorted(late["rank"].unique())
-    sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
-    return table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
-
-
-def _of(group: pd.DataFrame, ranks: Collection[int]) -> pd.DataFrame:
-    """The cells of these ranks; all of a group that has none of them, or whose ranks are late in turn."""
-    is_own = group["rank"].isin(ranks) | group["is_in_turn"]
-    return group[is_own] if is_own.any() else group
-
-
-def _awaited(rows: Sequence[dict[str, Any]], awaited: Sequence[dict[str, Any]], engine: Engine) -> list[dict[str, Any]]:
-    """Of each episode the ranks that the critical path is on, where fixing these alone saves as much."""
-    before, *after = _steps(engine, [(), *(row["changes"] for row in (*rows, *awaited))])
-    as_all, alone = np.split(np.array(after), 2)
-    is_enough = alone - as_all < LEAST_PCT / 100 * before
-    return [fewer if enough else row for row, fewer, enough in zip(rows, awaited, is_enough, strict=True)]
+    known, whole = places.places(), places.whole(len(every))
+    return table.assign(place=[name_of(own, every, known, whole) for own in table["ranks"]])
 
 
 def _that_save(rows: Sequence[dict[str, Any]], complete: Sequence[int], engine: Engine) -> list[dict[str, Any]]:

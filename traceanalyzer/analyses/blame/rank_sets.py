@@ -32,44 +32,32 @@ class Place(Struct, frozen=True):
     ranks: frozenset[int]
 
 
-class RankSet(Struct, frozen=True):
-    """What some ranks are.
-
-    Attributes:
-        kind: `rank`, a place's kind, `hosts` or `racks` (several whole ones), `half`, else `ranks`.
-        name: in words for a sentence, such as `host b07` or `7 of the 8 ranks of host b07`; absent for `ranks`.
-    """
-
-    kind: str
-    name: str | None = None
-
-
 JOB = "the job"
 
 
-def set_of(ranks: Collection[int], every: Sequence[int], places: Sequence[Place], whole: str | None = JOB) -> RankSet:
-    """What the ranks are, of `every` one that is compared; `whole` is what these are, `None` where they have no name.
+def name_of(
+    ranks: Collection[int], every: Sequence[int], places: Sequence[Place], whole: str | None = JOB
+) -> str | None:
+    """What the ranks are, such as `7 of the 8 ranks of host b07`; of one rank its host, of no such set `None`.
 
-    A place is named when they are most of its ranks and so many ranks drawn by chance would hardly all lie in one
-    place of its kind (the hypergeometric chance times the places of the kind is below `FALSE_ALARMS`); all ranks of a
-    host or rack are that by fact.
+    `every` one is compared, and `whole` is what these are, `None` where they have no name. A place is named when they
+    are most of its ranks and so many ranks drawn by chance would hardly all lie in one place of its kind (the
+    hypergeometric chance times the places of the kind is below `FALSE_ALARMS`); all ranks of a host or rack are that by
+    fact.
     """
     chosen, count = frozenset(ranks), len(every)
     if len(chosen) == 1:
-        host = next((place.name for place in places if place.kind == "host" and chosen <= place.ranks), None)
-        return RankSet("rank", host)
-    half = f", half of {whole}" if whole and 2 * len(chosen) == count else ""
+        return next((place.name for place in places if place.kind == "host" and chosen <= place.ranks), None)
+    half = f"half of {whole}" if whole and 2 * len(chosen) == count else None
     held = [place for place in places if chosen <= place.ranks and len(chosen) >= SHARE * len(place.ranks)]
     held = [place for place in held if _is_fact(chosen, place) or _chance(chosen, place, places, count) < FALSE_ALARMS]
     if held:
         best = min(held, key=lambda place: len(place.ranks))
-        part = "" if chosen == best.ranks else f"{len(chosen)} of the {len(best.ranks)} ranks of "
-        return RankSet(best.kind, part + best.name + half)
-    for kind in ("rack", "host"):
-        named = _union(chosen, [place for place in places if place.kind == kind], count)
-        if named:
-            return RankSet(f"{kind}s", named + half)
-    return RankSet("half", half.removeprefix(", ")) if half and count > 2 else RankSet("ranks")
+        name = best.name if chosen == best.ranks else f"{len(chosen)} of the {len(best.ranks)} ranks of {best.name}"
+    else:
+        kinds = ([place for place in places if place.kind == kind] for kind in ("rack", "host"))
+        name = next(filter(None, (_union(chosen, own, count) for own in kinds)), None)
+    return ", ".join(filter(None, (name, half if name or count > 2 else None))) or None
 
 
 def _is_fact(chosen: frozenset[int], place: Place) -> bool:

@@ -12,7 +12,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, all_known, stack, typed
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, is_own
 from traceanalyzer.analyses.communication.waits import CallWaits, exposed_of, moves_and_waits
-from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, number_in_group, sums_at
+from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, number_in_group, sums_at
 from traceanalyzer.analyses.host import cpu_time, host_names, idle
 from traceanalyzer.analyses.host.activity import NOTHING, Activity, Nesting, activity_of, range_around
 from traceanalyzer.analyses.host.cpu_collectives import waiting
@@ -46,7 +46,7 @@ from traceanalyzer.model.tables import (
     with_columns,
     without_rows,
 )
-from traceanalyzer.selection import host_spans, step_at
+from traceanalyzer.selection import host_spans
 
 # What each step of a rank needs of its own: compute, copies, idle by cause, step by step without a gap between.
 
@@ -63,7 +63,6 @@ STEP_PARTS_COLUMNS = (
     "met_ns",
     "needed_host_ns",
     "loading_ns",
-    "longest_call_ns",
     "copy_ns",
     "operations",
 )
@@ -91,7 +90,6 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
         **{part: sums_at(of_gap, causes[part].to_numpy(), len(windows)) for part in (*idle.PARTS, "met_ns")},
         "needed_host_ns": _host_needed(trace, windows),
         "loading_ns": _loading(trace, windows),
-        "longest_call_ns": _longest_call(trace, windows),
         "copy_ns": (copy - compute).covered_ns(begins, ends),
         "operations": _operations(trace, windows),
     }
@@ -169,19 +167,6 @@ def _host_times(trace: RankTrace, windows: pd.DataFrame) -> tuple[np.ndarray, np
     """When the host is at each step."""
     starts, ends = host_spans(trace.steps)
     return starts[windows["row"]], ends[windows["row"]]
-
-
-def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
-    """The longest API call that began in the step's range and waits for nothing on the GPU."""
-    if "row" not in windows or not len(trace.api_calls):
-        return pd.array([pd.NA] * len(windows), dtype="Int64")
-    is_free = ~into_full_queue(trace)
-    is_free[idle.blocking(trace)[0]] = False
-    starts, ends = (array_of(trace.api_calls, name)[is_free] for name in ("start_ns", "end_ns"))
-    at = step_at(*_host_times(trace, windows), starts)
-    held = at != NONE
-    longest = extreme_at(np.maximum, at[held], (ends - starts)[held], len(windows))
-    return pd.arrays.IntegerArray(longest, np.bincount(at[held], minlength=len(windows)) == 0)
 
 
 def _operations(trace: RankTrace, windows: pd.DataFrame) -> np.ndarray:
@@ -277,7 +262,6 @@ class StepNeeds(Result):
         "block it or find the queue full, and in collectives of the CPU while its threads do nothing else.",
         loading_ns="Time of that range, and up to the next one's, in the data loader, less that in which "
         "it waits for its GPU or for peers, as where all ranks count the tokens that they have loaded.",
-        longest_call_ns=Column.time("The longest API call in it that waits for nothing on the GPU."),
         copy_ns="Time in which a copy runs, but no compute: beside communication it may hold that up.",
         operations=Column.count("GPU operations that the step launched.", adds=Adds.NONE),
         clock_jump_ns=Column.time(
@@ -379,7 +363,7 @@ def _split(steps: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame, la
 
 _TYPES = {
     **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS, "met_ns", "copy_ns", "operations"), "int64"),
-    **dict.fromkeys(("needed_host_ns", "loading_ns", "longest_call_ns"), "Int64"),
+    **dict.fromkeys(("needed_host_ns", "loading_ns"), "Int64"),
     "is_partial": "bool",
 }
 

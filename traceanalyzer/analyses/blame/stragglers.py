@@ -29,10 +29,9 @@ class Stragglers(Result):
     columns = declared(
         rank="Global rank that is waited for.",
         window_ns="Mean length of a step's GPU window over ranks and steps, or of the capture's.",
-        cost_mean_ns=Column.time(
-            "Exposed wait for it a step (or in the capture): mean over the ranks that wait.", adds=Adds.DERIVED
+        cost_max_ns=Column.time(
+            "Exposed wait for it a step (or in the capture), of the rank that waits most.", adds=Adds.EXTREME
         ),
-        cost_max_ns=Column.time("The same, of the rank that waits most.", adds=Adds.EXTREME),
         cost_max_rank="That rank.",
         cost_pct="100 · largest cost / window.",
         waiting_ranks=Column.count("Ranks that wait for it.", is_compared=False),
@@ -103,7 +102,6 @@ def _costs(pieces: pd.DataFrame, headline: pd.DataFrame) -> pd.DataFrame:
     return table_of(
         {
             "window_ns": round(headline["window_ns"].mean() / steps),
-            "cost_mean_ns": by_root.mean().round().astype("int64"),
             "cost_max_ns": by_root.max().round().astype("int64"),
             "cost_max_rank": by_root.idxmax().map(lambda pair: pair[1]).astype("int64"),
             "waiting_ranks": by_root.size(),

@@ -39,7 +39,6 @@ class Piece:
             returns), `call` (its name).
         waits: an operation waits for one of another stream: `source`, `target` (rows of `ops`), `is_recorded`,
             `is_touching` (inferred from one's end and the other's start).
-        denied: waits that calls would tell and times contradict, as `waits`.
         blocks: a segment begins when an operation has ended: `op`, `segment`, `is_own` (the copy that the call made).
         meetings: collectives of the CPU that the host takes part in: `step`, `name`, `start_ns`, `end_ns`, `begins`
             (the segment that begins where it does), `segment` (the one that begins when the host has waited for it, -1:
@@ -55,7 +54,6 @@ class Piece:
     waits: pd.DataFrame
     blocks: pd.DataFrame
     meetings: pd.DataFrame
-    denied: pd.DataFrame
     steps: pd.DataFrame
     why_no_host: str = field(default="", kw_only=True)
 

@@ -48,11 +48,11 @@ def piece_of(
         trace = replace(trace, api_calls=trace.api_calls.iloc[:0], gpu_ops=trace.gpu_ops.assign(launch=NONE))
     ops = _operations(trace, calls, tree, phases, ring, loops, work)
     host, segments, blocks, meetings, launch_row = _host_chains(trace, ops)
-    waits, denied = event_waits(trace, ops)
+    waits = event_waits(trace, ops)
     launch = launch_row[array_of(ops, "api_call")]
     host = _with_names(host, ops, launch)
     ops = table_of({**columns_of(ops.drop(columns="api_call")), "launch": launch})
-    piece = Piece(ops, host, segments, waits, blocks, meetings, denied, _steps(trace), why_no_host=why)
+    piece = Piece(ops, host, segments, waits, blocks, meetings, _steps(trace), why_no_host=why)
     if len(waits) and waits["is_recorded"].all():
         return piece
     return replace(piece, waits=under_each_other([waits, touching(ops, explained(piece).lag_ns - 3_000)]))

@@ -16,13 +16,12 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, rows_named, rows_where, table_of, under_each_other
 
 
-def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`Piece.waits` as calls tell them, and those that times contradict.
+def event_waits(trace: RankTrace, ops: pd.DataFrame) -> pd.DataFrame:
+    """`Piece.waits` as calls tell them, without those that times contradict.
 
     Recorded events give exact edges. Without them a call to wait for an event is taken to hold what its thread
     launches next; it waits for the stream that was launched on before (a collective for what it reads), else for
-    communication launched before (its result). Edges that the recorded times contradict are left out: inferred ones
-    are denied, and tell of other ranks, too.
+    communication launched before (its result): where times contradict that, it is an earlier one, or another.
     """
     order, waits = _Streams(trace, ops), trace.stream_waits
     recorded = rows_where(waits, (array_of(waits, "record") != NONE) & ~column_of(waits, "source_stream").isna())
@@ -30,9 +29,7 @@ def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.D
     pairs = np.array([*(_recorded(trace, recorded, order) if is_recorded else _inferred(trace, order))], dtype=np.int64)
     table = _table(*pairs.reshape(-1, 2).T, is_recorded=is_recorded)
     fits = order.ends[array_of(table, "source")] <= order.starts[array_of(table, "target")]
-    # What a stream waits for is guessed: where times contradict that, it is an earlier one of that stream, or another.
-    denied = picked(table, ~fits & (not is_recorded))
-    return _without_implied(picked(table, fits), order.stream), denied
+    return _without_implied(picked(table, fits), order.stream)
 
 
 def _table(
@@ -201,36 +198,22 @@ def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     for a straggler, that hides that it also waits for its own rank's gradient. Two operations are the same two in
     another step or on another rank when each is of the same stream, name and place among those of its name in the
     step. Where times contradict a wait anywhere, by more than such operations overlap, it is none.
-
-    Where a wait that calls tell binds nothing, times cannot contradict it: the next batch's copy, launched right before
-    the wait for this one's, has long ended on ranks that wait for a late one. A rank of which times contradict it in
-    each of several steps shows that the program does not wait for it: the call was for another event.
     """
-    waits, denied = (_of_all(pieces, name) for name in ("waits", "denied"))
-    if not waits["is_touching"].any() and denied.empty:
+    touching = {rank: rows_where(piece.waits, piece.waits["is_touching"]) for rank, piece in pieces.items()}
+    waits = under_each_other([own.assign(rank=rank) for rank, own in touching.items()])
+    if waits.empty:
         return dict(pieces)
-    ops = _operations_of(pieces, under_each_other([rows_where(waits, waits["is_touching"]), denied]))
-    is_denied = _is_denied(ops, waits, denied)
-    seen = _pairs(ops, rows_where(waits, waits["is_touching"]))
+    ops = _operations_of(pieces, waits)
+    seen = _pairs(ops, waits)
     each = seen.groupby(["kind_source", "kind_target"])["over_ns"]
-    seen = seen.assign(over_ns=each.transform("max"))[each.transform("size") > 1][[*_PAIR, "over_ns"]]
+    seen = seen.assign(over_ns=each.transform("max"))[each.transform("size") > 1]
     wanted = seen.drop_duplicates(ignore_index=True).rename_axis("wait").reset_index()
     pairs = _everywhere(ops, wanted)
     over_ns = pairs["end_ns_x"] - pairs["start_ns_y"]
     is_refuted = over_ns > pairs["wait"].map(wanted["over_ns"].clip(lower=0))  # by `wait`, the row; jitter is allowed
     pairs = pairs[~is_refuted.groupby(pairs["wait"]).transform("any")]
-    more, made = dict(list(pairs.groupby("rank"))), {}
-    for rank, piece in pieces.items():
-        left = rows_where(piece.waits, ~is_denied[array_of(waits, "rank") == rank])
-        made[rank] = _with(replace(piece, waits=left), more.get(rank))
-    return made
-
-
-def _of_all(pieces: Mapping[int, Piece], name: str) -> pd.DataFrame:
-    """The waits or the denied ones of all ranks, with their `rank`."""
-    tables = {rank: getattr(piece, name) for rank, piece in pieces.items()}
-    ranks = np.repeat(np.array([*tables], dtype=np.int64), [*map(len, tables.values())])
-    return under_each_other([*tables.values()]).assign(rank=ranks)
+    more = dict(list(pairs.groupby("rank")))
+    return {rank: _with(piece, more.get(rank)) for rank, piece in pieces.items()}
 
 
 def _operations_of(pieces: Mapping[int, Piece], waits: pd.DataFrame) -> pd.DataFrame:
@@ -259,24 +242,12 @@ def _kinds(piece: Piece, known: dict[object, int]) -> np.ndarray:
 
 
 def _pairs(ops: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
-    """What both operations of each wait within a step are, with its `rank` and `wait`, the row; without other kernels'.
-
-    With `over_ns`, by how much they overlap.
-    """
-    own = waits[["rank", "source", "target"]].rename_axis("wait").reset_index()
+    """What both operations of each wait within a step are, and by how much they overlap (`over_ns`)."""
+    own = waits[["rank", "source", "target"]]
     for end in ("source", "target"):
         own = own.merge(ops.add_suffix(f"_{end}"), left_on=["rank", end], right_on=[f"rank_{end}", f"row_{end}"])
     own = own[own["step_source"] == own["step_target"]]
-    return own[["rank", "wait", *_PAIR]].assign(over_ns=own["end_ns_source"] - own["start_ns_target"])
-
-
-def _is_denied(ops: pd.DataFrame, waits: pd.DataFrame, denied: pd.DataFrame) -> np.ndarray:
-    """Mask of the told waits that times contradict more than once on a rank that never waits so."""
-    told = _pairs(ops, rows_where(waits, ~(waits["is_recorded"] | waits["is_touching"]).astype(bool)))
-    counts = _pairs(ops, denied).groupby(["rank", *_PAIR], as_index=False).size()
-    never = counts[counts["size"] > 1].merge(told[["rank", *_PAIR]].drop_duplicates(), how="left", indicator=True)
-    never = never.loc[never["_merge"] == "left_only", _PAIR].drop_duplicates()
-    return np.isin(np.arange(len(waits)), told.merge(never, on=_PAIR)["wait"])
+    return own[_PAIR].assign(over_ns=own["end_ns_source"] - own["start_ns_target"])
 
 
 def _everywhere(ops: pd.DataFrame, wanted: pd.DataFrame) -> pd.DataFrame:
