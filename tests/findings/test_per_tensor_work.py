@@ -3,7 +3,7 @@
 from tests.findings.of_job import said
 from tests.simulator import workloads as usual
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import turns
+from tests.simulator.jobs import optimizers, turns
 
 LOOP = Fault("loop", 0, (0, 1))
 
@@ -15,6 +15,12 @@ def test_an_average_of_weights():
         "aten::mul_, aten::add_ run 150 times per step, one tensor after the other: 8.08 ms/step of rank 1's CPU."
     )
     assert one.fix == "torch._foreach_mul_, torch._foreach_add_ and the like take the list of all tensors in one call."
+
+
+def test_an_optimizer_by_parameter_launches_and_reads_them_again_in_each_operator():
+    (one,) = said(optimizers.looped_optimizer(), "per_tensor_work")
+    assert one.fix.startswith("Optimizer with fused=True")
+    assert {change.part for change in one.changes} == {"loop", "operator"}
 
 
 def test_rows_picked_by_a_mask_wait_in_each_turn():

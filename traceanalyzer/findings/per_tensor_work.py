@@ -20,8 +20,11 @@ optimizer = torch.optim.AdamW(parameters, fused=True)
 import re
 from collections.abc import Iterator
 
+import pandas as pd
+
 from traceanalyzer.analyses.host.host_names import phase
 from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
+from traceanalyzer.analyses.operators.operators import OperatorKernels
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.findings.finding import Finding
@@ -41,11 +44,12 @@ _FIXES = (
 """What to do about what a turn launches in a phase."""
 
 
-def per_tensor_work(run: Run, launch_loops: LaunchLoops) -> Iterator[Finding]:
+def per_tensor_work(run: Run, launch_loops: LaunchLoops, operator_kernels: OperatorKernels) -> Iterator[Finding]:
     """The CPU launches the same few operators over and over: for one tensor, or sample, after the other.
 
     Turns with matrix products may be layers, which need each other, and autograd's are no loop of the program but where
-    it checks gradients; uploads that block are blocking calls. The change is one turn for all of them.
+    it checks gradients; uploads that block are blocking calls. The change is one turn for all of them, and of an
+    optimizer's passes over the parameters the longest alone.
     """
     table = launch_loops.table
     waits = table["of_uploads"].astype(bool) & (table["blocking_calls"] >= SHARE * table["turns"])
@@ -68,17 +72,27 @@ def per_tensor_work(run: Run, launch_loops: LaunchLoops) -> Iterator[Finding]:
             f"the other{f'; {others} more such loops' if others else ''}: {time_text(host_ns)}{run.each} of rank "
             f"{rank}'s CPU.",
             fix=_fix(run, turn, place, is_by_tensor=is_by_tensor),
-            changes=tuple(Change("loop", name=str(name)) for name in rows["loop"].unique()),
+            changes=(
+                *(Change("loop", name=str(name)) for name in rows["loop"].unique()),
+                *(_passes(run, operator_kernels.table, place) if phase(place) == "optimizer" else ()),
+            ),
             named=(rank,),
             evidence=tuple(own[["loop", "runs", "turns", "launches", "host_ns"]].head(5).to_dict("records")),
             table="launch_loops",
         )
 
 
+def _passes(run: Run, kernels: pd.DataFrame, place: str) -> tuple[Change, ...]:
+    """A range's element-wise operators but the longest: a fused kernel reads and writes the parameters once."""
+    is_own = kernels["path"].astype("str").str.endswith(place) & (kernels["category"] == "element-wise")
+    by_operator = kernels[is_own].groupby("operator", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
+    return run.shorter_operators(by_operator.iloc[1:])
+
+
 def _fix(run: Run, turn: str, place: str, *, is_by_tensor: bool) -> str:
     known = next((fix for pattern, fix in _FIXES if re.search(pattern, f"{phase(place)} {turn}")), None)
     if known is None and phase(place) == "optimizer":
-        known = "Optimizer with fused=True or foreach=True; torch._foreach_mul_ and the like in one of your own."
+        known = "Optimizer with fused=True, else foreach=True; torch._foreach_mul_ and the like in one of your own."
     elif known is None and is_by_tensor:
         known = "torch._foreach_mul_, torch._foreach_add_ and the like take the list of all tensors in one call."
     return run.terms.choose(

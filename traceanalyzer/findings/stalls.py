@@ -145,9 +145,9 @@ def _cpu_work(host_work: HostWork, host_silences: HostSilences, compilations: Co
     operators = operators.assign(name=named([*map(str, by_name.index)], 2))
     silent = host_silences.table.assign(name=NOTHING)
     compiling = compilations.table.rename(columns={"compiler": "name"})
-    rows = pd.concat([work[~is_operator], operators, silent, compiling])
-    rows = rows.astype({"name": "str"}).groupby(["rank", "name", "steps"], dropna=False)
-    rows = rows[["host_ns", "idle_ns", "seen_ns"]].sum().reset_index()
+    every = pd.concat([work[~is_operator], operators, silent, compiling]).astype({"name": "str"})
+    own = every.groupby(["rank", "name", "steps"], dropna=False)
+    rows = own[["host_ns", "idle_ns", "seen_ns"]].sum().reset_index()
     # In a step GPUs count as idle before the capture's first operation and after its last one, as in `step_needs`.
     unseen_ns = (rows["host_ns"] - rows["seen_ns"]).where(rows["steps"].notna(), 0)
     rows = rows.assign(idle_ns=rows["idle_ns"] + unseen_ns)
