@@ -146,9 +146,9 @@ class Run:
         return max(0, saved_ns(self.engine, changes))
 
     def peers_of(self, ranks: Collection[int]) -> str:
-        """All other ranks in words: `rank 0` where there is one, else `its peers` or `their peers`."""
-        others = {*self.ranks} - {*ranks}
-        return numbered("rank", others) if len(others) == 1 else f"{'its' if len(ranks) == 1 else 'their'} peers"
+        """All other ranks in words: `rank 0` of two, else `its peers` or `their peers`."""
+        others, is_one = {*self.ranks} - {*ranks}, len(ranks) == 1
+        return numbered("rank", others) if is_one and len(others) == 1 else f"{'its' if is_one else 'their'} peers"
 
     def who(self, ranks: Collection[int]) -> str:
         """Ranks in words: `rank 5 (host b07)`, `ranks 8–15 (host b07)`, `both ranks`, `all 8 ranks`."""
