@@ -49,6 +49,13 @@ def test_json_has_the_same(folder, capsys):
     assert sum(answer["path_pct_after"].values()) == pytest.approx(100)
 
 
+def test_another_schedule_of_a_pipeline(capsys):
+    sample = Path(__file__).parents[2] / "sample_traces" / "pp_1f1b"
+    assert command(["what-if", str(sample), "--schedule", "interleaved:2"]) == DONE
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "with the interleaved schedule, if its 2 stages per rank even the ranks' work" in printed
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

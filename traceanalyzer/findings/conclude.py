@@ -108,8 +108,7 @@ def with_next_bottleneck(finding: Finding, run: Run) -> Finding:
     if finding.saves is None or not finding.leads or run.engine is None or path is None or not _is_replayed(finding):
         return finding
     then = bottleneck_after(run.engine, *Question(finding.changes, finding.half_of).least).bound
-    is_other = then is not None and then != path.bound
-    return replace(finding, saves=replace(finding.saves, then=then)) if is_other else finding
+    return finding if then in (None, path.bound) else replace(finding, saves=replace(finding.saves, then=then or ""))
 
 
 def _is_once(fact: Finding, run: Run) -> bool:

@@ -84,9 +84,4 @@ def _played(run: Run, row: Mapping[str, Any], ranks: int) -> tuple[Change | None
         found = rescheduled(run.engine, run.results, str(change.to), ())
     except (InputError, UsageError):
         return None, None
-    words = (
-        "with a zero-bubble schedule"
-        if change.to == "zero-bubble"
-        else "with two interleaved stages per rank, if that evens the ranks' work"
-    )
-    return change, saves_of_schedule(found, run.engine, words)
+    return change, saves_of_schedule(found, run.engine)

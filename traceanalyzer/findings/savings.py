@@ -179,11 +179,14 @@ def savings_of(engine: Engine, questions: Sequence[Question]) -> list[Saves]:
     return [saves if saves.is_nothing else next(wider) for saves in found]
 
 
-def saves_of_schedule(found: Rescheduled, engine: Engine, supposing: str) -> Saves:
+def saves_of_schedule(found: Rescheduled, engine: Engine) -> Saves:
     """What another order of passes saves; the lower end less what the play misses the recorded step by."""
     gains = [max(0, before - after) for before, after in found.steps_ns]
     low_ns = max(0, min(gains) - found.error_ns)
     before_ns, is_unprofiled = found.steps_ns[0][0], engine.has_cost_of_recording
+    is_cut = found.wanted.stages_per_rank > found.recorded.stages_per_rank
+    evens = f", if its {found.wanted.stages_per_rank} stages per rank even the ranks' work" if is_cut else ""
+    supposing = f"with the {found.wanted.name or 'other'} schedule{evens}"
     return Saves(before_ns, gains[0], low_ns, max(gains), is_unprofiled, supposing=supposing)
 
 
