@@ -6,8 +6,8 @@ from collections.abc import Callable
 from tests.samples import sample
 from traceanalyzer.analyses import reduce_rank
 
-MOST_CALLS = 400_000
-"""Python's and C's, of a rank of 12 MB: 453,000 when each small table was pandas' own, 349,000 since."""
+MOST_CALLS = 340_000
+"""Python's and C's, of a rank of 12 MB, which takes 302,000."""
 
 
 def test_analyses_of_a_rank_make_few_calls():
