@@ -40,13 +40,14 @@ class Alone:
         self.medians = np.full(len(self.works), np.nan)
         self.medians[self.code[runs[groups.first]][is_told]] = groups.medians(lengths[runs])[is_told]
 
-    def lengths_ns(self) -> np.ndarray:
+    def lengths_ns(self, medians: np.ndarray | None = None) -> np.ndarray:
         """For each operation the median time of its kernel when no communication runs beside it.
 
         Without limit for operations that do not run beside communication, or of which too few runs are alone.
+        `medians`, one for each kernel, are those of the rank itself, unless given.
         """
-        medians = np.where(np.isnan(self.medians), -NEVER, self.medians)
-        of_op = medians[self.code] if len(medians) else np.empty(len(self.code))
+        typical = self.medians if medians is None else medians
+        of_op = np.where(np.isnan(typical), -NEVER, typical)[self.code] if len(typical) else np.empty(len(self.code))
         found: np.ndarray = np.round(np.where(self._is_beside, of_op, -NEVER)).astype(np.int64)
         return found
 
@@ -59,6 +60,22 @@ def _are_alike(groups: Groups, lengths: np.ndarray) -> np.ndarray:
     low, high = (ordered[begins + (counts - 1) * quarter // 4] for quarter in (1, 3))
     alike: np.ndarray = high <= RATIO * low
     return alike
+
+
+def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """A rank's medians, by kernel, with its peers' (a row each) for kernels that it never runs alone.
+
+    Those are scaled by what kernels that both run alone take longer on the rank: GPUs are not equally fast.
+    """
+    if not (np.isnan(own) & ~np.isnan(others).all(axis=0)).any():
+        return own
+    ratio = np.divide(own, others, out=np.full(others.shape, np.nan), where=others != 0)
+    is_known = ~np.isnan(ratio).all(axis=1)
+    scaled = others[is_known] * np.nanmedian(ratio[is_known], axis=1)[:, None]
+    wanted = np.isnan(own) & ~np.isnan(scaled).all(axis=0)
+    found = own.copy()
+    found[wanted] = np.nanmedian(scaled[:, wanted], axis=0)
+    return found
 
 
 class Parts(Struct, frozen=True):
@@ -108,13 +125,17 @@ class Beside(Struct, frozen=True):
     parts: Parts
 
 
+_MOST_PEERS = 8
+"""Other ranks that are asked how long a kernel takes alone: asking all would take the square of the ranks."""
+
+
 class Contention:
     """By how much shorter operations are in a replay in which calls take less than they were recorded to.
 
     A collective takes multiprocessors and memory: a kernel that runs beside communication for a part of its time and
-    takes longer than the median of the same work without is longer by that part of the difference. Of a
-    wait or transfer that is shorter by half, half of it goes. Those that become longer slow nothing further: what would
-    lie beside them is not known.
+    takes longer than the median of the same work without is longer by that part of the difference; of kernels that the
+    rank never runs alone its peers' speak. Of a wait or transfer that is shorter by half, half of it goes. Those that
+    become longer slow nothing further: what would lie beside them is not known.
     """
 
     def __init__(self, job: Job) -> None:
@@ -124,6 +145,18 @@ class Contention:
     def alone(self) -> dict[int, Alone]:
         """What each rank's kernels take alone."""
         return {rank: Alone(nodes.piece.ops) for rank, nodes in self.job.nodes.items()}
+
+    @cached_property
+    def _typical(self) -> dict[int, np.ndarray]:
+        """Of each rank's works what they take alone, there or on some other ranks; NaN where too few runs tell."""
+        works = np.unique(np.concatenate([own.works for own in self.alone.values()]))
+        columns = [np.searchsorted(works, own.works) for own in self.alone.values()]
+        medians = np.full((len(columns), len(works)), np.nan)
+        for row, own in enumerate(self.alone.values()):
+            medians[row, columns[row]] = own.medians
+        first = range(min(len(columns), _MOST_PEERS + 1))
+        others = [[other for other in first if other != row][:_MOST_PEERS] for row in range(len(columns))]
+        return {rank: of_peers(medians[row], medians[others[row]])[columns[row]] for row, rank in enumerate(self.alone)}
 
     @cached_property
     def _beside(self) -> dict[int, Beside]:
@@ -171,7 +204,7 @@ class Contention:
         nodes, parts = self.job.nodes[rank], self._parts(rank)
         lengths = nodes.column("ops", "duration_ns")
         starts = nodes.column("ops", "start_ns") - self.job.shift_ns(rank)
-        least = self.alone[rank].lengths_ns()
+        least = self.alone[rank].lengths_ns(self._typical[rank])
         slower = np.where(nodes.is_of("compute"), np.maximum(lengths - least, 0), 0)
         held = np.flatnonzero(slower)
         part, op = _shared(parts.begin_ns, parts.end_ns, starts[held], (starts + lengths)[held])
