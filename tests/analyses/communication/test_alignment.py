@@ -56,30 +56,6 @@ def test_true_pairs_are_found(left, right, methods):
     assert not found.is_ambiguous
 
 
-def test_sends_that_fill_the_buffer_end_with_earlier_receives():
-    received = np.arange(8) * 17 * MS + 45 * MS
-    # The first receive waits; five sends are buffered; the others end when the receive before theirs does.
-    sent = np.append(np.arange(5) * 13 * MS + 45 * MS - 14_000, received[4:7] + 120_000)
-    steps = np.repeat([0, 1, 2, 3], 8)
-    sides = [
-        CallList(
-            end_ns=(steps * 480 * MS + np.tile(ends, 4)),
-            signature=np.zeros(32, dtype=np.int64),
-            step=steps,
-            sequence=np.full(32, -1),
-            is_synchronising=np.full(32, fill_value=True),
-            near_ns=np.full(32, 6 * MS),
-            are_messages=True,
-        )
-        for ends in (sent, received)
-    ]
-    found = align(*sides)
-    assert found.left.tolist() == found.right.tolist() == list(range(32))
-    assert {METHODS[code] for code in found.method} == {"step and position"}
-    assert abs(found.offset_ns) < 50_000
-    assert not found.is_ambiguous
-
-
 @pytest.mark.parametrize(("drift", "matched"), [(20e-6, 12), (-50e-6, 12), (0.0, 12)])
 def test_clocks_of_two_hosts_may_drift(drift, matched):
     left, right = calls(), calls()

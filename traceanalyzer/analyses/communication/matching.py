@@ -180,9 +180,8 @@ def _verified(left: CallList, right: CallList, pairs: np.ndarray, method: int) -
     is_same = left.signature[rows] == right.signature[cols]
     synchronises = left.is_synchronising[rows] & right.is_synchronising[cols]
     apart = left.end_ns[rows] - right.end_ns[cols]
-    held = synchronises & is_same
-    known = _ends_of_messages(apart[held], left.step[rows[held]]) if left.are_messages else apart[held]
-    offset_ns = int(np.median(known)) if len(known) else None
+    known = apart[synchronises & is_same]
+    offset_ns = int(np.median(_densest(known, BIN_NS) if left.are_messages else known)) if len(known) else None
     is_near = np.abs(apart - (offset_ns or 0)) <= np.minimum(left.near_ns[rows], right.near_ns[cols])
     if left.are_messages:
         is_near |= apart < (offset_ns or 0)
@@ -194,19 +193,6 @@ def _verified(left: CallList, right: CallList, pairs: np.ndarray, method: int) -
         numbers_of = [np.searchsorted(steps, side.step[np.isin(side.step, steps)]) for side in (left, right)]
         is_good &= np.equal(*(np.bincount(number, minlength=len(steps)) for number in numbers_of))
     return is_good[code], offset_ns
-
-
-def _ends_of_messages(apart_ns: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """Differences of messages whose receiver waited: both ends are one moment.
-
-    No send ends later than its receive, so that these are the latest of each step, if steps agree on them. Sends that
-    fill NCCL's buffer end with an earlier receive, and may agree closer.
-    """
-    if not len(apart_ns):
-        return apart_ns
-    latest = Groups.of_numbers(step).largest(apart_ns)
-    agreed = _densest(latest, BIN_NS)
-    return agreed if len(agreed) >= MOST * len(latest) else _densest(apart_ns, BIN_NS)
 
 
 def _are_apart(left: CallList, right: CallList) -> bool:
