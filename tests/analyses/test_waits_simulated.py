@@ -57,22 +57,21 @@ def test_both_profilers_give_the_same_waits():
 
 
 @pytest.mark.parametrize(
-    ("how", "ways"),
+    "how",
     [
-        (Capture(has_sequence=True, dropped={0: (3,)}), {"sequence"}),
-        (Capture(arguments="host"), {"step and position"}),
-        (Capture(arguments="none"), {"step and position"}),
-        (Capture(start_ns={0: 6 * MS, 1: 9 * MS}, end_ns={2: 28 * MS}, offset_ns={1: -3 * MS}), {"offset"}),
-        (Capture(start_ns={0: 6 * MS}, has_sequence=True, offset_ns={1: 5_000 * MS}), {"sequence", "offset"}),
+        Capture(has_sequence=True, dropped={0: (3,)}),
+        Capture(arguments="host"),
+        Capture(arguments="none"),
+        Capture(start_ns={0: 6 * MS, 1: 9 * MS}, end_ns={2: 28 * MS}, offset_ns={1: -3 * MS}),
+        Capture(start_ns={0: 6 * MS}, has_sequence=True, offset_ns={1: 5_000 * MS}),
     ],
     ids=["sequence", "arguments on the host", "no arguments", "ranks start and stop elsewhere", "hosts seconds apart"],
 )
-def test_waits_whatever_is_recorded(how, ways):
+def test_waits_whatever_is_recorded(how):
     truth, results = analysed(scenarios.ddp(4, steps=5, slow_compute_ns={2: 250_000}), "call_waits", how=how)
     calls = true_waits(truth, results["call_waits"].to_frame(), how)
     known = calls[calls["wait_ns"].notna()]
     assert len(known) >= 0.5 * len(calls)
-    assert set(known["matched_by"]) & ways
     assert mixed(known) == []
     assert ((known["wait_ns"] - known["true_wait_ns"]).abs() <= 0.01 * known["true_wait_ns"] + 3_000).all()
 

@@ -136,9 +136,10 @@ def _takes(run: Run, needs: pd.Series, rank: int) -> str:
     who = numbered("rank", [*map(int, others.index)]) if len(others) == 1 else "other ranks"
     beside = f" ({who}: {time_span(others.min(), others.max())})" if len(others) else ""
     compute_ns = run.results["headline"].table.set_index("rank")["compute_ns"][rank] / run.count
+    whole = "the whole " if needs[rank] >= run.window_ns[rank] else ""
     return (
-        f"Launching a step takes rank {rank}'s CPU {time_text(needs[rank])}{beside} for {time_text(compute_ns)} of "
-        "GPU compute"
+        f"Launching a step takes rank {rank}'s CPU {whole}{time_text(needs[rank])}{beside} for "
+        f"{time_text(compute_ns)} of GPU compute"
     )
 
 
@@ -172,10 +173,10 @@ def _fix(run: Run, launches: Launches, kernels: Kernels, ranks: Ranks, groups: G
         return f"{graphs} launch most operations already: use larger batches, and move Python work out of the step."
     if names.str.contains(_INDUCTOR).any():
         less = f'torch.compile(mode="reduce-overhead") ({graphs})'
-    elif (groups.table["role"] == SHARDED).any():
-        less = "torch.compile each block, then fully_shard() it"
     elif all(map(has_triton, ranks.table["device_name"].dropna())):
-        less = f'torch.compile(model, mode="reduce-overhead"), or {graphs} around the repeated part'
+        whole = f'torch.compile(model, mode="reduce-overhead"), or {graphs} around the repeated part'
+        is_sharded = bool((groups.table["role"] == SHARDED).any())
+        less = "torch.compile each block (FSDP2: before fully_shard())" if is_sharded else whole
     else:
         less = f"{graphs} around the repeated part (torch.cuda.make_graphed_callables)"
     first = "One process per GPU (torchrun); " if ranks.is_one_process else ""

@@ -60,7 +60,8 @@ def pipeline_bubble(
         alone = (
             f"With {count} microbatches on {row['stages']} stages {row['schedule']} alone leaves {expected:.0f}% unused"
         )
-        why = f"{alone}; the rest is uneven stages, messages or launch gaps."
+        is_more = row["bubble_pct"] > expected
+        why = f"{alone}{'; the rest is uneven stages, messages or launch gaps' if is_more else ''}."
         fix = f"{_OTHERS.get(row['schedule'], '')}{2 * count} microbatches per step instead of {count}."
     yield Finding(
         headline=f"Pipeline bubble: stages wait or are idle {row['bubble_pct']:.0f}% of a step on average.",

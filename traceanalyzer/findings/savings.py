@@ -101,7 +101,7 @@ class Saves:
         change = f"{of.text(self.before_ns)} → {after} {of.symbol}, {_whole_percent(self.percent)}"
         profiled = "" if self.is_unprofiled else " as profiled"
         supposing = f" {self.supposing}" if self.supposing else ""
-        then = f"; the remaining {after} {of.symbol} are {self.then}" if self.then else ""
+        then = f"; the remaining {after} {of.symbol} are {_in_sentence(self.then)}" if self.then else ""
         return f"about {time_text(self.likely_ns)}{self.each}{profiled} ({change}){supposing}{then}"
 
     @property
@@ -124,6 +124,11 @@ class Saves:
         ms = {"ms": self.likely_ns, "low_ms": self.low_ns, "high_ms": self.high_ns}
         ms |= {"before_ms": self.before_ns, "after_ms": self.before_ns - self.likely_ns}
         return {**{name: round(ns / 1e6, 4) for name, ns in ms.items()}, "percent": round(self.percent, 2)}
+
+
+def _in_sentence(bound: str) -> str:
+    """`CPU-bound`, `copy-bound`: acronyms stay."""
+    return bound if bound[:2].isupper() else bound.lower()
 
 
 def _time(time_ns: float, of: Scale) -> str:
@@ -238,7 +243,6 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     before_ns = most_ns = round(engine.steps(costs[:1]).mean())
     if question.half_of:  # nothing takes away more than all of it
         low_ns = round(HALF_WAY * low_ns)
-        likely_ns = min(likely_ns, round(HALF_WAY * before_ns))  # half of anything is at most half of the step
         left_ns = engine.steps(_asked(engine, question.changes, unknown)).mean(axis=0).min()
         most_ns = min(_span(full)[1], round(before_ns - left_ns))
     high_ns = max(min(high_ns, most_ns), likely_ns)

@@ -61,7 +61,7 @@ def straggler(
     The change gives that part the time that the peers take. Of stragglers that hide each other all change together.
     """
     rows = [row for row in plain_rows(episodes.table) if run.is_worth(row["excess_ns"])]
-    reasons = partial(_reason, what_ran, operators, ranks, gpu_metrics, run)
+    reasons = partial(_reason, step_needs, what_ran, operators, ranks, gpu_metrics, run)
     hiding = _hiding(rows, run)
     if hiding:
         yield _joint(hiding, run, step_needs)
@@ -114,7 +114,7 @@ def _joint(rows: Sequence[Row], run: Run, needs: StepNeeds) -> Finding:
 def _finding(row: Row, run: Run, reasons: Callable[[Row], tuple[str, str]], needs: StepNeeds) -> Finding:
     reason, fix = reasons(row)
     waits, named_ranks = _waits(row, run)
-    said = ", ".join(filter(None, (_in_steps(row) + _detail(row), reason)))
+    said = ", ".join(filter(None, (_in_steps(row) + _detail(row, run), reason)))
     return Finding(
         headline=_headline(row, run),
         why=f"{first_upper(said)}; {waits}.",
@@ -214,10 +214,10 @@ def _in_steps(row: Row) -> str:
     return f"in {numbered('step', steps)} " if steps else ""
 
 
-def _detail(row: Row) -> str:
+def _detail(row: Row, run: Run) -> str:
     """The evidence: both times, and the name of what takes most of the difference."""
     own, peers = (None if row[name] is None else time_text(row[name]) for name in ("own_ns", "peers_ns"))
-    both = f" ({own}, peers {peers})" if peers else f" ({own})"
+    both = f" ({own}, {run.peers_of(row['ranks'])} {peers})" if peers else f" ({own})"
     if row["name"] == OTHER_PROCESS:
         return f"another process has the GPU at times, whichever kernel runs then{both}"
     if _is_slow_gpu(row):
@@ -273,13 +273,19 @@ def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
 
 
 def _reason(
-    what_ran: WhatRan, operators: Operators, ranks: Ranks, metrics: GpuMetrics, run: Run, row: Row
+    step_needs: StepNeeds,
+    what_ran: WhatRan,
+    operators: Operators,
+    ranks: Ranks,
+    metrics: GpuMetrics,
+    run: Run,
+    row: Row,
 ) -> tuple[str, str]:
     """A clause for the evidence, and the fix that goes with it; empty where nothing else tells."""
     if row["cause"] == "compute":
         clock = _lower_clock(row, metrics) if _is_slow_gpu(row) else ""
         gpu = (clock, "") if clock else _other_gpu(row, ranks)
-        return gpu if any(gpu) or _is_slow_gpu(row) else _more_calls(row, what_ran, run)
+        return gpu if any(gpu) or _is_slow_gpu(row) else _more_calls(row, step_needs, what_ran, run)
     if row["cause"] == HOST.key and row["name"] is None and row["is_in_every_step"]:
         return _cpu(row, operators)
     if row["cause"] == HOST.key and row["name"] and is_called_alike(row["name"], row["ranks"], operators.table):
@@ -287,15 +293,16 @@ def _reason(
     return "", ""
 
 
-def _more_calls(row: Row, what_ran: WhatRan, run: Run) -> tuple[str, str]:
+def _more_calls(row: Row, step_needs: StepNeeds, what_ran: WhatRan, run: Run) -> tuple[str, str]:
     """How often these ranks run what takes most of the difference, and the others, as far as that is known."""
     held = run.within(what_ran.table)
     held = held[(held["part"] == COMPUTE.column) & (held["what"] == row["what"])]
     calls = held[held["name"] == row["name"]].groupby("rank")["calls"].sum().astype("float64") / run.count
-    others = [rank for rank in run.ranks if rank not in row["ranks"]]
+    peers_of = step_needs.table.groupby("rank")["peers"].first()
+    others = [rank for rank in peers_of.index[peers_of == peers_of[row["ranks"][0]]] if rank not in row["ranks"]]
     most, usual = calls.reindex([*row["ranks"]]).max(), calls.reindex(others).fillna(0).median()
     is_cut = (held.groupby(["rank", "step"], dropna=False).size() >= MOST_NAMES).any()  # of short ones nothing is known
-    if pd.isna(most) or most <= usual or (not usual and is_cut):
+    if not others or pd.isna(most) or most <= usual or (not usual and is_cut):
         return "", ""
     most, usual = (digits(round(count, 1)) for count in (most, usual))
     peers = run.peers_of(row["ranks"])

@@ -110,7 +110,7 @@ WAIT = Part(
 UNMATCHED = Part(
     "exposed_unmatched_ns", "exposed, unattributed", "unmatched",
     "Exposed communication that is neither known to be transfer nor wait: calls that could not be matched between "
-    "ranks, or whose ranks do not wait alike (collectives with one root, uneven all-to-alls).", "transfer or wait",
+    "ranks, or whose ranks do not wait alike (collectives with one root, uneven all-to-alls).", "unattributed",
 )  # fmt: skip
 
 COMM_PARTS = (TRANSFER, WAIT, UNMATCHED)

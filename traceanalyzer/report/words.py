@@ -403,8 +403,10 @@ def also_seen(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def fact(finding: Finding) -> str:
-    """What was seen, and what its change saves at most."""
-    return f"{finding.headline} {finding.saves.at_most}" if finding.saves else finding.headline
+    """What was seen, and what its change saves at most, if that is no more than the time that was seen."""
+    saves, stated_ns = finding.saves, finding.stated_ns
+    is_held = saves is not None and (stated_ns is None or saves.high_ns <= stated_ns)
+    return f"{finding.headline} {saves.at_most}" if saves is not None and is_held else finding.headline
 
 
 def nothing_to_gain(findings: Sequence[Finding]) -> str:

@@ -122,7 +122,8 @@ def _not_failed(one: Examined) -> str:
     times = "once" if first.times == 1 else f"{first.times} times"
     most = "" if len(one.taken) == 1 else " most often"
     return (
-        f"{text} It is likely at {first.site}, which{most} made the allocator take more from the GPU in the second "
+        f"{text} If the run failed later, the request was most likely at {first.site}, "
+        f"which{most} made the allocator take more from the GPU in the second "
         f"half ({times}, {size_text(first.size_bytes)})."
     )
 
@@ -167,7 +168,7 @@ def _peak(one: Examined) -> str:
         )
     if known.empty:
         return text
-    return f"{text} Most is from {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
+    return f"{text} The largest part is from {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
 
 
 # Two runs' snapshots beside each other: what of each rank's peak is more or less, by category and by site.

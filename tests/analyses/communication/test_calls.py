@@ -60,8 +60,8 @@ def test_missing_arguments_come_from_the_host_operation_around_the_launch(tmp_pa
     events = [comms(0, "allreduce", 100), launch(5, 1), comms(20, "broadcast", 50, Rank=1), launch(25, 2), nccl(30, 1),
               nccl(40, 2, name="Broadcast_RING_LL")]  # fmt: skip
     found = results(tmp_path, events)
-    assert [(row["collective"], row["size_bytes"], row["root"], row["arguments"]) for row in found] == [
-        ("all_reduce", 400, None, "host"), ("broadcast", 200, 1, "host"),
+    assert [(row["collective"], row["size_bytes"], row["arguments"]) for row in found] == [
+        ("all_reduce", 400, "host"), ("broadcast", 200, "host"),
     ]  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def test_selected_steps_clip_the_window_and_count_their_own_operations(wanted, w
 
 @pytest.mark.parametrize("wanted", ["7", "5:6"])
 def test_steps_that_the_capture_lacks_are_refused(wanted):
-    with pytest.raises(UsageError, match="it has 0, 1, 2"):
+    with pytest.raises(UsageError, match="it has 0, 1 and 2"):
         rank_trace(OPS, steps=STEPS, wanted=wanted)
 
 

@@ -51,6 +51,7 @@ def name_of(
     half = f"half of {whole}" if whole and 2 * len(chosen) == count else None
     held = [place for place in places if chosen <= place.ranks and len(chosen) >= SHARE * len(place.ranks)]
     held = [place for place in held if _is_fact(chosen, place) or _chance(chosen, place, places, count) < FALSE_ALARMS]
+    name: str | None
     if held:
         best = min(held, key=lambda place: len(place.ranks))
         name = best.name if chosen == best.ranks else f"{len(chosen)} of the {len(best.ranks)} ranks of {best.name}"

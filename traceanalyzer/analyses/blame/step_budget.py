@@ -595,20 +595,24 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[dict[str, np.n
     threads = idle.thread_of_launch(trace, gaps.launch)
     is_held = (threads != NONE) & (launched > starts) & (gaps.lengths >= SHORT_NS)
     numbers = array_of(windows, "step")
+    has_data = bool((_named_parts(trace.host_ops) != NONE).any())
+    nested = Nesting.of(trace.ranges), Nesting.of(trace.host_ops) if has_data else None
     for thread in np.unique(threads[is_held]):
         rows = np.flatnonzero(is_held & (threads == thread))
         for one, since, until, held in evidence_threads(trace, int(thread), starts[rows], launched[rows]):
-            yield from _of_thread(trace, one, since, until, numbers[of_gap[rows[held]]])
+            yield from _of_thread(trace, nested, one, since, until, numbers[of_gap[rows[held]]])
 
 
 def _of_thread(
-    trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray, steps: np.ndarray
+    trace: RankTrace,
+    nested: tuple[Nesting, Nesting | None],
+    thread: int,
+    starts: np.ndarray,
+    launched: np.ndarray,
+    steps: np.ndarray,
 ) -> Iterator[dict[str, np.ndarray]]:
-    ranges, of_ranges, of_operators = (
-        Nesting.of(trace.ranges),
-        *map(_named_parts, (trace.ranges, trace.host_ops)),
-    )
-    operators = Nesting.of(trace.host_ops) if (of_operators != NONE).any() else None
+    ranges, operators = nested
+    of_ranges, of_operators = map(_named_parts, (trace.ranges, trace.host_ops))
     for held, activity in activity_of(trace, thread, starts, launched, has_frames=True):
         query, stretch = overlapping(starts[held], launched[held], Intervals(activity.starts, activity.ends))
         since = np.maximum(activity.starts[stretch], starts[held][query])

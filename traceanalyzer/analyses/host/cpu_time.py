@@ -18,6 +18,7 @@ from traceanalyzer.analyses.host.activity import (
     MAIN,
     NOTHING,
     OTHER,
+    Nesting,
     names_at,
     range_around,
     thread_roles,
@@ -394,7 +395,8 @@ def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) 
     long = np.flatnonzero((until - begins >= SHARE * _LEAST_BESIDE_NS) & runs[:-1])
     every, of_thread = np.unique(threads, return_inverse=True)
     times = np.linspace(starts[asked], ends[asked], _SAMPLES + 2)[1:-1]
-    inside = [range_around(frames, np.full(times.size, other), times.ravel()) for other in every]
+    nested = Nesting.of(frames)
+    inside = [nested.innermost_at(times.ravel(), np.full(times.size, other)) for other in every]
     running = 2 * runs[np.array(inside)].reshape(len(every), *times.shape).sum(axis=1) > _SAMPLES
     for number, (place, start, end) in enumerate(zip(asked, starts[asked], ends[asked], strict=True)):
         shared = np.minimum(until[long], end) - np.maximum(begins[long], start)
