@@ -95,8 +95,7 @@ def _below_hardware(run: Run, collectives: pd.DataFrame, ranks: pd.DataFrame) ->
             f"{run.terms.link} carries {row['link_peak_gbps']}.",
             why=f"Large transfers between ranks {listed(numbers(row['group_ranks']))}{link} are no faster than PCIe "
             f"({digits(float(row['pcie']))} GB/s).",
-            fix=f"{run.terms.topology_command}; {run.terms.nccl}_DEBUG=INFO shows the transport; unset "
-            f"{run.terms.nccl}_P2P_DISABLE.",
+            fix=f"{run.terms.topology_command}; NCCL_DEBUG=INFO shows the transport; unset NCCL_P2P_DISABLE.",
             changes=(Change("collective", float(row["busbw_gbps"]) / limit, name=str(kind)),),
             named=numbers(row["group_ranks"]),
             table="collectives",
