@@ -53,7 +53,7 @@ def test_another_schedule_of_a_pipeline(capsys):
     sample = Path(__file__).parents[2] / "sample_traces" / "pp_1f1b"
     assert command(["what-if", str(sample), "--schedule", "interleaved:2"]) == DONE
     printed = " ".join(capsys.readouterr().out.split())
-    assert "with the interleaved schedule, if its 2 stages per rank even the ranks' work" in printed
+    assert "with the interleaved schedule, if its 2 stages per rank balance the ranks' work" in printed
 
 
 @pytest.mark.parametrize(

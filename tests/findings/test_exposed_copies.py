@@ -19,7 +19,7 @@ def found(name, kind="exposed_copies"):
     [
         (
             "pictures from pageable memory",
-            "Exposed host-to-device copies: 9.03 ms/step.",
+            "Exposed host-to-device copies: 9.02 ms/step.",
             "Copies through pageable CPU memory (39.8 MB/step at 4.39 GB/s; the link carries 63) overlap no compute.",
             "DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True).",
             None,

@@ -56,7 +56,7 @@ def test_what_acts_in_one_step_of_several_may_not_recur(tmp_path):
     (saves,) = savings_of(once, [Question(LATE)])
     assert saves.severity == "info"
     assert 0 < saves.likely_ns < saves.high_ns
-    assert (saves.limit, saves.remedy) == ("steps save unlike amounts", "Record more steps")
+    assert (saves.limit, saves.remedy) == ("steps save different amounts", "Record more steps")
 
 
 def test_waits_for_unknown_partners_widen_the_interval(tmp_path):

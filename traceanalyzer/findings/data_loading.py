@@ -95,4 +95,5 @@ def data_loading(run: Run, idle: Idle, gaps: GapTable, host_work: HostWork, step
         steps=steps or None,
         evidence=tuple({"doing": name, "idle_ns": int(ns)} for name, ns in doing.head(5).items()),
         table="gaps",
+        stated_ns=None if steps else float(waits[rank]),
     )

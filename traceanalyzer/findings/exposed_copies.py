@@ -14,7 +14,7 @@ layers.
 from collections.abc import Iterator
 
 from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.statistics import SHARE, low_median
 from traceanalyzer.analyses.streams import Copies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -50,9 +50,8 @@ def exposed_copies(run: Run, headline: Headline, steps: Steps, copies: Copies, r
     The change is hidden copies: where most of the time lies in few steps (a checkpoint), in these.
     """
     table = headline.to_frame().set_index("rank")
-    alone_ns = (
-        float(table[COPY.column].astype("float64").median()) / run.count
-    )  # what one rank copies alone makes it a straggler
+    # What one rank copies alone makes it a straggler.
+    alone_ns = float(low_median(table[COPY.column].astype("float64"))) / run.count
     rows = copies.to_frame().sort_values("exposed_ns", ascending=False)
     own = rows[rows["direction"].isin([*_WAYS])]
     if not run.is_worth(alone_ns) or own["exposed_ns"].sum() < SHARE * rows["exposed_ns"].sum():

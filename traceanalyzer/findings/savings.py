@@ -190,7 +190,7 @@ def saves_of_schedule(found: Rescheduled, engine: Engine) -> Saves:
     low_ns = max(0, min(gains) - found.error_ns)
     before_ns, is_unprofiled = found.steps_ns[0][0], engine.has_cost_of_recording
     is_cut = found.wanted.stages_per_rank > found.recorded.stages_per_rank
-    evens = f", if its {found.wanted.stages_per_rank} stages per rank even the ranks' work" if is_cut else ""
+    evens = f", if its {found.wanted.stages_per_rank} stages per rank balance the ranks' work" if is_cut else ""
     supposing = f"with the {found.wanted.name or 'other'} schedule{evens}"
     return Saves(before_ns, gains[0], low_ns, max(gains), is_unprofiled, supposing=supposing)
 
@@ -226,8 +226,8 @@ def _asked(
     return [(*changes, *cost, *gone) for cost in _without_profiler(engine, changes) for gone in unknown]
 
 
-_ESTIMATED = ("profiler overhead is estimated", "Pass the step time without it: --unprofiled-step MS")
-_SOLVED = ("one mean step does not say which calls the profiler slows", "")
+_ESTIMATED = ("profiler overhead is estimated", "Pass the step time without the profiler: --unprofiled-step MS")
+_SOLVED = ("a mean step does not show which calls the profiler slows", "")
 
 
 def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change, ...]]) -> Saves:
@@ -241,6 +241,7 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     # Beyond all corners what a change saves is as uncertain as two runs of the same work are unlike: calibration.md.
     low_ns, high_ns = round(_span(least)[0] / RATIO), round(_span(full)[1] * RATIO)
     before_ns = most_ns = round(engine.steps(costs[:1]).mean())
+    likely_ns = min(likely_ns, round(_most_share(question.least) * before_ns))
     if question.half_of:  # nothing takes away more than all of it
         low_ns = round(HALF_WAY * low_ns)
         left_ns = engine.steps(_asked(engine, question.changes, unknown)).mean(axis=0).min()
@@ -254,7 +255,7 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
             ("some ranks of the communication are not in the capture", "Record all ranks"): abs(
                 gone.get((UNMATCHED,), kept) - kept
             ),
-            ("steps save unlike amounts", "Record more steps"): steps[1] - steps[0],
+            ("steps save different amounts", "Record more steps"): steps[1] - steps[0],
             ("the fault was seen in one step", "Record more steps"): high_ns + 1 if question.is_once else 0,
         },
         high_ns,
@@ -290,6 +291,12 @@ def _widest(parts: Mapping[tuple[str, str], float], high_ns: int) -> tuple[str, 
     """What widens the interval most, if by more than half of its upper end."""
     words, ns = max(parts.items(), key=lambda item: item[1])
     return words if ns > HALF_WAY * high_ns else ("", "")
+
+
+def _most_share(changes: Sequence[Change]) -> float:
+    """What of a step factors of lengths can save: no more than the smallest of them takes away of its part."""
+    is_factor = all(not isinstance(change.to, str) and change.part != "links" for change in changes)
+    return 1 - min(float(change.to) for change in changes) if is_factor and changes else 1.0
 
 
 def _half_way(change: Change) -> Change:

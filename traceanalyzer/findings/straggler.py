@@ -177,7 +177,7 @@ _VERBS: Mapping[str, tuple[str, str]] = {
     "copies": ("copies", "copy"),
     "transfer": ("moves data", "move data"),
     DATA.key: ("loads data", "load data"),
-    HOST.key: ("stays on its CPU", "stay on their CPUs"),
+    HOST.key: ("needs its CPU", "need their CPUs"),
     SYNC.key: ("is blocked in synchronizing calls", "are blocked in synchronizing calls"),
 }
 
@@ -217,23 +217,25 @@ def _in_steps(row: Row) -> str:
 def _detail(row: Row, run: Run) -> str:
     """The evidence: both times, and the name of what takes most of the difference."""
     own, peers = (None if row[name] is None else time_text(row[name]) for name in ("own_ns", "peers_ns"))
-    both = f" ({own}, {run.peers_of(row['ranks'])} {peers})" if peers else f" ({own})"
+    both = f" ({own}, {run.peers_of(row['ranks'])}: {peers})" if peers else f" ({own})"
     if row["name"] == OTHER_PROCESS:
         return f"another process has the GPU at times, whichever kernel runs then{both}"
     if _is_slow_gpu(row):
         part = f" in {_name(row)}, and about as long elsewhere" if row["name"] else ""
         return f"the same kernels take {_times(row['same_work_ratio'])} as long{part}{both}"
     if row["cause"] == HOST.key:
-        return f"{_launching(row)}{_most_of_it(row)}"
+        return f"{_launching(row, run)}{_most_of_it(row)}"
     return f"{_PARTS.get(row['cause'], 'idle time')}{both}{_most_of_it(row)}"
 
 
-def _launching(row: Row) -> str:
+def _launching(row: Row, run: Run) -> str:
     """What a step takes the CPU; of some steps the headline says by how much they are longer."""
     if row["own_host_ns"] is None or not row["is_in_every_step"]:
         return "CPU work before launches"
     launching, others = (time_text(row[name]) for name in ("own_host_ns", "peers_host_ns"))
-    return f"launching a step takes the CPU {launching}, others at most {others}"
+    peers = run.peers_of(row["ranks"])
+    most = others if peers.startswith("rank") else f"at most {others}"
+    return f"a step's CPU work takes {launching} ({peers}: {most})"
 
 
 _PARTS: Mapping[str, str] = {
@@ -262,7 +264,7 @@ def _name(row: Row) -> str:
 def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
     """Who waits, for how long, and where; and the rank that this names."""
     where = f" in {collective_words(row['collective'])}" if row["collective"] else ""
-    cost = f"{time_text(row['cost_ns'])}{_each(row, run)}{where}"
+    cost = f"{time_text(row['cost_ns'])}{_each(row, run)} for it{where}"
     if row["waiting_ranks"] == 1 and not row["is_in_turn"]:
         return f"rank {row['most_waiting_rank']} waits {cost}", (row["most_waiting_rank"],)
     others = "the other ranks wait" if row["is_in_turn"] else f"{row['waiting_ranks']:,} ranks wait"
