@@ -49,6 +49,13 @@ def test_json_has_the_same(folder, capsys):
     assert sum(answer["path_pct_after"].values()) == pytest.approx(100)
 
 
+def test_half_of_a_part_saves_at_most_half_of_the_step(capsys):
+    capture = Path(__file__).parents[1] / "captures" / "fsdp_full"  # whose window begins at a fixed time
+    assert command(["what-if", str(capture), "--cpu", "2x", "--json"]) == DONE
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["ms"] == pytest.approx(answer["before_ms"] / 2, rel=1e-3)
+
+
 def test_another_schedule_of_a_pipeline(capsys):
     sample = Path(__file__).parents[2] / "sample_traces" / "pp_1f1b"
     assert command(["what-if", str(sample), "--schedule", "interleaved:2"]) == DONE

@@ -9,9 +9,10 @@ import pytest
 
 import traceanalyzer as ta
 from tests.asked import ASKED
-from tests.simulator import kineto
+from tests.simulator import kineto, scoreboard
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture, capture
+from tests.simulator.cases import EVERY_CASE
 from tests.simulator.engine import run
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run as analysed
@@ -121,3 +122,10 @@ def test_more_calls_of_an_operator_are_the_reason_of_more_work():
     (found, *_) = find(analysed(ta.load(Path(__file__).parents[1] / "captures" / "ddp_straggler").ranks, ASKED))
     assert "40 calls per step that rank 0 does not make;" in found.why
     assert found.fix == "Remove the extra aten::mm calls of rank 1, or give the ranks equal work."
+
+
+def test_calls_are_those_of_the_steps_in_which_it_is_a_straggler():
+    (case,) = (one for one in EVERY_CASE if one.name == "rank 0 evaluates before a barrier")
+    found = next(item for item in scoreboard.report_of(case).findings if item.kind == "straggler")
+    assert found.why.startswith("In steps 1 and 3 compute kernels")
+    assert "10 calls per step that its peers do not make;" in found.why

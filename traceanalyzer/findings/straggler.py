@@ -297,18 +297,20 @@ def _reason(
 
 def _more_calls(row: Row, step_needs: StepNeeds, what_ran: WhatRan, run: Run) -> tuple[str, str]:
     """How often these ranks run what takes most of the difference, and the others, as far as that is known."""
-    held = run.within(what_ran.table)
+    steps, held = _steps(row), run.within(what_ran.table)
+    held, count = (held[held["step"].isin(steps)], len(steps)) if steps else (held, run.count)
     held = held[(held["part"] == COMPUTE.column) & (held["what"] == row["what"])]
-    calls = held[held["name"] == row["name"]].groupby("rank")["calls"].sum().astype("float64") / run.count
+    calls = held[held["name"] == row["name"]].groupby("rank")["calls"].sum().astype("float64") / count
     peers_of = step_needs.table.groupby("rank")["peers"].first()
     others = [rank for rank in peers_of.index[peers_of == peers_of[row["ranks"][0]]] if rank not in row["ranks"]]
     most, usual = calls.reindex([*row["ranks"]]).max(), calls.reindex(others).fillna(0).median()
     is_cut = (held.groupby(["rank", "step"], dropna=False).size() >= MOST_NAMES).any()  # of short ones nothing is known
     if not others or pd.isna(most) or most <= usual or (not usual and is_cut):
         return "", ""
-    most, usual = (digits(round(count, 1)) for count in (most, usual))
+    most, usual = (digits(round(each, 1)) for each in (most, usual))
     peers = run.peers_of(row["ranks"])
-    more = f" ({peers}: {usual})" if usual != "0" else f" that {peers} {'does' if len(others) == 1 else 'do'} not make"
+    do = "does" if peers.startswith("rank") else "do"
+    more = f" that {peers} {do} not make" if usual == "0" else f" ({peers}: {usual})"
     operator, _, _ = str(row["name"]).partition(" of ")
     fix = f"Remove the extra {operator} calls of {_who(row)}, or give the ranks equal work."
     return f"{most} calls {run.per}{more}", fix

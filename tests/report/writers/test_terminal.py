@@ -106,6 +106,13 @@ def test_a_card_has_its_fields_in_order():
     assert "analyze-traces what-if FOLDER --rank 1=peers" in text
 
 
+def test_a_fact_saves_at_most_what_was_seen_or_says_nothing():
+    unsure = Saves(before_ns=10_000_000, likely_ns=50_000, low_ns=0, high_ns=400_000, is_unprofiled=True)
+    text = shown(Finding("Held.", saves=unsure, stated_ns=500_000), Finding("Beyond.", saves=unsure, stated_ns=300_000))
+    assert "Held. Saves up to 400 µs/step." in text
+    assert "Beyond.\n" in text
+
+
 def test_three_cards_are_shown_then_a_line_for_each_other_one():
     text = shown(*(Finding(f"Cause {number}.", severity="high", saves=SAVES) for number in range(5)))
     assert "3 Cause 2." in text

@@ -83,18 +83,12 @@ def is_of_every_host(row: Mapping[str, Any], operators: pd.DataFrame) -> bool:
 
 def is_called_alike(name: str, ranks: Collection[int], operators: pd.DataFrame) -> bool:
     """Whether it is an operator that the other ranks call as often, within a fifth."""
-    calls = calls_beside(name, ranks, operators)
-    return calls is not None and calls[0] < RATIO * calls[1]
-
-
-def calls_beside(name: str, ranks: Collection[int], operators: pd.DataFrame) -> tuple[float, float] | None:
-    """Calls of the operator: most of these ranks, and the median of the others; absent where only some call it."""
     operator, _, _ = name.partition(" of ")
     calls = operators[operators["operator"] == operator].groupby("rank")["calls"].sum()
     is_own = calls.index.isin(ranks)
     if not is_own.any() or is_own.all():
-        return None
-    return float(calls[is_own].max()), float(calls[~is_own].median())
+        return False
+    return bool(calls[is_own].max() < RATIO * calls[~is_own].median())
 
 
 def apart_ns(others: pd.Series) -> float:
