@@ -16,10 +16,8 @@ import pandas as pd
 import traceanalyzer as ta
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.analyses.operators.launch_loops import Loops
-from traceanalyzer.analyses.operators.modules import Scopes
-from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.operators.same_work import same_work
-from traceanalyzer.analyses.phases.phases import op_phases
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree, Scopes, same_work
+from traceanalyzer.analyses.phases import op_phases
 from traceanalyzer.analyses.replay import critical_path, replay
 from traceanalyzer.analyses.replay.changes import PEERS, Change
 from traceanalyzer.model import RankTrace, make_trace

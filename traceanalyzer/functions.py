@@ -11,7 +11,7 @@ from traceanalyzer.analyses.engine import kinds_of_thresholds, no_such_analysis,
 from traceanalyzer.analyses.replay.changes import Change, read_change
 from traceanalyzer.errors import UsageError
 from traceanalyzer.findings.what_if import Answer, answer, needed
-from traceanalyzer.job.framework_logs import KEY
+from traceanalyzer.job.run_info import KEY
 from traceanalyzer.model import TraceSet
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.validation import shown, threshold

@@ -10,8 +10,8 @@ import pytest
 from tests.nsys_builders import read_all
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.host.api_calls import spread
+from traceanalyzer.analyses.intervals import Intervals, of_rows
 from traceanalyzer.analyses.streams import operations
-from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 from traceanalyzer.selection import Selection, select
 
 SAMPLES = Path(__file__).parents[1] / "captures"

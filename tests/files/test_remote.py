@@ -105,7 +105,7 @@ def test_any_file_system_of_fsspec_gives_what_the_folder_does(folder):
 
 def test_workers_of_a_cluster_fetch_their_own_files(folder, bucket):
     pytest.importorskip("distributed")
-    from traceanalyzer.scale.dask_cluster import connected
+    from traceanalyzer.scale.work import connected
 
     with connected("local", 2) as cluster:
         assert figures(bucket, cluster) == figures(folder)

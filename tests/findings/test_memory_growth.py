@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.memory.memory import MemorySources, MemorySteps
+from traceanalyzer.analyses.memory import MemorySources, MemorySteps
 from traceanalyzer.findings.memory_growth import memory_growth
 
 MB = 10**6

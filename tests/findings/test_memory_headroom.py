@@ -3,8 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.memory.memory import Memory
-from traceanalyzer.analyses.memory.memory_fit import MemoryFit
+from traceanalyzer.analyses.memory import Memory, MemoryFit
 from traceanalyzer.findings.memory_headroom import memory_headroom
 
 GB = 10**9

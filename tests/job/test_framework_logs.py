@@ -5,7 +5,7 @@ import json
 import pytest
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.job.framework_logs import KEY, known_step, logged_memory, logged_step
+from traceanalyzer.job.run_info import KEY, known_step, logged_memory, logged_step
 
 MS = 1_000_000
 LINE = (

@@ -1,6 +1,6 @@
 import pytest
 
-from traceanalyzer.analyses.memory.memory_fit import estimate
+from traceanalyzer.analyses.memory import estimate
 from traceanalyzer.errors import InputError
 from traceanalyzer.job import run_info
 

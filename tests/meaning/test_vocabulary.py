@@ -3,7 +3,7 @@
 import re
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.time.breakdown import PARTS
+from traceanalyzer.analyses.breakdown import PARTS
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.report import assets
 

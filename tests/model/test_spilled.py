@@ -9,9 +9,8 @@ import pytest
 
 from traceanalyzer.files import spill
 from traceanalyzer.files.spill import give_back_memory, spilling_to
-from traceanalyzer.model import spilled as spilled_module
-from traceanalyzer.model.spilled import spilled
-from traceanalyzer.model.tables import columns_of, table_of
+from traceanalyzer.model import tables as spilled_module
+from traceanalyzer.model.tables import columns_of, spilled, table_of
 
 COUNT = 5000  # fewer lie in one block of their table
 

@@ -11,7 +11,7 @@ from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError
 from traceanalyzer.loading import LoadOptions, read_capture
 from traceanalyzer.scale import each_file, summarise
-from traceanalyzer.scale.dask_cluster import connected
+from traceanalyzer.scale.work import connected
 
 NAMES = ("ranks", "breakdown", "steps", "calls", "timeline")
 

@@ -19,7 +19,7 @@ from tests.once import results
 from tests.simulator import Capture, capture, kineto, run, scenarios
 from traceanalyzer import execution as deciding
 from traceanalyzer.analyses import ANALYSES, engine
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.breakdown import Steps
 from traceanalyzer.analyses.timeline import MOST_RANKS
 from traceanalyzer.discovery import discover
 from traceanalyzer.execution import quiet_pool

@@ -6,8 +6,8 @@ import pytest
 
 import traceanalyzer as ta
 from tests.samples import SAMPLES
-from traceanalyzer.analyses.memory.memory import moments, step_of
-from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
+from traceanalyzer.analyses.memory import moments, step_of
+from traceanalyzer.analyses.phases import NAMES, phases_of_moments
 from traceanalyzer.snapshots import examination, examine_snapshot, find_snapshots, read_snapshot
 
 FOLDER = SAMPLES / "fsdp_memory"

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from traceanalyzer import filters
 from traceanalyzer.analyses.base import plain_rows
-from traceanalyzer.analyses.memory.memory import Memory
+from traceanalyzer.analyses.memory import Memory
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.replay.changes import read_change
 from traceanalyzer.discovery import Found, discover, of_files
@@ -24,7 +24,7 @@ from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.what_if import answer as answered
 from traceanalyzer.job import run_info
-from traceanalyzer.job.framework_logs import known_step, logged_memory
+from traceanalyzer.job.run_info import known_step, logged_memory
 from traceanalyzer.loading import LoadOptions, label_of, load, other_runs, parse_ranks
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import SEVERITIES, named, numbered

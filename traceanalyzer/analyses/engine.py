@@ -21,8 +21,7 @@ from traceanalyzer.failures import Failure
 from traceanalyzer.files.spill import give_back_grown, give_back_memory
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import TABLES
-from traceanalyzer.model.spilled import spilled, spilled_arrays
-from traceanalyzer.model.tables import pandas_set_up
+from traceanalyzer.model.tables import pandas_set_up, spilled, spilled_arrays
 from traceanalyzer.validation import shown
 
 if TYPE_CHECKING:

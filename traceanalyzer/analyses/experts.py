@@ -20,11 +20,10 @@ from traceanalyzer.analyses.base import (
     ratio,
     stack,
 )
+from traceanalyzer.analyses.breakdown import Steps, complete_steps, shared_steps
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import Members
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
-from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import dtype_bytes
 from traceanalyzer.meaning.columns import Column, declared, numbers
 from traceanalyzer.model import RankTrace

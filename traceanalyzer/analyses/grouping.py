@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.spilled import spilled_arrays
 from traceanalyzer.model.tables import (
     columns_of,
     floats,
     nowhere,
     nullable,
+    spilled_arrays,
     table_of,
     under_each_other,
 )

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses import breakdown
 from traceanalyzer.analyses.base import (
     OF_A_MEAN_RANK,
     RANK,
@@ -13,14 +14,12 @@ from traceanalyzer.analyses.base import (
     all_known,
 )
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, host_needs_ns
+from traceanalyzer.analyses.breakdown import Headline, Steps, steps_of
 from traceanalyzer.analyses.grouping import places_of, sums_at
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.operators.operators import Operators
-from traceanalyzer.analyses.phases.phases import ExposedComm
+from traceanalyzer.analyses.phases import ExposedComm
 from traceanalyzer.analyses.statistics import RATIO
-from traceanalyzer.analyses.time import breakdown
-from traceanalyzer.analyses.time.headline import Headline, steps_of
-from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.meaning.vocabulary import (
     COMM,

@@ -16,25 +16,31 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import experts, kernels, overview, streams, timeline, trace
+from traceanalyzer.analyses import (
+    breakdown,
+    experts,
+    integrity,
+    kernels,
+    memory,
+    overview,
+    phases,
+    streams,
+    timeline,
+    trace,
+)
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame import episodes, rank_sets, slow_transfers, step_budget, stragglers
 from traceanalyzer.analyses.communication import calls, clocks, collectives, groups, waits
-from traceanalyzer.analyses.host import api_calls, cpu_time, idle, launches
-from traceanalyzer.analyses.integrity import integrity
-from traceanalyzer.analyses.memory import memory, memory_fit
-from traceanalyzer.analyses.memory.memory import Held
-from traceanalyzer.analyses.operators import efficiency, launch_loops, modules, operators
+from traceanalyzer.analyses.host import api_calls, cpu_time, idle
+from traceanalyzer.analyses.memory import Held
+from traceanalyzer.analyses.operators import efficiency, launch_loops, operator_tree, operators
 from traceanalyzer.analyses.operators.flops import OperatorWork
 from traceanalyzer.analyses.operators.launch_loops import Loops
-from traceanalyzer.analyses.operators.modules import Scopes
-from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.operators.same_work import same_work
-from traceanalyzer.analyses.phases import micro_steps, phases
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree, Scopes, same_work
+from traceanalyzer.analyses.phases import micro_steps
 from traceanalyzer.analyses.phases.micro_steps import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, shape
 from traceanalyzer.analyses.replay import critical_path, replay
-from traceanalyzer.analyses.time import breakdown, headline, steps
 from traceanalyzer.meaning.columns import Column
 
 
@@ -61,11 +67,11 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     {
         "integrity": Analysis(integrity.across, integrity.per_rank, _NONE),
         "ranks": Analysis(trace.ranks_across, trace.ranks_per_rank, _NONE),
-        "headline": Analysis(headline.headline_across),
+        "headline": Analysis(breakdown.headline_across),
         "breakdown": Analysis(breakdown.Breakdown.of_ranks, breakdown.breakdown_per_rank),
         "time_parts": Analysis(overview.time_parts_across),
         "unlike_ranks": Analysis(overview.unlike_ranks_across),
-        "steps": Analysis(steps.Steps.of_ranks, steps.per_rank, ("gpu_ops", "ranges")),
+        "steps": Analysis(breakdown.Steps.of_ranks, breakdown.steps_per_rank, ("gpu_ops", "ranges")),
         "iterations": Analysis(micro_steps.Iterations.of_ranks, micro_steps.iterations_per_rank),
         "phases": Analysis(phases.Phases.of_ranks, phases.phases_per_rank),
         "micro_steps": Analysis(micro_steps.MicroSteps.of_ranks, micro_steps.micro_steps_per_rank, _NONE),
@@ -78,7 +84,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "compilations": Analysis(cpu_time.Compilations.of_ranks, cpu_time.compilations_per_rank, _HOST),
         "host_work": Analysis(cpu_time.HostWork.of_ranks, cpu_time.per_rank, _HOST),
         "cpu_steps": Analysis(cpu_time.cpu_steps_across),
-        "launches": Analysis(launches.Launches.of_ranks, launches.launches_per_rank),
+        "launches": Analysis(api_calls.Launches.of_ranks, api_calls.launches_per_rank),
         "first_calls": Analysis(api_calls.FirstCalls.of_ranks, api_calls.first_calls_per_rank, _CALLS),
         "sync_calls": Analysis(api_calls.SyncCalls.of_ranks, api_calls.sync_calls_per_rank, _CALLS),
         "kernels": Analysis(kernels.Kernels.of_ranks, kernels.kernels_per_rank),
@@ -95,15 +101,15 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "memory_categories": Analysis(memory.MemoryCategories.of_ranks, memory.memory_categories_per_rank, _COUNTERS),
         "memory_levels": Analysis(memory.MemoryLevels.of_ranks, memory.memory_levels_per_rank, _COUNTERS),
         "memory_calls": Analysis(memory.MemoryCalls.of_ranks, memory.memory_calls_per_rank, _CALLS),
-        "memory_fit": Analysis(memory_fit.across),
+        "memory_fit": Analysis(memory.memory_fit_across),
         "sync_copies": Analysis(streams.SyncCopies.of_ranks, streams.sync_copies_per_rank),
         "cuda_api": Analysis(api_calls.CudaApi.of_ranks, api_calls.cuda_api_per_rank, _CALLS),
         "nvtx_projection": Analysis(api_calls.NvtxProjection.of_ranks, api_calls.nvtx_projection_per_rank),
-        "gpu_utilization": Analysis(launches.GpuUtilization.of_ranks, launches.gpu_utilization_per_rank),
+        "gpu_utilization": Analysis(api_calls.GpuUtilization.of_ranks, api_calls.gpu_utilization_per_rank),
         "gpu_metrics": Analysis(trace.GpuMetrics.of_ranks, trace.gpu_metrics_per_rank, _COUNTERS),
         "categories": Analysis(operators.Categories.of_ranks, operators.categories_per_rank),
         "mfu": Analysis(efficiency.mfu_across, efficiency.mfu_per_rank),
-        "modules": Analysis(modules.Modules.of_ranks, modules.per_rank),
+        "modules": Analysis(operator_tree.Modules.of_ranks, operator_tree.modules_per_rank),
         "operators": Analysis(operators.Operators.of_ranks, operators.operators_per_rank, _OPERATORS),
         "operators_over_ranks": Analysis(overview.operators_over_ranks_across),
         "operator_shapes": Analysis(operators.OperatorShapes.of_ranks, operators.operator_shapes_per_rank, _OPERATORS),

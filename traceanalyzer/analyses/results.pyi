@@ -10,30 +10,37 @@ from traceanalyzer.analyses.blame.rank_sets import Places
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan
 from traceanalyzer.analyses.blame.stragglers import Stragglers
+from traceanalyzer.analyses.breakdown import Breakdown, Headline, Steps
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.collectives import Collectives, Nccl
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.waits import CallWaits, Members, Waits
 from traceanalyzer.analyses.experts import DispatchLoads, Exchanges, ExchangeSends, ExpertLayers
-from traceanalyzer.analyses.host.api_calls import CudaApi, FirstCalls, NvtxProjection, SyncCalls
+from traceanalyzer.analyses.host.api_calls import (
+    CudaApi,
+    FirstCalls,
+    GpuUtilization,
+    Launches,
+    NvtxProjection,
+    SyncCalls,
+)
 from traceanalyzer.analyses.host.cpu_time import Compilations, CpuSteps, HostSilences, HostWork
 from traceanalyzer.analyses.host.idle import GapTable, Idle
-from traceanalyzer.analyses.host.launches import GpuUtilization, Launches
-from traceanalyzer.analyses.integrity.integrity import Integrity
+from traceanalyzer.analyses.integrity import Integrity
 from traceanalyzer.analyses.kernels import Kernels, KernelsOverRanks
-from traceanalyzer.analyses.memory.memory import (
+from traceanalyzer.analyses.memory import (
     Memory,
     MemoryCalls,
     MemoryCategories,
+    MemoryFit,
     MemoryLevels,
     MemorySources,
     MemorySteps,
 )
-from traceanalyzer.analyses.memory.memory_fit import MemoryFit
 from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
 from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
-from traceanalyzer.analyses.operators.modules import Modules
+from traceanalyzer.analyses.operators.operator_tree import Modules
 from traceanalyzer.analyses.operators.operators import (
     Categories,
     OperatorKernels,
@@ -42,17 +49,14 @@ from traceanalyzer.analyses.operators.operators import (
     OperatorShapes,
 )
 from traceanalyzer.analyses.overview import OperatorsOverRanks, TimeParts, UnlikeRanks
+from traceanalyzer.analyses.phases import ByCollective, CallPhases, CommPhases, ExposedCalls, ExposedComm, Phases
 from traceanalyzer.analyses.phases.micro_steps import Iterations, MatrixProducts, MicroSteps
-from traceanalyzer.analyses.phases.phases import ByCollective, CallPhases, CommPhases, ExposedCalls, ExposedComm, Phases
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
 from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages
 from traceanalyzer.analyses.replay.critical_path import Bottleneck, CriticalPath, PathStretches
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.streams import BlockBounds, Copies, StreamPairs, Streams, SyncCopies
-from traceanalyzer.analyses.time.breakdown import Breakdown
-from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.timeline import CounterSeries, HostEvents, Timeline
 from traceanalyzer.analyses.trace import GpuMetrics, GpuRanges, Ranks
 

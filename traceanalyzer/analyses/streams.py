@@ -8,10 +8,10 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import RANK, Result, percent
+from traceanalyzer.analyses.breakdown import known_only
 from traceanalyzer.analyses.grouping import Groups, memoized_by_trace, rows_of_each
 from traceanalyzer.analyses.host.activity import range_around
-from traceanalyzer.analyses.time.breakdown import known_only
-from traceanalyzer.analyses.time.intervals import Intervals, new_ns, unions
+from traceanalyzer.analyses.intervals import Intervals, new_ns, unions
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE

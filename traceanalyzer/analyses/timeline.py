@@ -8,6 +8,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from traceanalyzer.analyses.base import GPU_END, GPU_START, KIND, NAME, RANK, STEP_OF_LAUNCH, Result, taken
+from traceanalyzer.analyses.breakdown import step_numbers
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.activity import (
     API_CALL,
@@ -19,10 +20,8 @@ from traceanalyzer.analyses.host.activity import (
     RANGE,
     thread_roles,
 )
-from traceanalyzer.analyses.operators.modules import Scopes
-from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.time.intervals import bins_of
-from traceanalyzer.analyses.time.steps import step_numbers
+from traceanalyzer.analyses.intervals import bins_of
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree, Scopes
 from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE

@@ -167,8 +167,8 @@ def _analysed(
 ) -> "tuple[Report, Examination | None, Memory, Callable[[], tuple[Summary, Report]]]":
     """The report with the Results that are shown first, the doctor's and snapshots' part, and what completes it."""
     from traceanalyzer.job import run_info
-    from traceanalyzer.job.framework_logs import known_step, logged_memory
     from traceanalyzer.job.model_state import completed
+    from traceanalyzer.job.run_info import known_step, logged_memory
     from traceanalyzer.loading import other_runs
     from traceanalyzer.report import kept_report
     from traceanalyzer.scale import summarise

@@ -106,7 +106,7 @@ def report(folder: Path | None, **options: Any) -> int:
     asked = Command(found, load_options(options), options, console, [])
     workers: AbstractContextManager[Any] = nullcontext(options["jobs"])
     if options["scheduler"] is not None:
-        from traceanalyzer.scale.dask_cluster import connected
+        from traceanalyzer.scale.work import connected
 
         workers = connected(options["scheduler"], options["jobs"])
     with workers as options["jobs"]:

@@ -92,7 +92,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
 
     from traceanalyzer.findings.what_if import answer, needed
     from traceanalyzer.job import run_info
-    from traceanalyzer.job.framework_logs import known_step
+    from traceanalyzer.job.run_info import known_step
     from traceanalyzer.report.words import reasons, unused_step
     from traceanalyzer.scale import summarise
 

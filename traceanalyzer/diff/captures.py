@@ -12,9 +12,9 @@ import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.base import plain_rows
+from traceanalyzer.analyses.breakdown import complete_steps
+from traceanalyzer.analyses.breakdown import shared_steps as steps_of_all
 from traceanalyzer.analyses.replay.changes import RUN_TO_RUN
-from traceanalyzer.analyses.time import headline
-from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.run_info import RunInfo, legible
 from traceanalyzer.meaning.columns import Unit
@@ -205,7 +205,7 @@ def shared_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None) -> tupl
     if steps is None or steps.empty or ranks is None:
         return ()
     complete = complete_steps(steps)
-    return tuple(headline.shared_steps(complete, set(ranks["rank"])))
+    return tuple(steps_of_all(complete, set(ranks["rank"])))
 
 
 def is_of_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None, wanted: tuple[int, ...]) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from traceanalyzer.analyses import integrity
 from traceanalyzer.analyses.communication.groups import mesh
-from traceanalyzer.analyses.integrity import integrity
 from traceanalyzer.diff import facts as diff_facts
 from traceanalyzer.diff.captures import CAPTURE, STEP, TOKEN, Capture, Scale, Side, tokens_per_step, world_size
 from traceanalyzer.diff.contents import PRODUCTS, more_products

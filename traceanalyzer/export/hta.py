@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
+from traceanalyzer.analyses.intervals import EMPTY, Intervals
 from traceanalyzer.errors import needs_extra
 from traceanalyzer.functions import loaded
 from traceanalyzer.model import RankTrace, TraceSet

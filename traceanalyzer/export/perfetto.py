@@ -20,8 +20,8 @@ from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.clocks import Clock, common_clock
 from traceanalyzer.analyses.engine import reduce_rank
 from traceanalyzer.analyses.host.activity import thread_roles
-from traceanalyzer.analyses.host.launches import launch_queue
-from traceanalyzer.analyses.memory.memory import CATEGORIES, Held
+from traceanalyzer.analyses.host.api_calls import launch_queue
+from traceanalyzer.analyses.memory import CATEGORIES, Held
 from traceanalyzer.analyses.timeline import described_calls, on_own_clocks
 from traceanalyzer.export.kineto_cut import touches
 from traceanalyzer.files.whole import whole_file

@@ -9,7 +9,7 @@ few sizes.
 
 from collections.abc import Iterator
 
-from traceanalyzer.analyses.memory.memory import MemoryCalls
+from traceanalyzer.analyses.memory import MemoryCalls
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run

@@ -28,7 +28,7 @@ from traceanalyzer.analyses.communication.collectives import transfer_kinds
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
-from traceanalyzer.analyses.phases.phases import CallPhases, ExposedCalls, without_numbers
+from traceanalyzer.analyses.phases import CallPhases, ExposedCalls, without_numbers
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE

@@ -13,11 +13,10 @@ layers.
 
 from collections.abc import Iterator
 
+from traceanalyzer.analyses.breakdown import Headline, Steps
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE, low_median
 from traceanalyzer.analyses.streams import Copies
-from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run

@@ -20,8 +20,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.step_budget import RANGE, StepNeeds, WhatRan
 from traceanalyzer.analyses.communication.groups import SHARDED, Groups
+from traceanalyzer.analyses.host.api_calls import Launches
 from traceanalyzer.analyses.host.idle import Idle
-from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import OperatorLaunches
 from traceanalyzer.analyses.phases.micro_steps import Iterations

@@ -11,9 +11,9 @@ table of operators by efficiency.
 
 from collections.abc import Iterator
 
+from traceanalyzer.analyses.breakdown import Headline
 from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
 from traceanalyzer.analyses.statistics import SHARE
-from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 

@@ -9,7 +9,7 @@ Every recorded step leaves more memory than it found.
 
 from collections.abc import Iterator
 
-from traceanalyzer.analyses.memory.memory import MemorySources, MemorySteps
+from traceanalyzer.analyses.memory import MemorySources, MemorySteps
 from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run

@@ -8,8 +8,7 @@ or less recomputation is possible.
 
 from collections.abc import Iterator
 
-from traceanalyzer.analyses.memory.memory import Memory
-from traceanalyzer.analyses.memory.memory_fit import SAFE_PCT, YES, MemoryFit
+from traceanalyzer.analyses.memory import SAFE_PCT, YES, Memory, MemoryFit
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run

@@ -11,16 +11,16 @@ from types import MappingProxyType
 
 import pandas as pd
 
+from traceanalyzer.analyses import integrity as checks
 from traceanalyzer.analyses.base import is_true
+from traceanalyzer.analyses.breakdown import Headline
 from traceanalyzer.analyses.communication import matching, waits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.waits import CallWaits
-from traceanalyzer.analyses.integrity import integrity as checks
+from traceanalyzer.analyses.integrity import Integrity
 from traceanalyzer.analyses.integrity.checks import LOST_AMID, LOST_GRAPHS, SHIFTED, TRUNCATED, UNKNOWN_KERNELS, UNTRUE
-from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.phases.phases import ExposedCalls
+from traceanalyzer.analyses.phases import ExposedCalls
 from traceanalyzer.analyses.statistics import SHARE
-from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run

@@ -11,7 +11,7 @@ memory.
 
 from collections.abc import Iterator
 
-from traceanalyzer.analyses.memory.memory import Memory
+from traceanalyzer.analyses.memory import Memory
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings.finding import Finding

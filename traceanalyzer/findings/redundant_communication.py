@@ -23,8 +23,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import LARGE_BYTES, SHARDED, Groups
+from traceanalyzer.analyses.phases import CallPhases
 from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES, MicroSteps
-from traceanalyzer.analyses.phases.phases import CallPhases
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import NOT_MADE, Change
 from traceanalyzer.analyses.replay.critical_path import Bottleneck

@@ -9,11 +9,10 @@ import pandas as pd
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.blame.rank_sets import JOB, Place, name_of
+from traceanalyzer.analyses.breakdown import complete_steps, shared_steps
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, Change
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.statistics import LEAST_PCT, PERCENT, SHARE, few_longer
-from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.findings.savings import saved_ns
 from traceanalyzer.findings.terms import Terms
 from traceanalyzer.meaning.vocabulary import numbered

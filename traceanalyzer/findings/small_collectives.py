@@ -11,7 +11,7 @@ norms and metrics.
 from collections.abc import Iterator
 
 from traceanalyzer.analyses.communication.waits import CallWaits
-from traceanalyzer.analyses.phases.phases import CallPhases
+from traceanalyzer.analyses.phases import CallPhases
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.lengths import SMALL_BYTES, are_small
 from traceanalyzer.analyses.statistics import SHARE

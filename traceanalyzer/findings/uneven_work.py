@@ -21,11 +21,11 @@ from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_budget import KERNEL, StepNeeds, WhatRan
 from traceanalyzer.analyses.blame.stragglers import Stragglers
+from traceanalyzer.analyses.breakdown import Headline
 from traceanalyzer.analyses.grouping import by_step_and_rank
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import EVEN, Change
 from traceanalyzer.analyses.statistics import PERCENT, RATIO, SHARE, SIGMAS, median_of_others
-from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import digits, time_text

@@ -16,7 +16,7 @@ import pandas as pd
 from traceanalyzer.analyses.kernels import Kernels
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import OperatorKernels, Operators
-from traceanalyzer.analyses.phases.phases import without_numbers
+from traceanalyzer.analyses.phases import without_numbers
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run

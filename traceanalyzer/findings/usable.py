@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from traceanalyzer.analyses import Result, Results
+from traceanalyzer.analyses.integrity import DIFFERENT_JOBS, untrue_ranks
 from traceanalyzer.analyses.integrity.checks import LOST_AMID, SHIFTED, TRUNCATED
-from traceanalyzer.analyses.integrity.integrity import DIFFERENT_JOBS, untrue_ranks
 from traceanalyzer.analyses.replay.changes import EVEN, PEERS, USUAL
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.vocabulary import HIGH, MEDIUM

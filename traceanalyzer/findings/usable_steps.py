@@ -12,12 +12,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.step_budget import StepNeeds
+from traceanalyzer.analyses.breakdown import Steps
 from traceanalyzer.analyses.grouping import by_step_and_rank
+from traceanalyzer.analyses.integrity import Integrity
 from traceanalyzer.analyses.integrity.checks import LOST_AMID, TRUNCATED
-from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.phases.micro_steps import Iterations
 from traceanalyzer.analyses.statistics import RATIO, SHARE
-from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import UsageError
-from traceanalyzer.job.framework_logs import given_step_ns
+from traceanalyzer.job.run_info import given_step_ns
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading.capture import (
     LoadOptions,

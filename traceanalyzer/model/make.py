@@ -11,7 +11,6 @@ from msgspec.structs import astuple
 from traceanalyzer.kinds import KINDS, KindRules, copy_kind
 from traceanalyzer.meaning.rows import LATEST_NS, LONGEST_NS
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
-from traceanalyzer.model.spilled import rearranged
 from traceanalyzer.model.tables import (
     array_of,
     column_of,
@@ -20,6 +19,7 @@ from traceanalyzer.model.tables import (
     outer_first,
     pairs_of,
     picked,
+    rearranged,
     rows_named,
     rows_where,
     texts_as_category,

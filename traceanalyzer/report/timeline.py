@@ -14,7 +14,7 @@ from traceanalyzer.analyses.communication.groups import labels as group_labels
 from traceanalyzer.analyses.grouping import row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import API_CALL, FRAME, OPERATOR, RANGE
-from traceanalyzer.analyses.memory.memory import COLUMN
+from traceanalyzer.analyses.memory import COLUMN
 from traceanalyzer.analyses.timeline import (
     LEVELS,
     MOST_OPERATIONS,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from traceanalyzer.analyses.memory.memory import Memory
-from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit, estimate, largest_batch, placed
+from traceanalyzer.analyses.memory import YES, Memory, MemoryFit, estimate, largest_batch, placed
 from traceanalyzer.analyses.statistics import LEAST_PCT
 from traceanalyzer.diff import Capture
 from traceanalyzer.discovery.clustering import RUN_INFO

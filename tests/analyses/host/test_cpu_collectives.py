@@ -3,7 +3,7 @@
 from tests.host_builders import host_trace
 from tests.simulator.analysed import saved_ns
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives
+from traceanalyzer.analyses.host.activity import cpu_collectives
 
 MAIN, GLOO, ASIDE, SECOND = 1, 9, 5, 10
 MS = 1_000_000

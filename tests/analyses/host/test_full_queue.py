@@ -3,7 +3,7 @@
 import pytest
 
 from tests.host_builders import host_trace
-from traceanalyzer.analyses.host.launches import FULL_QUEUE, into_full_queue
+from traceanalyzer.analyses.host.api_calls import FULL_QUEUE, into_full_queue
 
 AHEAD = FULL_QUEUE + 100
 

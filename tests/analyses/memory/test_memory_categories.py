@@ -4,7 +4,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import document, host, kernel, write
-from traceanalyzer.analyses.memory.memory import CATEGORIES
+from traceanalyzer.analyses.memory import CATEGORIES
 
 
 class Allocator:

@@ -4,8 +4,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import document, host, kernel, write
-from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.operators.same_work import same_work
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree, same_work
 from traceanalyzer.model.schema import NONE
 
 SHAPES = {"Input Dims": [[8, 64], [64, 32]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}

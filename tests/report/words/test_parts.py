@@ -4,7 +4,7 @@ import pytest
 from tests.asked import ASKED
 from tests.builders import rank_trace
 from traceanalyzer.analyses import overview, run
-from traceanalyzer.analyses.phases.phases import ExposedComm
+from traceanalyzer.analyses.phases import ExposedComm
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.report.words import split
 

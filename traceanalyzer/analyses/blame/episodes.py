@@ -17,18 +17,17 @@ from traceanalyzer.analyses.blame.slow_transfers import (
     transfers,
 )
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
+from traceanalyzer.analyses.breakdown import Steps, complete_steps, shared_steps
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.operators.operators import Operators
-from traceanalyzer.analyses.phases.phases import ExposedCalls
+from traceanalyzer.analyses.phases import ExposedCalls
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO, SHARE, SIGMAS
-from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN

@@ -11,20 +11,27 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, all_known, stack, typed
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, is_own
+from traceanalyzer.analyses.breakdown import by_rank
 from traceanalyzer.analyses.communication.waits import CallWaits, exposed_of, moves_and_waits
 from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, number_in_group, sums_at
 from traceanalyzer.analyses.host import cpu_time, host_names, idle
-from traceanalyzer.analyses.host.activity import NOTHING, Activity, Nesting, activity_of, range_around
-from traceanalyzer.analyses.host.cpu_collectives import waiting
+from traceanalyzer.analyses.host.activity import (
+    NOTHING,
+    Activity,
+    Nesting,
+    activity_of,
+    range_around,
+    thread_of_launch,
+    waiting,
+)
+from traceanalyzer.analyses.host.api_calls import into_full_queue
 from traceanalyzer.analyses.host.cpu_time import compiler_of
 from traceanalyzer.analyses.host.idle import Gaps
-from traceanalyzer.analyses.host.launches import into_full_queue
+from traceanalyzer.analyses.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.kernels import taken_of
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
 from traceanalyzer.analyses.statistics import PERCENT, SHARE, SIGMAS, deviation
-from traceanalyzer.analyses.time.breakdown import by_rank
-from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.meaning.vocabulary import DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, NAMED_CAUSES, SHORT_NS, SYNC
 from traceanalyzer.model import RankTrace
@@ -569,7 +576,7 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iter
 
 def _range_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
     """Row of the user's innermost range around each launch; -1 where there is none."""
-    threads = idle.thread_of_launch(trace, launch)
+    threads = thread_of_launch(trace, launch)
     starts = np.append(array_of(trace.api_calls, "start_ns"), NONE)[launch]
     return range_around(trace.ranges, threads, starts)
 
@@ -592,7 +599,7 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[dict[str, np.n
     gaps, of_gap = step_gaps(trace, windows)
     starts = np.maximum(gaps.starts, array_of(windows, "begin_ns")[of_gap])
     launched = np.minimum(gaps.launched, array_of(windows, "end_ns")[of_gap])
-    threads = idle.thread_of_launch(trace, gaps.launch)
+    threads = thread_of_launch(trace, gaps.launch)
     is_held = (threads != NONE) & (launched > starts) & (gaps.lengths >= SHORT_NS)
     numbers = array_of(windows, "step")
     has_data = bool((_named_parts(trace.host_ops) != NONE).any())

@@ -7,11 +7,11 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, typed
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.breakdown import Headline
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.waits import Members, Waits
+from traceanalyzer.analyses.intervals import Intervals, overlapping
 from traceanalyzer.analyses.replay.critical_path import PathStretches
-from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.model.tables import array_of, picked, table_of, without_rows
 

@@ -20,9 +20,9 @@ from traceanalyzer.analyses.base import (
     stack,
     taken,
 )
+from traceanalyzer.analyses.breakdown import step_numbers
 from traceanalyzer.analyses.grouping import Groups, by_category, largest_before
 from traceanalyzer.analyses.host.activity import range_around
-from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace

@@ -16,14 +16,14 @@ from traceanalyzer.analyses.base import (
     ratio,
     stack,
 )
+from traceanalyzer.analyses.breakdown import OVERLAP
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.jobs import HOST_RANKS
 from traceanalyzer.analyses.communication.waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import at_places, places_of, rows_of_each
-from traceanalyzer.analyses.time.breakdown import OVERLAP
-from traceanalyzer.analyses.time.intervals import Intervals, union
+from traceanalyzer.analyses.intervals import Intervals, union
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import nvlinks
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT

@@ -20,14 +20,14 @@ from traceanalyzer.analyses.base import (
     is_true,
     stack,
 )
+from traceanalyzer.analyses.breakdown import by_rank
 from traceanalyzer.analyses.communication import calls as communication_calls
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
 from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import places_of
-from traceanalyzer.analyses.time.breakdown import by_rank
-from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
+from traceanalyzer.analyses.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace, whole_capture

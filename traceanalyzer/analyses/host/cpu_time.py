@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, is_true, joined, ratio, stack
+from traceanalyzer.analyses.breakdown import Headline, Steps
 from traceanalyzer.analyses.grouping import Groups, largest_before, memoized_by_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import (
@@ -23,13 +24,11 @@ from traceanalyzer.analyses.host.activity import (
     range_around,
     thread_roles,
     user_ranges,
+    waiting,
 )
-from traceanalyzer.analyses.host.cpu_collectives import waiting
 from traceanalyzer.analyses.host.host_names import is_graph_capture
+from traceanalyzer.analyses.intervals import EMPTY, Intervals, busy, new_ns, of_rows
 from traceanalyzer.analyses.statistics import SHARE
-from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, new_ns, of_rows
-from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE

@@ -10,8 +10,15 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import INNERMOST_RANGE, RANK, Result
 from traceanalyzer.analyses.grouping import extreme_at, largest_before, memoized_by_trace, row_blocks, sums_at
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.host.activity import activity_of, longest, names_around_launches, user_ranges
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows, overlapping
+from traceanalyzer.analyses.host.activity import (
+    activity_of,
+    launching_threads,
+    longest,
+    names_around_launches,
+    thread_of_launch,
+    user_ranges,
+)
+from traceanalyzer.analyses.intervals import EMPTY, Intervals, busy, of_rows, overlapping
 from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.meaning.vocabulary import (
     BETWEEN_KERNELS,
@@ -190,13 +197,6 @@ def _parts(
 
 
 @memoized_by_trace
-def launching_threads(trace: RankTrace) -> np.ndarray:
-    """Host threads that launched at least one of the rank's GPU operations."""
-    launch = trace.launch
-    return np.unique(array_of(trace.api_calls, "thread")[launch[launch != NONE]])
-
-
-@memoized_by_trace
 def program_thread(trace: RankTrace) -> int | None:
     """Of JAX, whose runtime launches on threads of its own, the thread that runs the program's steps; else `None`."""
     if trace.meta.format != "xplane":
@@ -204,12 +204,6 @@ def program_thread(trace: RankTrace) -> int | None:
     is_step = trace.ranges["name"].isin(trace.steps["name"].astype("object").unique())
     threads = trace.ranges.loc[is_step, "thread"].mode()
     return int(threads.iloc[0]) if len(threads) else None
-
-
-def thread_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
-    """Thread of each launching call; -1 where there is none."""
-    threads: np.ndarray = np.append(array_of(trace.api_calls, "thread"), NONE)[launch]
-    return threads
 
 
 @memoized_by_trace

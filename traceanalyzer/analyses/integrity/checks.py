@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
+from traceanalyzer.analyses.breakdown import is_complete
 from traceanalyzer.analyses.communication.calls import comm_operators
 from traceanalyzer.analyses.communication.matching import waits_of
 from traceanalyzer.analyses.grouping import largest_before, sums_at
@@ -23,7 +24,6 @@ from traceanalyzer.analyses.host.host_names import (
     waits_for,
 )
 from traceanalyzer.analyses.statistics import LEAST_PCT, SHARE
-from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.kinds.kernels import function_path
 from traceanalyzer.meaning.columns import time_text

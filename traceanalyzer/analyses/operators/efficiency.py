@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, all_known, percent, ratio, stack
+from traceanalyzer.analyses.breakdown import Steps, complete_steps
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.flops import OperatorWork, compiled_recompute
 from traceanalyzer.analyses.operators.operator_tree import PASS_NAMES, PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operators.operators import OperatorShapes
 from traceanalyzer.analyses.statistics import RATIO
-from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import StatedWork
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, declared

@@ -9,10 +9,9 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.activity import climbed
 from traceanalyzer.analyses.host.cpu_time import looked_at
 from traceanalyzer.analyses.host.idle import blocking
+from traceanalyzer.analyses.intervals import Intervals
 from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES
-from traceanalyzer.analyses.operators.modules import Scopes, is_backward
-from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree, Scopes, is_backward
 from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.meaning.vocabulary import COMM
 from traceanalyzer.model import RankTrace

@@ -12,10 +12,9 @@ from traceanalyzer.analyses.base import KIND, RANK, Result, all_known, taken
 from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import Nesting, range_around
-from traceanalyzer.analyses.host.launches import into_full_queue
+from traceanalyzer.analyses.host.api_calls import into_full_queue
 from traceanalyzer.analyses.kernels import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
-from traceanalyzer.analyses.operators.modules import Scopes
-from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree
+from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree, Scopes
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.model import RankTrace

@@ -9,9 +9,9 @@ from traceanalyzer.analyses.base import RANK, Result, all_known, percent
 from traceanalyzer.analyses.communication.groups import LARGE_BYTES
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.intervals import Intervals, busy, unions
 from traceanalyzer.analyses.operators.flops import OperatorWork
-from traceanalyzer.analyses.phases.phases import BACKWARD, OP_PHASES_UNKNOWN, PHASE_NAMES, op_phases
-from traceanalyzer.analyses.time.intervals import Intervals, busy, unions
+from traceanalyzer.analyses.phases import BACKWARD, OP_PHASES_UNKNOWN, PHASE_NAMES, op_phases
 from traceanalyzer.meaning.columns import Adds, Column, Written, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES

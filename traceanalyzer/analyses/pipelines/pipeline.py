@@ -3,13 +3,11 @@
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result
-from traceanalyzer.analyses.phases.phases import ExposedCalls
+from traceanalyzer.analyses.breakdown import Breakdown, Steps, complete_steps, shared_steps
+from traceanalyzer.analyses.phases import ExposedCalls
 from traceanalyzer.analyses.pipelines import shape
 from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule, expected_pct, schedule_of
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages
-from traceanalyzer.analyses.time.breakdown import Breakdown
-from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.columns import Adds, Better, Column, declared
 from traceanalyzer.model.tables import rows_where, table_of
 

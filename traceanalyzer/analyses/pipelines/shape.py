@@ -7,7 +7,7 @@ from traceanalyzer.analyses.base import CALL, RANK, Result
 from traceanalyzer.analyses.communication.groups import EMBEDDING, MODEL, PIPELINE, role_of_messages
 from traceanalyzer.analyses.communication.jobs import connected
 from traceanalyzer.analyses.communication.matching import messages_of
-from traceanalyzer.analyses.phases.phases import PHASE_NAMES
+from traceanalyzer.analyses.phases import PHASE_NAMES
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Column, declared

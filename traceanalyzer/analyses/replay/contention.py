@@ -8,11 +8,11 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.intervals import Intervals
 from traceanalyzer.analyses.replay.graph import Timing
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.piece import NEVER
 from traceanalyzer.analyses.statistics import RATIO, SHARE
-from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, rows_named
 

@@ -40,8 +40,7 @@ from traceanalyzer.meaning.vocabulary import (
     UNKNOWN,
 )
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.spilled import rearranged
-from traceanalyzer.model.tables import array_of, sorted_by, table_of, without_rows
+from traceanalyzer.model.tables import array_of, rearranged, sorted_by, table_of, without_rows
 
 # The job's critical path: what ran, where, in each moment of the window, of all that could not have been later.
 

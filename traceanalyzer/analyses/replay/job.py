@@ -9,17 +9,15 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.breakdown import Steps, complete_steps, shared_steps
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.replay.graph import Nodes, Order, Timing, main_streams, order_of
 from traceanalyzer.analyses.replay.piece import NEVER, SOURCE, Piece
 from traceanalyzer.analyses.statistics import PERCENT
-from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.meaning.vocabulary import LAUNCH_NS
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.spilled import spilled_arrays
-from traceanalyzer.model.tables import array_of, table_of, under_each_other, with_columns, without_rows
+from traceanalyzer.model.tables import array_of, spilled_arrays, table_of, under_each_other, with_columns, without_rows
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
 

@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from traceanalyzer.meaning.vocabulary import DATA, LAUNCH_NS, SHORT_NS
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.spilled import spilled
-from traceanalyzer.model.tables import array_of, table_of
+from traceanalyzer.model.tables import array_of, spilled, table_of
 
 MEMORY = "memory_ns"
 """A column of `Piece.host`."""

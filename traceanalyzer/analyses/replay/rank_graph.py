@@ -9,16 +9,16 @@ import pandas as pd
 
 from traceanalyzer.analyses.grouping import by_category, rows_of_each
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives
+from traceanalyzer.analyses.host.activity import cpu_collectives
+from traceanalyzer.analyses.host.api_calls import into_full_queue
 from traceanalyzer.analyses.host.idle import blocking
-from traceanalyzer.analyses.host.launches import into_full_queue
+from traceanalyzer.analyses.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.analyses.operators.operator_tree import PASS_NAMES, OperatorTree
-from traceanalyzer.analyses.phases.phases import NAMES as PHASES
+from traceanalyzer.analyses.phases import NAMES as PHASES
 from traceanalyzer.analyses.replay.changes import recorded_calls, stretches_taken_up
 from traceanalyzer.analyses.replay.piece import LATENCY_NS, MEMORY, Piece, explained, no_hosts
 from traceanalyzer.analyses.replay.waits import event_waits, touching
 from traceanalyzer.analyses.statistics import SHARE
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.vocabulary import DATA, LAUNCH_NS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.breakdown import Headline, Steps
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
-from traceanalyzer.analyses.integrity.integrity import are_of_different_jobs
+from traceanalyzer.analyses.integrity import are_of_different_jobs
 from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.shape import in_ring
@@ -20,13 +21,10 @@ from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.rank_graph import piece_of
 from traceanalyzer.analyses.replay.waits import with_waits_alike
 from traceanalyzer.analyses.statistics import SHARE
-from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import declared
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.spilled import spilled_arrays
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.model.tables import spilled_arrays, table_of, without_rows
 from traceanalyzer.model.trace import LARGE
 
 MOST_OPERATIONS = 8_000_000

@@ -1,1 +1,0 @@
-"""How a rank's time splits: intervals, breakdown, overlap, steps."""
