@@ -8,8 +8,7 @@ from tests.builders import kernel
 from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operators.flops import RULES, OperatorWork, work
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
-from traceanalyzer.kinds import KindRules
-from traceanalyzer.kinds.operators import Call
+from traceanalyzer.kinds import Call, KindRules
 from traceanalyzer.readers import RankHint, kineto
 
 torch = pytest.importorskip("torch")

@@ -19,6 +19,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.execution import Shared, all_aside, can_fork
 from traceanalyzer.failures import Failure
 from traceanalyzer.files.spill import give_back_grown, give_back_memory
+from traceanalyzer.meaning.vocabulary import GRAVE
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.model.tables import pandas_set_up, spilled, spilled_arrays
@@ -121,6 +122,32 @@ def _needed_by(name: str) -> list[str]:
     if name in ANALYSES:
         return [*_named_by(ANALYSES[name].across), *_named_by(ANALYSES[name].per_rank)]
     return _named_by(SHARED.get(name))
+
+
+# Which Results the integrity checks make unreliable, and why: the marks of reports and the answers of gates.
+
+
+def by_check(integrity: pd.DataFrame) -> list[tuple[str, tuple[str, ...]]]:
+    """A sentence for each check that marks, gravest first, of the rank that it concerns most; and what it reaches."""
+    frame = integrity[integrity["severity"].isin(GRAVE)]
+    made = []
+    for _, rows in frame.groupby("check", sort=False):
+        worst = rows.loc[rows["count"].fillna(0).idxmax()]
+        sentence = str(worst["sentence"]) if pd.isna(worst["rank"]) else f"Rank {worst['rank']}: {worst['sentence']}"
+        if len(rows) > 1:
+            sentence += f" The same is found on {len(rows) - 1:,} other rank{'s' if len(rows) > 2 else ''}."
+        named = {name for text in rows["affects"] for name in str(text).split(", ")}
+        made.append((sentence, reached_by(named)))
+    return made
+
+
+def reasons(integrity: pd.DataFrame | None) -> dict[str, tuple[str, ...]]:
+    """By name of each Result whose figures are in doubt, why, sentence by sentence; none without the table."""
+    found: dict[str, tuple[str, ...]] = {}
+    for sentence, affects in by_check(integrity) if integrity is not None and len(integrity) else ():
+        for name in affects:
+            found[name] = (*found.get(name, ()), sentence)
+    return found
 
 
 # Analyses on several cores: forks of this process make some of a large rank's tables.

@@ -39,7 +39,7 @@ from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree, Scopes, same_work
 from traceanalyzer.analyses.phases import micro_steps
 from traceanalyzer.analyses.phases.micro_steps import phases_with_reductions
-from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, shape
+from traceanalyzer.analyses.pipelines import pipeline, shape
 from traceanalyzer.analyses.replay import critical_path, replay
 from traceanalyzer.meaning.columns import Column
 
@@ -127,7 +127,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "exchange_sends": Analysis(experts.exchange_sends_across),
         "exchanges": Analysis(experts.exchanges_across, experts.exchanges_per_rank),
         "pipeline_messages": Analysis(shape.PipelineMessages.of_ranks, shape.per_rank),
-        "pipeline_schedule": Analysis(pipeline_schedule.PipelineSchedule.of_ranks, pipeline_schedule.per_rank),
+        "pipeline_schedule": Analysis(pipeline.PipelineSchedule.of_ranks, pipeline.pipeline_schedule_per_rank),
         "gpu_ranges": Analysis(trace.GpuRanges.of_ranks, trace.gpu_ranges_per_rank),
         "timeline": Analysis(timeline.timeline_across, timeline.timeline_per_rank),
         "host_events": Analysis(timeline.HostEvents.of_ranks, timeline.host_events_per_rank),

@@ -13,12 +13,13 @@ CPU-bound idle is taken out first: a stage that waits for launches is not in a b
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
-from traceanalyzer.analyses.pipelines.pipeline_schedule import (
+from traceanalyzer.analyses.pipelines.pipeline import (
     GPIPE,
     INTERLEAVED,
     LOOPED,
     ONE_F_ONE_B,
+    Pipeline,
+    Pipelines,
     PipelineSchedule,
 )
 from traceanalyzer.analyses.replay.changes import Change

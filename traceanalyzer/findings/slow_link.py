@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.communication.clocks import hosts_of
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives, transfer_kinds
-from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.replay.changes import USUAL, Change
 from traceanalyzer.analyses.statistics import RATIO, SHARE, SIGMAS, deviation

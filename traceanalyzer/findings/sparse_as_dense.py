@@ -16,7 +16,7 @@ from traceanalyzer.analyses.operators.operators import OperatorShapes
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
-from traceanalyzer.kinds.operators import Call
+from traceanalyzer.kinds import Call
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.gpus import WARP
 

@@ -20,7 +20,7 @@ from traceanalyzer.analyses.phases import without_numbers
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
-from traceanalyzer.kinds.operators import Call
+from traceanalyzer.kinds import Call
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import named
 

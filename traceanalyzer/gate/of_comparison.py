@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES
-from traceanalyzer.analyses.doubts import reasons
+from traceanalyzer.analyses.engine import reasons
 from traceanalyzer.diff import Comparison, Side, joins, metrics
 from traceanalyzer.diff.captures import Capture, Scale, known_sums
 from traceanalyzer.gate.grammar import Gate

@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses import ANALYSES, Results
 from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.breakdown import steps_of
-from traceanalyzer.analyses.doubts import reasons
+from traceanalyzer.analyses.engine import reasons
 from traceanalyzer.analyses.integrity import damage_text
 from traceanalyzer.diff import metrics
 from traceanalyzer.errors import UsageError

@@ -11,8 +11,8 @@ from msgspec import Struct
 from traceanalyzer.analyses import Results, column_named, overview
 from traceanalyzer.analyses.breakdown import steps_of
 from traceanalyzer.analyses.communication.groups import mesh
-from traceanalyzer.analyses.doubts import by_check
-from traceanalyzer.analyses.doubts import reasons as of_checks
+from traceanalyzer.analyses.engine import by_check
+from traceanalyzer.analyses.engine import reasons as of_checks
 from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN
 from traceanalyzer.analyses.host.cpu_time import HostWork, mean_steps_ns, per_step_ns
 from traceanalyzer.analyses.integrity import Integrity

@@ -34,7 +34,7 @@ from traceanalyzer.execution import (
 )
 from traceanalyzer.failures import Failure
 from traceanalyzer.files.spill import LARGE_BYTES, give_back_memory, spilling_to
-from traceanalyzer.kinds.kernels import comm_kernel
+from traceanalyzer.kinds import comm_kernel
 from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.model import RankMeta, RankTrace, Skipped

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.communication.jobs import jobs_of
+from traceanalyzer.analyses.communication.clocks import jobs_of
 
 
 def members(*calls):

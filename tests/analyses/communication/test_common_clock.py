@@ -17,15 +17,15 @@ RECORDED = "All ranks on one clock, as recorded."
 
 
 @pytest.mark.parametrize(
-    ("offset", "is_significant", "starts", "shifts", "said", "is_common"),
+    ("offset", "is_significant", "starts", "shifts", "said"),
     [
-        (40_000, True, (0, 40), {0: 0, 1: 40_000}, "rank 1 by 40\u202fµs (± 30\u202fµs)", True),
-        (40_000, False, (0, 40), {0: 0, 1: 0}, RECORDED, True),
-        (None, None, (0, 50), {0: 0, 1: 0}, RECORDED, True),
-        (None, None, (0, 5_000), {0: 0, 1: 5_000}, "do not agree: rank 1 is drawn with its first operation", False),
+        (40_000, True, (0, 40), {0: 0, 1: 40_000}, "rank 1 by 40\u202fµs (± 30\u202fµs)"),
+        (40_000, False, (0, 40), {0: 0, 1: 0}, RECORDED),
+        (None, None, (0, 50), {0: 0, 1: 0}, RECORDED),
+        (None, None, (0, 5_000), {0: 0, 1: 5_000}, "do not agree: rank 1 is drawn with its first operation"),
     ],
 )
-def test_clocks(offset, is_significant, starts, shifts, said, is_common):
+def test_clocks(offset, is_significant, starts, shifts, said):
     results = run([rank_trace([("compute", t, t + 100)], rank=rank) for rank, t in enumerate(starts)], NEEDED)
     clocks = pd.DataFrame(
         {
@@ -38,7 +38,7 @@ def test_clocks(offset, is_significant, starts, shifts, said, is_common):
     )
     results["clocks"] = type("Known", (), {"to_frame": lambda _: clocks})()
     found = common_clock(results)
-    assert (found.shifts, found.is_common) == (shifts, is_common)
+    assert found.shifts == shifts
     assert said in found.note
 
 
@@ -47,6 +47,5 @@ def test_a_clock_that_is_off_is_corrected_on_the_page_as_in_the_export():
     _, results = analysed(scenarios.ddp(2, steps=3), *NEEDED, how=Capture(offset_ns={1: 3_000_000}))
     found = common_clock(results)
     assert abs(found.shift_ns(1) - found.shift_ns(0) - 3_000_000) < 100_000
-    assert found.is_common
     assert timeline_data(results).clock == found
     assert "corrected" in found.note

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from traceanalyzer.analyses.operators.flops import work
-from traceanalyzer.kinds.operators import Call
+from traceanalyzer.kinds import Call
 
 BF16, FLOAT = "c10::BFloat16", "float"
 Q, K = [2, 4, 16, 8], [2, 2, 32, 8]

@@ -5,8 +5,8 @@ import pytest
 
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs import dualpipe, megatron, torch_schedules
-from traceanalyzer.analyses.pipelines import pipeline_schedule
-from traceanalyzer.analyses.pipelines.pipeline_schedule import expected_pct, schedule_of
+from traceanalyzer.analyses.pipelines import pipeline
+from traceanalyzer.analyses.pipelines.pipeline import expected_pct, schedule_of
 
 
 def folded(ranks):
@@ -19,7 +19,7 @@ def test_a_pipeline_of_two_ways_has_the_bubble_that_is_published(ranks, microbat
     """DualPipe's (S/2 − 1)(F&B + B − 3W), from numbered passes and from messages."""
     passes = dualpipe.stretches(ranks, microbatches, {"F": 100, "I": 100, "W": 100, "B": 200}, are_apart=are_apart)
     found = schedule_of(pd.DataFrame(columns=["rank", "step", "is_send"]), passes, list(range(ranks)), [0, 1])
-    assert (found.name, found.stages_per_rank, found.microbatches) == (pipeline_schedule.BOTH_WAYS, 2, microbatches)
+    assert (found.name, found.stages_per_rank, found.microbatches) == (pipeline.BOTH_WAYS, 2, microbatches)
     idle = (ranks / 2 - 1) * (300 + 200 - 300)
     assert found.played_pct == pytest.approx(100 * idle / (idle + microbatches * 300))
 

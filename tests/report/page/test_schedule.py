@@ -13,7 +13,7 @@ def test_each_stretch_of_the_last_complete_step_is_a_block():
     results = once.results("pp", NEEDED)
     table = results["pipeline_schedule"].to_frame()
     own = table[table["step"] == 4]
-    made = schedule(results, Clock({}, 0, "", is_common=True))
+    made = schedule(results, Clock({}, 0, ""))
     assert made.title == "Schedule of step 4"
     length_ns = own["end_ns"].max() - own["start_ns"].min()
     for row in made.rows:

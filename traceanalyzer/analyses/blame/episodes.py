@@ -18,7 +18,7 @@ from traceanalyzer.analyses.blame.slow_transfers import (
 )
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.breakdown import Steps, complete_steps, shared_steps
-from traceanalyzer.analyses.communication.jobs import jobs_of
+from traceanalyzer.analyses.communication.clocks import jobs_of
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
 from traceanalyzer.analyses.host.activity import NOTHING
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range

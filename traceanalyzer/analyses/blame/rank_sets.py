@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.step_budget import HAS_KNOWN_WORK, KERNEL, OF_DATA, OPERATOR
+from traceanalyzer.analyses.communication.clocks import HOST_RANKS, connected
 from traceanalyzer.analyses.communication.groups import Groups
-from traceanalyzer.analyses.communication.jobs import HOST_RANKS, connected
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.statistics import FALSE_ALARMS, SHARE

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_true, typed
-from traceanalyzer.analyses.communication.jobs import hosts_of, jobs_of
+from traceanalyzer.analyses.communication.clocks import hosts_of, jobs_of
 from traceanalyzer.analyses.communication.slow_links import (
     Owner,
     instances_of,

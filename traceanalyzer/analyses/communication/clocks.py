@@ -1,6 +1,6 @@
-"""Clock offsets between ranks, with their spread, and one common clock."""
+"""Which ranks are of one job and on which host, and how far their clocks are apart."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,18 +8,70 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import RANK, Result, is_true
-from traceanalyzer.analyses.communication.clock_offsets import NAMES, chained_offsets
-from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import LEAST_UNCERTAINTY_NS
-from traceanalyzer.analyses.communication.waits import Members
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.meaning.columns import Adds, Column, Unit, text
+from traceanalyzer.meaning.columns import Adds, Column, Unit, numbers, text
 from traceanalyzer.meaning.vocabulary import named, numbered
 from traceanalyzer.model.tables import without_rows
 
 if TYPE_CHECKING:
+    from traceanalyzer.analyses.communication.waits import Members
     from traceanalyzer.analyses.results import Results
+
+
+# Jobs and hosts.
+
+
+def jobs_of(members: pd.DataFrame, ranks: Iterable[int], meeting: Iterable[tuple[int, ...]] = ()) -> Mapping[int, int]:
+    """For each rank the lowest rank of its job; all are one where a call tells neither its group nor its partners.
+
+    Args:
+        members: of `Members`.
+        ranks: those that are asked for.
+        meeting: ranks whose hosts meet in a collective of their CPUs, at least one each.
+    """
+    asked, meeting = [int(rank) for rank in ranks], tuple(meeting)
+    if (members.empty and not meeting) or not asked:
+        return {rank: rank for rank in asked}
+    texts = members["group_ranks"].astype("object").where(members["group_ranks"].notna(), None)
+    groups = {text: numbers(text) for text in texts.dropna().unique()}
+    if (texts.map(groups).isna() & members["instance"].isna()).any() or not all(groups.values()):
+        return dict.fromkeys(asked, min(asked))
+    jobs = connected([*groups.values(), *_met(members), *meeting, *((rank,) for rank in asked)])
+    lowest = {rank: min({*job} & {*asked}) for job in jobs for rank in {*job} & {*asked}}
+    return {rank: lowest[rank] for rank in asked}
+
+
+def _met(members: pd.DataFrame) -> Iterable[tuple[int, ...]]:
+    """Ranks that next to each other take part in the same instance: of what the trace names no group for."""
+    held = members.loc[members["instance"].notna(), ["instance", "rank"]].drop_duplicates()
+    held = held.sort_values(["instance", "rank"])
+    pairs = held.assign(before=held.groupby("instance")["rank"].shift()).dropna()[["before", "rank"]]
+    return ((int(low), int(high)) for low, high in pairs.drop_duplicates().itertuples(index=False))
+
+
+def connected(links: Iterable[Iterable[int]]) -> list[list[int]]:
+    """The sets of ranks that links join, directly or through others, each in ascending order."""
+    sets: list[set[int]] = []
+    for link in map(set, links):
+        apart = [own for own in sets if own.isdisjoint(link)]
+        sets = [*apart, link.union(*(own for own in sets if not own.isdisjoint(link)))]
+    return sorted(map(sorted, sets))
+
+
+HOST_RANKS = 8
+"""GPUs of a host, where the trace does not say which rank is where."""
+
+
+def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
+    """The host of each rank of `Ranks`; blocks of 8 neighbours where any is not known."""
+    if ranks["host"].isna().any():
+        return {int(rank): str(rank // HOST_RANKS) for rank in ranks["rank"]}
+    return dict(zip(ranks["rank"].astype(int), ranks["host"].astype(str), strict=True))
+
+
+# Clock offsets between ranks, with their spread.
 
 
 class Clocks(Result):
@@ -59,7 +111,7 @@ class Clocks(Result):
         return table.assign(uncertainty_ns=uncertainty, is_significant=is_significant.astype("boolean"))
 
 
-def across(members: Members, ranks: Ranks) -> Clocks:
+def across(members: "Members", ranks: Ranks) -> Clocks:
     """Median differences of each rank to the lowest rank of an instance, chained over groups, closest first.
 
     Offsets are against the median rank of those that are connected, once there are more than two.
@@ -73,6 +125,122 @@ def across(members: Members, ranks: Ranks) -> Clocks:
     return Clocks(known.reindex(order).reset_index())
 
 
+# What instances that end at one moment on all their ranks tell of the ranks' clocks.
+
+
+_PAIR = ["base", "rank"]
+
+NAMES = ["reference", "offset_ns", "spread_ns", "instances"]
+
+
+def chained_offsets(members: pd.DataFrame, hosts: Mapping[int, str], *, by_last_message: bool = True) -> pd.DataFrame:
+    """By rank its `reference`, offset to it, spread (largest on the way) and instances (fewest on the way).
+
+    Calls that exchange messages with several peers end with the last of these: only where nothing else ties two ranks
+    together do they tell of their clocks. Those of one host are then one clock, where no message ends before both of
+    its calls have begun; of others, `by_last_message`, the ends are as if they were one message's, where that
+    scatters less than `_between` is unsure.
+    """
+    pairs = _pairs(members[members["wait_ns"].notna()])
+    edges = _medians(pairs[pairs["ends_together"]])
+    rest = _others(pairs[~pairs["ends_together"]], edges)
+    if len(rest):
+        rest = rest.assign(host=rest["rank"].map(hosts), base_host=rest["base"].map(hosts))
+        one_clock = _on_one_clock(rest[rest["host"] == rest["base_host"]])
+        rest = _others(rest, one_clock)
+        ways = [_between(rest[rest["host"] != rest["base_host"]]), *([_medians(rest)] if by_last_message else [])]
+        surest = pd.concat(ways).sort_values("spread_ns", kind="stable").drop_duplicates(_PAIR)
+        edges = pd.concat([edges, one_clock, surest], ignore_index=True)
+    return _chained(edges)
+
+
+def _pairs(members: pd.DataFrame) -> pd.DataFrame:
+    """A row for each instance and rank but its lowest, `base`: the `difference` of ends, and by how much they overlap.
+
+    `ahead_ns` and `behind_ns` are by how much later each one's call ends than the other's begins.
+    """
+    held = members[["instance", "rank", "start_ns", "end_ns"]].assign(
+        ends_together=is_true(members["ends_together"]), is_single=~members.duplicated(["rank", "call"], keep=False)
+    )
+    lowest = held.sort_values("rank").drop_duplicates("instance").set_index("instance").reindex(held["instance"])
+    base, start_ns, end_ns, is_single = (
+        lowest[name].to_numpy() for name in ("rank", "start_ns", "end_ns", "is_single")
+    )
+    held = held.assign(
+        base=base,
+        is_base_single=is_single,
+        difference=held["end_ns"] - end_ns,
+        ahead_ns=held["end_ns"] - start_ns,
+        behind_ns=end_ns - held["start_ns"],
+    )
+    return held[held["rank"] != held["base"]]
+
+
+def _others(pairs: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+    """The rows of ranks that are not in a row of the other table together."""
+    of, others = (pd.MultiIndex.from_frame(table[_PAIR]) for table in (pairs, known))
+    return pairs[~of.isin(others)]
+
+
+def _medians(pairs: pd.DataFrame) -> pd.DataFrame:
+    """For every two ranks of which one is an instance's lowest: median difference of ends, its spread, instances."""
+    by_pair = pairs.groupby(_PAIR)["difference"]
+    off = (pairs["difference"] - by_pair.transform("median")).abs().groupby([pairs[name] for name in _PAIR])
+    found = {"offset_ns": by_pair.median(), "spread_ns": off.quantile(0.95), "instances": by_pair.size()}
+    return pd.DataFrame(found).round().astype("int64").reset_index()
+
+
+def _on_one_clock(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Ranks of which no message ends before both calls have begun: an offset of 0, as sure as that is."""
+    by_pair = pairs.groupby(_PAIR)[["ahead_ns", "behind_ns"]]
+    least = by_pair.min()
+    found = least.assign(offset_ns=0, spread_ns=least.max(axis=1).clip(lower=0), instances=by_pair.size())
+    return found[least.min(axis=1) >= -LEAST_UNCERTAINTY_NS].reset_index()
+
+
+def _between(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Ranks of two hosts, each of one clock: no message ends before both of its calls have begun, whoever is last.
+
+    A host's clock is so much ahead at most as its calls end after the others begin, and at least as these end after its
+    own begin; a call with one message ends no later than that of several which holds this one. The offset is in the
+    middle, and off by half of what is between.
+    """
+    later, ahead, behind = pairs["difference"], pairs["ahead_ns"], pairs["behind_ns"]
+    ahead = ahead.where(~pairs["is_base_single"] | (ahead < later), later)
+    behind = behind.where(~pairs["is_single"] | (behind < -later), -later)
+    is_back = pairs["base_host"] > pairs["host"]
+    sides = [pairs["base_host"].where(~is_back, pairs["host"]), pairs["host"].where(~is_back, pairs["base_host"])]
+    most = ahead.where(~is_back, behind).groupby(sides).transform("min")
+    least = behind.where(~is_back, ahead).groupby(sides).transform("min")
+    own = pairs.assign(
+        offset_ns=np.where(is_back, least - most, most - least) // 2,
+        spread_ns=((most + least) // 2).clip(lower=0),
+        instances=1,
+    )
+    by_pair = own[most + least >= -LEAST_UNCERTAINTY_NS].groupby(_PAIR)
+    return by_pair.agg({"offset_ns": "first", "spread_ns": "first", "instances": "sum"}).reset_index()
+
+
+def _chained(pairs: pd.DataFrame) -> pd.DataFrame:
+    """The same along the pairs of least spread, from the lowest rank of those that share instances."""
+    one_way = pairs[["spread_ns", "rank", "offset_ns", "instances", "base"]].astype(int)
+    other_way = one_way.assign(rank=one_way["base"], base=one_way["rank"], offset_ns=-one_way["offset_ns"])
+    ways = sorted(pd.concat([one_way, other_way]).itertuples(index=False, name=None))
+    found: dict[int, tuple[int, int, int, int]] = {}
+    for reference in sorted({way[1] for way in ways}):
+        if reference in found:
+            continue
+        found[reference] = (reference, 0, 0, max(way[3] for way in ways if way[4] == reference))
+        while way := next((way for way in ways if way[4] in found and way[1] not in found), None):
+            spread, rank, offset, count, source = way
+            _, base, widest, fewest = found[source]
+            found[rank] = (reference, base + offset, max(widest, spread), min(fewest, count))
+    return pd.DataFrame.from_dict(found, orient="index", columns=NAMES, dtype="Int64")
+
+
+# One clock for all ranks of a timeline.
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     """Where each rank's times are drawn.
@@ -81,13 +249,11 @@ class Clock:
         shifts: what is taken from each rank's times.
         zero_ns: earliest operation, after that: the timeline's 0.
         note: one sentence or two that say what was done.
-        is_common: the times are as the ranks' clocks recorded them, or corrected by what is known of those clocks.
     """
 
     shifts: Mapping[int, int]
     zero_ns: int
     note: str
-    is_common: bool
 
     def shift_ns(self, rank: int) -> int:
         """What is taken from the rank's times."""
@@ -152,7 +318,7 @@ def common_clock(results: "Results") -> Clock:
         note = f"Times are as the clocks of {hosts} hosts recorded them; they may differ from each other."
         notes.append(note if hosts > 1 else "All ranks on one clock, as recorded.")
     zero_ns = int((spans["first"] - shifts).min()) if len(spans) else 0
-    return Clock({int(rank): int(shift) for rank, shift in shifts.items()}, zero_ns, " ".join(notes), not apart)
+    return Clock({int(rank): int(shift) for rank, shift in shifts.items()}, zero_ns, " ".join(notes))
 
 
 def _moved(spans: pd.DataFrame, reference: pd.Series, results: "Results") -> tuple[pd.Series, str]:

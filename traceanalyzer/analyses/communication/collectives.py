@@ -18,8 +18,8 @@ from traceanalyzer.analyses.base import (
 )
 from traceanalyzer.analyses.breakdown import OVERLAP
 from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.clocks import HOST_RANKS
 from traceanalyzer.analyses.communication.groups import Groups, labels
-from traceanalyzer.analyses.communication.jobs import HOST_RANKS
 from traceanalyzer.analyses.communication.waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import at_places, places_of, rows_of_each

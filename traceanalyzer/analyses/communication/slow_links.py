@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
+from traceanalyzer.analyses.communication.clocks import hosts_of
 from traceanalyzer.analyses.communication.collectives import transfer_kinds
-from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.statistics import SIGMAS
 from traceanalyzer.model.schema import NONE

@@ -22,8 +22,7 @@ from traceanalyzer.analyses.base import (
 )
 from traceanalyzer.analyses.breakdown import by_rank
 from traceanalyzer.analyses.communication import calls as communication_calls
-from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
-from traceanalyzer.analyses.communication.jobs import hosts_of
+from traceanalyzer.analyses.communication.clocks import chained_offsets, hosts_of
 from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import places_of

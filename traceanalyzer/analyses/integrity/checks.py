@@ -24,8 +24,7 @@ from traceanalyzer.analyses.host.host_names import (
     waits_for,
 )
 from traceanalyzer.analyses.statistics import LEAST_PCT, SHARE
-from traceanalyzer.kinds import WAIT_ONLY
-from traceanalyzer.kinds.kernels import function_path
+from traceanalyzer.kinds import WAIT_ONLY, function_path
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import (
     HIGH,

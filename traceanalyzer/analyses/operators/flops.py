@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from traceanalyzer.analyses.grouping import Groups, by_category, sums_at
 from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES, list_types, uses_tensor_cores
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.kinds.operators import MOST_NAMES, Call, Shape, dtype_bytes, is_list, tensor_bytes
+from traceanalyzer.kinds import MOST_NAMES, Call, Shape, dtype_bytes, is_list, tensor_bytes
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (

@@ -14,8 +14,7 @@ from traceanalyzer.analyses.breakdown import DEFINITIONS, split
 from traceanalyzer.analyses.grouping import Groups, number_in_group, rows_of_each, sums_at
 from traceanalyzer.analyses.host.activity import Nesting, climbed
 from traceanalyzer.analyses.trace import launch_moments
-from traceanalyzer.kinds import CPU_BACKENDS
-from traceanalyzer.kinds.operators import Call
+from traceanalyzer.kinds import CPU_BACKENDS, Call
 from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import LONGEST_NAME, NONE

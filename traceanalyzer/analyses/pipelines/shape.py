@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import CALL, RANK, Result
+from traceanalyzer.analyses.communication.clocks import connected
 from traceanalyzer.analyses.communication.groups import EMBEDDING, MODEL, PIPELINE, role_of_messages
-from traceanalyzer.analyses.communication.jobs import connected
 from traceanalyzer.analyses.communication.matching import messages_of
 from traceanalyzer.analyses.phases import PHASE_NAMES
 from traceanalyzer.analyses.statistics import SHARE

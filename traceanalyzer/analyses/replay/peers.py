@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analyses.communication.jobs import connected
+from traceanalyzer.analyses.communication.clocks import connected
 from traceanalyzer.analyses.grouping import Groups, number_in_group
 from traceanalyzer.analyses.pipelines.shape import is_of_hub
 from traceanalyzer.analyses.replay.changes import COST_NS

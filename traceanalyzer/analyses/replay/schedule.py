@@ -26,7 +26,7 @@ from traceanalyzer.analyses.pipelines.orders import (
     read_schedule,
     with_messages,
 )
-from traceanalyzer.analyses.pipelines.pipeline_schedule import KINDS
+from traceanalyzer.analyses.pipelines.pipeline import KINDS
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.job import Job, Lengths

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from google.protobuf import descriptor_pb2, message_factory
 
-from traceanalyzer.kinds import POINT_TO_POINT, collective
-from traceanalyzer.kinds.operators import tensor_bytes
+from traceanalyzer.kinds import POINT_TO_POINT, collective, tensor_bytes
 
 # The messages of an XSpace file, as `xplane.proto` beside this module declares them.
 
