@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from traceanalyzer.analyses.base import (
     STEP_OF_LAUNCH,
     Result,
     percent,
+    plain_rows,
     ratio,
     stack,
 )
@@ -44,48 +46,37 @@ def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
     if not len(calls):
         return calls
     own = calls[(calls["collective"] == "all_to_all") & (calls["in_split"].notna() | calls["out_split"].notna())]
-    if own.empty:
-        return own
     own = own.assign(group_ranks=own["group_ranks"].astype("object").fillna(""))
-    facts = own[
-        ["in_split", "out_split", "dtype", "in_elements", "out_elements", "size_bytes", "group_ranks", "group_size"]
-    ]
-    splits = [_splits(*row) for row in facts.astype("object").where(facts.notna(), None).itertuples(index=False)]
-    for place, name in enumerate(("sends", "receives")):
-        own[name] = pd.Series([split[place] for split in splits], index=own.index, dtype="object")
+    for name, way in (("sends", "in"), ("receives", "out")):
+        splits = [_bytes(row, way) for row in plain_rows(own)]
+        own = own.assign(**{name: pd.Series(splits, own.index, dtype="object")})
     own = own[own[["group", "sends", "receives"]].notna().all(axis=1)]
     return own.assign(direction=_directions(own))
 
 
-def _splits(
-    sent: str | None,
-    received: str | None,
-    dtype: str | None,
-    sent_elements: int | None,
-    received_elements: int | None,
-    size_bytes: int | None,
-    group_ranks: str,
-    group_size: int | None,
-) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Bytes to and from each rank of the group; `None` where they are not known."""
-    count = len(numbers(group_ranks)) or (None if group_ranks else group_size)
-    element, is_bytes = dtype_bytes(dtype), sent_elements is None and sum(numbers(sent)) == size_bytes
-
-    def of(split: str | None, elements: int | None) -> tuple[int, ...] | None:
-        total = elements * element if elements is not None and element else sum(numbers(split)) if is_bytes else None
-        return None if total is None or not count else _bytes(split, total, count)
-
-    return of(sent, sent_elements), of(received, received_elements)
+def _bytes(row: Mapping[str, Any], way: str) -> tuple[int, ...] | None:
+    """Bytes to or from each rank of the group, in proportion to the sizes; `None` where they are not known."""
+    listed, text, sent = numbers(row["group_ranks"]), row[f"{way}_split"], numbers(row["in_split"])
+    count = len(listed) or (0 if row["group_ranks"] else row["group_size"] or 0)
+    parts = text.split(",") if text else ["1"] * count
+    if not count or len(parts) != count or not all(part.isdecimal() for part in parts):
+        return None
+    sizes, element, elements = [int(part) for part in parts], dtype_bytes(row["dtype"]), row[f"{way}_elements"]
+    if element and elements is not None:
+        total = elements * element
+    elif row["in_elements"] is None and sum(sent) == row["size_bytes"]:
+        total = sum(numbers(text))
+    else:
+        return None
+    return tuple(total * size // (sum(sizes) or 1) for size in sizes)
 
 
 def _ranks_of(table: pd.DataFrame, members: pd.DataFrame) -> list[tuple[int, ...]]:
     """The ranks of each row's group, in order; where no trace names them those that call it."""
     bare = members[members["group"].notna() & members["group_ranks"].isna()]
-    called = {str(group): tuple(sorted(set(ranks))) for group, ranks in bare.groupby("group", observed=True)["rank"]}
-    return [
-        tuple(numbers(text)) or called.get(str(group), ())
-        for group, text in zip(table["group"], table["group_ranks"], strict=True)
-    ]
+    called = {str(group): tuple(sorted({*ranks})) for group, ranks in bare.groupby("group", observed=True)["rank"]}
+    pairs = zip(table["group"], table["group_ranks"], strict=True)
+    return [numbers(text) or called.get(str(group), ()) for group, text in pairs]
 
 
 def _directions(own: pd.DataFrame) -> np.ndarray:
@@ -102,15 +93,6 @@ def _directions(own: pd.DataFrame) -> np.ndarray:
             if found[before] != COMBINE and splits[row] == splits[before][::-1]:
                 found[before], found[row] = DISPATCH, COMBINE
     return found
-
-
-def _bytes(text: object, total_bytes: int, count: int) -> tuple[int, ...] | None:
-    """Bytes by rank: the total in proportion to the sizes; `None` where the list is cut or of another length."""
-    parts = text.split(",") if isinstance(text, str) and text else ["1"] * count
-    if len(parts) != count or not all(part.isdecimal() for part in parts):
-        return None
-    sizes = [int(part) for part in parts]
-    return tuple(total_bytes * size // (sum(sizes) or 1) for size in sizes)
 
 
 class Exchanges(Result):
@@ -147,10 +129,9 @@ def exchanges_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     own = of_calls(calls)
     if own.empty:
         return pd.DataFrame()
-    launch = trace.launch[array_of(own, "gpu_op")]
     load = own["receives"].map(sum).astype("int64")
     table = own[["call", "step", "group", "group_ranks", "direction", "start_ns"]].assign(
-        range=names_around_launches(user_ranges(trace), trace, launch),
+        range=names_around_launches(user_ranges(trace), trace, trace.launch[array_of(own, "gpu_op")]),
         sent_bytes=own["sends"].map(sum).astype("int64"),
         received_bytes=load,
         load_bytes=load,
@@ -199,9 +180,8 @@ class DispatchLoads(Result):
 
 def dispatch_loads_across(exchanges: Exchanges, groups: Groups) -> DispatchLoads:
     """Compare the ranks' loads in each dispatch."""
-    rows: pd.DataFrame = exchanges.to_frame()
-    if len(rows):
-        rows = rows[(rows["direction"] == DISPATCH) & rows["place"].notna() & rows["step"].notna()]
+    rows = exchanges.table
+    rows = rows[(rows["direction"] == DISPATCH) & rows["step"].notna()]
     if rows.empty:
         return DispatchLoads.without_rows()
     keys = ["group_label", *DispatchLoads.keys]
@@ -231,8 +211,8 @@ class ExchangeSends(Result):
     )
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        keys = ["group", "group_ranks", "direction"]
-        return table.assign(share_pct=percent(table["size_bytes"], table.groupby(keys)["size_bytes"].transform("sum")))
+        sums = table.groupby([*GROUP, "direction"])["size_bytes"].transform("sum")
+        return table.assign(share_pct=percent(table["size_bytes"], sums))
 
 
 def exchange_sends_across(exchanges: Exchanges, members: Members, groups: Groups) -> ExchangeSends:

@@ -19,9 +19,7 @@ from traceanalyzer.model.tables import (
     array_of,
     arrays_of,
     columns_of,
-    is_name,
     lengths_of,
-    mask_of,
     picked,
     rows_named,
     rows_named_so,
@@ -50,14 +48,11 @@ _OF_KIND = {"comm": "communication", kinds.UNKNOWN: UNKNOWN}
 @memoized_by_trace
 def op_classes(trace: RankTrace) -> np.ndarray:
     """Position in `CLASSES` of each GPU operation."""
-    ops = columns_of(trace.gpu_ops)
-    directions, kind = ops["direction"], ops["kind"]
-    of_direction = [_OF_DIRECTION.get(name, "device memory") for name in directions.categories.tolist()]
-    copies = np.array([CLASSES.index(name) for name in (*of_direction, "device memory")])[directions.codes]
-    is_kernel = is_name(ops["activity"], "kernel", "graph")
-    of_kind = [_OF_KIND.get(name, "compute") for name in kind.categories.tolist()]
-    kernels = np.array([CLASSES.index(name) for name in (*of_kind, "compute")])[kind.codes]
-    return np.where(is_kernel, kernels, copies)
+    ops = trace.gpu_ops
+    of_kind = ops["kind"].astype("object").map(_OF_KIND).fillna("compute")
+    of_direction = ops["direction"].astype("object").map(_OF_DIRECTION).fillna("device memory")
+    names = of_kind.where(rows_named(ops, "activity", "kernel", "graph"), of_direction)
+    return pd.Categorical(names, categories=CLASSES).codes.astype(np.int64)
 
 
 def traffic_unions(starts: np.ndarray, ends: np.ndarray, classes: np.ndarray) -> dict[str, Intervals]:
@@ -165,18 +160,10 @@ def stream_pairs_per_rank(trace: RankTrace) -> pd.DataFrame:
     unions = traffic_unions(starts, ends, op_classes(trace))
     if unions.pop(UNKNOWN).inside(trace.window):
         return pd.DataFrame()
-    pairs = combinations([(name, own.inside(trace.window)) for name, own in unions.items() if len(own)], 2)
-    rows = [
-        {
-            "first": a,
-            "second": b,
-            "both_ns": (one & other).total_ns,
-            "first_ns": one.total_ns,
-            "second_ns": other.total_ns,
-        }
-        for (a, one), (b, other) in pairs
-    ]
-    return pd.DataFrame(rows)
+    inside = {name: own.inside(trace.window) for name, own in unions.items() if len(own)}
+    rows = [(a, b, (inside[a] & inside[b]).total_ns, inside[a].total_ns, inside[b].total_ns)
+            for a, b in combinations(inside, 2)]  # fmt: skip
+    return pd.DataFrame(rows, columns=["first", "second", "both_ns", "first_ns", "second_ns"])
 
 
 _BLOCK_PARTS = ("compute", "upload", "download")
@@ -223,12 +210,11 @@ def block_bounds_per_rank(trace: RankTrace, block_repeats: int = 4) -> pd.DataFr
     first = ops[ops["part"] == "compute"].groupby("block")["start_ns"].min()
     pitch = np.diff(np.sort(first))
     pitch = pitch[(pitch > 0) & (pitch <= 10 * np.median(pitch))] if len(pitch) else pitch  # others are pauses
-    medians = times.reindex(index=first.index, columns=list(_BLOCK_PARTS), fill_value=0).median()
-    made = {"pitch_ns": np.median(pitch) if len(pitch) else np.nan} | {
-        f"{name}_ns": medians[name] for name in _BLOCK_PARTS
-    }
-    table = pd.DataFrame([{name: np.round(value) for name, value in made.items()}]).astype("Int64")
-    return table.assign(blocks=len(first))[list(BlockBounds.columns)[1:]] if len(first) else pd.DataFrame()
+    if not len(first):
+        return pd.DataFrame()
+    medians = times.reindex(index=first.index, columns=list(_BLOCK_PARTS), fill_value=0).median().add_suffix("_ns")
+    made = {"pitch_ns": np.median(pitch) if len(pitch) else np.nan, **medians}
+    return pd.DataFrame([{"blocks": len(first), **made}]).round().astype("Int64")
 
 
 def _owners(ranges: pd.DataFrame, computing: np.ndarray) -> np.ndarray:
@@ -253,9 +239,8 @@ def is_copy(ops: pd.DataFrame) -> np.ndarray:
 
 
 def operations(ops: pd.DataFrame) -> np.ndarray:
-    """Direction of each copy, `memset` for a memset, `unknown` for a copy that does not say."""
+    """Direction of each copy, `memset` for a memset; absent for a copy that does not say."""
     names = texts_of(ops["direction"].array)
-    names[pd.isna(names)] = "unknown"
     names[rows_named(ops, "activity", "memset")] = "memset"
     return names
 
@@ -293,11 +278,8 @@ def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     if not len(rows):
         return pd.DataFrame()
     ops, of_kind = columns_of(trace.gpu_ops), unions(trace)
-    direction = ops["direction"].codes.astype(np.int64)
-    direction[rows_named(trace.gpu_ops, "activity", "memset")] = len(ops["direction"].categories)
-    copied = np.flatnonzero(rows_named(trace.gpu_ops, "activity", "memcpy"))
-    names = np.array([*ops["direction"].categories, "memset", None], dtype=object)[direction[rows]]
-    described = {name: ops[name][rows] for name in _COPY_KEYS} | {"direction": pd.Categorical(names)}
+    direction, copied = operations(trace.gpu_ops), np.flatnonzero(rows_named(trace.gpu_ops, "activity", "memcpy"))
+    described = {name: ops[name][rows] for name in _COPY_KEYS} | {"direction": pd.Categorical(direction[rows])}
     groups = Groups.of(described, _COPY_KEYS, by_appearance=True, with_absent=True)
     sums = []
     for own in (rows[each] for each in rows_of_each(groups.of_row)):
@@ -360,7 +342,7 @@ def sync_copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     keys = {
         "problem": problem,
         "api_call": trace.api_calls["name"].array[calls].astype("object"),
-        "operation": operations(ops)[held],
+        "operation": pd.Series(operations(ops)[held]).fillna("unknown").array,
         "source_memory": ops["source_memory"].array[held].astype("object"),
         "target_memory": ops["target_memory"].array[held].astype("object"),
     }
@@ -378,11 +360,8 @@ def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     """`synchronous` for a memcpy or memset function without Async, else `pageable` where an end is; else empty."""
     calls = trace.launch[rows]
     # A graph's copies are launched by neither.
-    names = trace.api_calls["name"].array
-    is_own, is_async = (mask_of(names, pattern.search)[calls] for pattern in (_OWN, _ASYNC))
+    searches = re.compile("Memcpy|Memset").search, re.compile("Async").search
+    is_own, is_async = (rows_named_so(trace.api_calls, search)[calls] for search in searches)
     ends = (rows_named(trace.gpu_ops, end, "pageable")[rows] for end in ("source_memory", "target_memory"))
     cases = [is_own & ~is_async, is_own & np.logical_or(*ends)]
     return np.select(cases, ["synchronous", "pageable"], default="").astype(object)
-
-
-_OWN, _ASYNC = re.compile("Memcpy|Memset"), re.compile("Async")
