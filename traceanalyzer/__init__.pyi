@@ -70,7 +70,7 @@ from traceanalyzer.analyses.phases.micro_steps import MatrixProducts as _MatrixP
 from traceanalyzer.analyses.phases.micro_steps import MicroSteps as _MicroSteps
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline as _Pipeline
 from traceanalyzer.analyses.pipelines.pipeline import Pipelines as _Pipelines
-from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule as _PipelineSchedule
+from traceanalyzer.analyses.pipelines.pipeline import PipelineSchedule as _PipelineSchedule
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages as _PipelineMessages
 from traceanalyzer.analyses.replay.critical_path import Bottleneck as _Bottleneck
 from traceanalyzer.analyses.replay.critical_path import CriticalPath as _CriticalPath

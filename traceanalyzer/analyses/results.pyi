@@ -51,8 +51,7 @@ from traceanalyzer.analyses.operators.operators import (
 from traceanalyzer.analyses.overview import OperatorsOverRanks, TimeParts, UnlikeRanks
 from traceanalyzer.analyses.phases import ByCollective, CallPhases, CommPhases, ExposedCalls, ExposedComm, Phases
 from traceanalyzer.analyses.phases.micro_steps import Iterations, MatrixProducts, MicroSteps
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
-from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines, PipelineSchedule
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages
 from traceanalyzer.analyses.replay.critical_path import Bottleneck, CriticalPath, PathStretches
 from traceanalyzer.analyses.replay.replay import Replay
