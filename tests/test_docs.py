@@ -116,6 +116,11 @@ def cookbook() -> str:
 def recipe(kind) -> str:
     title, _, text = inspect.getdoc(inspect.getmodule(kind)).partition("\n\n")
     reads = ", ".join(f"`{name}`" for name in read_by(kind)) or "the replay"
+    picture = f"cookbook/{kind.__name__}.png"
+    if (DOCS / picture).is_file():
+        text = text.replace(
+            "\n\n**Why.**", f"\n\n![Such a finding, and its place in the timeline]({picture})\n\n**Why.**", 1
+        )
     return (
         f"### {title.removesuffix('.')}\n\nFinding id: `{kind.__name__}`\n\n{text}\n\n"
         f"**How it is found.** {inspect.getdoc(kind)}\n\nReads {reads}.\n"
