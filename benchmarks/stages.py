@@ -41,7 +41,7 @@ STAGES = {
 
 PIECES = {
     "traceanalyzer.execution": ("_work",),
-    "traceanalyzer.decoding.batches": ("decoded",),
+    "traceanalyzer.decoding.tables": ("decoded",),
     "traceanalyzer.findings.conclude": ("_facts",),
 }
 """What processes share."""

@@ -7,9 +7,9 @@ import pytest
 from tests.builders import NAMES, document, host, kernel, write
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.cli import run
-from traceanalyzer.failures import PartFailedWarning
+from traceanalyzer.errors import PartFailedWarning
 
-QUIETLY = pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
+QUIETLY = pytest.mark.filterwarnings("ignore::traceanalyzer.errors.PartFailedWarning")
 
 
 def broken(*_args, **_named):

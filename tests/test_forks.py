@@ -15,7 +15,7 @@ from pandas.testing import assert_frame_equal
 from traceanalyzer.analyses import engine, reduce_rank
 from traceanalyzer.execution import IS_PROGRAM, all_aside, aside, can_fork
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.files import spill
+from traceanalyzer.files import bounds
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
 from traceanalyzer.readers.kineto import read
 
@@ -60,9 +60,9 @@ alone = reduce_rank(trace)
 forks = []
 engine.aside = lambda work, **how: forks.append(work) or aside(work, **how)
 engine.all_aside = lambda works, **how: forks.extend(works) or all_aside(works, **how)
-engine.LARGE, spill.LARGE_BYTES, spill._is_on_disk = 0, 1000, lambda _: True
+engine.LARGE, bounds.LARGE_BYTES, bounds._is_on_disk = 0, 1000, lambda _: True
 for processes in (2, 9):
-    with spill.spilling_to(None):
+    with bounds.spilling_to(None):
         shared = reduce_rank(trace, processes=processes)
     assert [*shared] == [*alone]
     for name, table in alone.items():

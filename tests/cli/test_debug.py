@@ -38,7 +38,7 @@ def test_a_crash_is_told_too_and_no_file_of_others_is_replaced(monkeypatch, caps
     assert Path("notes.json").read_text() == "mine"
 
 
-@pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
+@pytest.mark.filterwarnings("ignore::traceanalyzer.errors.PartFailedWarning")
 def test_it_has_versions_timings_and_counts_and_no_names(tmp_path, monkeypatch):
     html = importlib.import_module("traceanalyzer.report.writers.html")
     monkeypatch.setattr(html, "tiles", broken)

@@ -232,7 +232,7 @@ def broken(*_args, **_named):
     raise ZeroDivisionError("a bug")
 
 
-@pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
+@pytest.mark.filterwarnings("ignore::traceanalyzer.errors.PartFailedWarning")
 def test_a_reader_that_fails_costs_its_file_only(monkeypatch, capsys):
     from traceanalyzer import readers
 

@@ -9,8 +9,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import document, kernel, write
-from traceanalyzer.discovery import discover
-from traceanalyzer.discovery.candidates import find_snapshots
+from traceanalyzer.discovery import discover, find_snapshots
 from traceanalyzer.errors import InputError
 from traceanalyzer.readers import nsys
 

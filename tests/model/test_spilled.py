@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from traceanalyzer.files import spill
-from traceanalyzer.files.spill import give_back_memory, spilling_to
+from traceanalyzer.files import bounds
+from traceanalyzer.files.bounds import give_back_memory, spilling_to
 from traceanalyzer.model import tables as spilled_module
 from traceanalyzer.model.tables import columns_of, spilled, table_of
 
@@ -27,8 +27,8 @@ COLUMNS = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(spill, "LARGE_BYTES", 1000)
-    monkeypatch.setattr(spill, "_is_on_disk", lambda _: True)
+    monkeypatch.setattr(bounds, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(bounds, "_is_on_disk", lambda _: True)
     with spilling_to(tmp_path):
         yield tmp_path
 

@@ -6,13 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from traceanalyzer.decoding import batches
-from traceanalyzer.decoding.batches import decode_all
-from traceanalyzer.decoding.decoder import EventDecoder
-from traceanalyzer.decoding.stream import EventText
-from traceanalyzer.decoding.tables import TableBuilder
+from traceanalyzer.decoding import tables
+from traceanalyzer.decoding.stream import EventDecoder, EventText
+from traceanalyzer.decoding.tables import TableBuilder, decode_all
 from traceanalyzer.model.schema import TABLES
-from traceanalyzer.readers.kineto.events import frame_of
+from traceanalyzer.readers.kineto import frame_of
 
 SAMPLE = Path(__file__).parent.parent / "captures" / "ddp" / "rank0.json.gz"
 
@@ -56,8 +54,8 @@ def merged(fates, damaged=()):
     decoder, builder, chunks = EventDecoder(), TableBuilder(), sample(damaged)
     while decoder.needs_exact is None:
         builder.add(decoder.decode(next(chunks)))
-    for tables, own in batches._in_order(_Inline(fates), chunks, 3, needs_exact=decoder.needs_exact):
-        builder.merge(tables)
+    for collected, own in tables._in_order(_Inline(fates), chunks, 3, needs_exact=decoder.needs_exact):
+        builder.merge(collected)
         decoder.merge(own)
     return {name: frame_of(builder, name) for name in (*TABLES, "spans")}, decoder.skipped
 

@@ -11,8 +11,7 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import load
 from traceanalyzer.readers import RankHint, reader_of, xplane
-from traceanalyzer.readers.xplane import device as xplane_device
-from traceanalyzer.readers.xplane import messages
+from traceanalyzer.readers.xplane import messages, planes
 from traceanalyzer.readers.xplane.messages import collectives, looped
 
 FILES = [(xplane, lambda folder: build.write(folder / "a.xplane.pb"))]
@@ -76,11 +75,8 @@ def test_what_a_loop_repeats_is_no_run_of_a_module(launched, in_loops, begins):
     calls = pd.DataFrame({"start_ns": range(len(launched)), "thread": 1, "correlation": range(1, len(launched) + 1)})
     calls["end_ns"] = calls["start_ns"] + 1
     ops = calls.assign(hlo_op=[*launched], hlo_module="jit_step", program_id="3")
-    found = xplane_device.launches(calls, ops, {}, {("jit_step", name) for name in in_loops})
-    assert (
-        xplane_device.ranges(xplane_device.events_of_none(), xplane_device.events_of_none(), found)["start_ns"].tolist()
-        == begins
-    )
+    found = planes.launches(calls, ops, {}, {("jit_step", name) for name in in_loops})
+    assert planes.ranges(planes.events_of_none(), planes.events_of_none(), found)["start_ns"].tolist() == begins
 
 
 def test_a_module_s_loops_hold_what_their_bodies_call():

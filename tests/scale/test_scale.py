@@ -22,8 +22,8 @@ from traceanalyzer.analyses import ANALYSES, engine
 from traceanalyzer.analyses.breakdown import Steps
 from traceanalyzer.analyses.timeline import MOST_RANKS
 from traceanalyzer.discovery import discover
+from traceanalyzer.errors import PartFailedWarning
 from traceanalyzer.execution import quiet_pool
-from traceanalyzer.failures import PartFailedWarning
 from traceanalyzer.findings import results_of_kinds
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.report.build import build

@@ -18,8 +18,7 @@ from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.memory import Memory
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.replay.changes import read_change
-from traceanalyzer.discovery import Found, discover, of_files
-from traceanalyzer.discovery.candidates import find_snapshots
+from traceanalyzer.discovery import Found, discover, find_snapshots, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.what_if import answer as answered

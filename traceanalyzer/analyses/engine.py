@@ -15,10 +15,9 @@ from traceanalyzer import validation
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.integrity.checks import EVENTS
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
-from traceanalyzer.errors import UsageError
+from traceanalyzer.errors import Failure, UsageError
 from traceanalyzer.execution import Shared, all_aside, can_fork
-from traceanalyzer.failures import Failure
-from traceanalyzer.files.spill import give_back_grown, give_back_memory
+from traceanalyzer.files.bounds import give_back_grown, give_back_memory
 from traceanalyzer.meaning.vocabulary import GRAVE
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import TABLES

@@ -26,9 +26,8 @@ from traceanalyzer.cli.query import mcp, memory, query
 from traceanalyzer.cli.report import report
 from traceanalyzer.cli.tools import tools
 from traceanalyzer.cli.what_if import what_if
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.errors import PartFailedWarning, TraceAnalyzerError
 from traceanalyzer.execution import finish
-from traceanalyzer.failures import PartFailedWarning
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

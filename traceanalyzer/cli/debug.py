@@ -16,7 +16,7 @@ from traceanalyzer.execution import FEWER
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses import Results
-    from traceanalyzer.failures import Failure
+    from traceanalyzer.errors import Failure
 
 _PACKAGES = re.findall(r"\S+", "adbc-driver-sqlite click isal jinja2 msgspec numpy pandas plotly protobuf pyarrow rich")
 

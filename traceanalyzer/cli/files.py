@@ -45,8 +45,7 @@ def of_files(skipped: "Iterable[Skipped]") -> list[str]:
 
 def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
     """Snapshots in the folder, or the file, that was named; links to outside it are skipped with a message."""
-    from traceanalyzer.discovery import LINK_OUT
-    from traceanalyzer.discovery.candidates import closed_below, find_snapshots
+    from traceanalyzer.discovery import LINK_OUT, closed_below, find_snapshots
 
     named = [place for place in places if place is not None]
     if len(named) != 1 or not named[0].exists():

@@ -19,10 +19,9 @@ from traceanalyzer.cli.options import (
     progress,
     say,
 )
-from traceanalyzer.errors import InputError, TraceAnalyzerError
+from traceanalyzer.errors import Failure, InputError, TraceAnalyzerError, sentences, warn
 from traceanalyzer.execution import later
-from traceanalyzer.failures import Failure, sentences, warn
-from traceanalyzer.files.spill import give_back_memory, spilling_to
+from traceanalyzer.files.bounds import give_back_memory, spilling_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

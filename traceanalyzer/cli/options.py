@@ -258,9 +258,9 @@ model_option = rare(
 
 def load_options(options: Mapping[str, Any]) -> "LoadOptions":
     """What of the traces is read."""
-    from traceanalyzer.files.cached import default_folder
     from traceanalyzer.kinds import KindRules
     from traceanalyzer.loading import LoadOptions, parse_ranks
+    from traceanalyzer.loading.store import default_folder
     from traceanalyzer.selection import Selection
 
     return LoadOptions(

@@ -272,7 +272,7 @@ def _contents(found: "Contents") -> str:
 
 
 def _cache() -> Path:
-    from traceanalyzer.files.cached import default_folder
+    from traceanalyzer.loading.store import default_folder
 
     folder = default_folder()
     if folder is None:

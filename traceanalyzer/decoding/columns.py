@@ -13,8 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from traceanalyzer.files.bounds import BLOCK_BYTES, ROWS_AT_ONCE
-from traceanalyzer.files.spill import LARGE_BYTES, append, mapped, spill_file
+from traceanalyzer.files.bounds import BLOCK_BYTES, LARGE_BYTES, ROWS_AT_ONCE, append, mapped, spill_file
 from traceanalyzer.meaning.rows import LATEST_NS, LONGEST_NS, NONE
 
 # Decoded events → growing columns, one set a table: integer nanoseconds, names as codes.

@@ -1,9 +1,11 @@
-"""Which Kineto event goes into which table, and what of it becomes which column."""
+"""Which Kineto event goes into which table, what of it becomes which column, and large files in several processes."""
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from traceanalyzer import kinds
@@ -24,14 +26,16 @@ from traceanalyzer.decoding.columns import (
     launch_fact,
     number_in,
 )
-from traceanalyzer.decoding.decoder import (
+from traceanalyzer.decoding.stream import (
     API_CALLS,
     FOREIGN,
     OUT_OF_TREE,
+    EventDecoder,
     Origin,
     origins_of_calls,
     origins_of_operations,
 )
+from traceanalyzer.execution import Pool, quiet_pool
 from traceanalyzer.meaning.names import runtime_activity
 
 _NO_ARGS = Args()
@@ -315,3 +319,60 @@ def _place_of_peer(args: Args) -> int | None:
     peer = first_of(args.target_rank, args.source_rank)
     ranks = (as_list(args.group_ranks) or "").split(",")
     return ranks.index(str(peer)) if str(peer) in ranks else peer
+
+
+# A large file's chunks, decoded in several processes; the tables are those of one process, bit for bit.
+
+
+CHUNKS_A_BATCH = 16
+
+WORTH_BYTES = 160 << 20
+"""Text from which on workers save more than their start takes."""
+
+_BATCHES_A_WORKER = 2
+"""That are read before they are asked for, the one that it is at among them."""
+
+Decoded = tuple[TableBuilder, EventDecoder]
+"""The tables of a batch, and what decoded it."""
+
+
+def decode_all(chunks: Iterable[bytes], decoder: EventDecoder, builder: TableBuilder, processes: int) -> None:
+    """Decode all chunks into `builder`; what could not be decoded is counted in `decoder`."""
+    rest = iter(chunks)
+    for chunk in rest:
+        builder.add(decoder.decode(chunk))
+        # The first chunk with events tells for the whole file how its times are written.
+        if processes > 1 and decoder.needs_exact is not None:
+            break
+    if decoder.needs_exact is None or processes == 1:
+        return
+    with quiet_pool(processes) as pool:
+        for tables, own in _in_order(pool, rest, processes * _BATCHES_A_WORKER, bool(decoder.needs_exact)):
+            builder.merge(tables)
+            decoder.merge(own)
+
+
+def _in_order(pool: Pool, chunks: Iterator[bytes], room: int, needs_exact: bool) -> Iterator[Decoded]:
+    """Each batch's tables; no more batches than there is room for are read ahead."""
+    waiting: deque[tuple[tuple[bytes, ...], Future[Decoded]]] = deque()
+    while batch := tuple(islice(chunks, CHUNKS_A_BATCH)):
+        waiting.append((batch, pool.submit(decoded, batch, needs_exact)))
+        while waiting and (len(waiting) >= room or waiting[0][1].done()):
+            yield _result(*waiting.popleft(), needs_exact)
+    while waiting:
+        yield _result(*waiting.popleft(), needs_exact)
+
+
+def decoded(batch: tuple[bytes, ...], needs_exact: bool) -> Decoded:
+    """A batch's tables."""
+    decoder, builder = EventDecoder(needs_exact=needs_exact), TableBuilder()
+    for chunk in batch:
+        builder.add(decoder.decode(chunk))
+    return builder, decoder
+
+
+def _result(batch: tuple[bytes, ...], future: "Future[Decoded]", needs_exact: bool) -> Decoded:
+    try:
+        return future.result()
+    except BrokenExecutor:  # the system ended a worker: what it had is done here
+        return decoded(batch, needs_exact)

@@ -1,5 +1,6 @@
 """Which files of a folder are traces, and which rank each may be."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,38 +10,32 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from traceanalyzer.cuda_graphs import is_capture
-from traceanalyzer.discovery.candidates import (
-    at_url,
-    by_tool,
-    files_below,
-    is_wanted,
-    leads_out,
-    looked_into,
-    named_files,
-    nothing_in,
-    of_nodes,
-    why_none,
-    without_copies,
-    without_twins,
-)
 from traceanalyzer.discovery.clustering import (
+    RUN_INFO,
     SAME_RUN_NS,
     Run,
     TraceFile,
+    by_tool,
     hinted,
     merged,
+    natural,
     numbered,
+    of_nodes,
     process,
     run_of,
     runs_of,
+    without_twins,
 )
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
-from traceanalyzer.expressions import Expression
-from traceanalyzer.files.archives import is_archive, unpack, without_suffix
-from traceanalyzer.files.remote import LocalFile, named, url_of
+from traceanalyzer.files import archives, safe_pickle
+from traceanalyzer.files.archives import SUFFIXES, is_archive, is_json, unpack, without_suffix
+from traceanalyzer.files.bounds import BEGIN_BYTES
+from traceanalyzer.files.other_tools import FLIGHT_RECORDER, format_of_start, named_by
+from traceanalyzer.files.remote import LocalFile, mirrored, named, url_of
+from traceanalyzer.kinds import Expression
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.schema import printable
-from traceanalyzer.readers import Header, RankHint, ended_ns, header_of, reader_of
+from traceanalyzer.readers import FORMATS, Header, RankHint, ended_ns, header_of, reader_of
 
 LINK_OUT = "a link to outside the folder; --follow-links reads it"
 
@@ -311,3 +306,240 @@ def _run_folder(path: Path, top: Path) -> Path:
 
 def _without_path(message: str, path: Path) -> str:
     return message.removeprefix(f"{path}: ")
+
+
+# Which files may be traces by their names: of a folder, of an archive, at a URL.
+
+
+OURS = (RUN_INFO, "summary.json", ".traceanalyzer.json")
+"""Files that the runners and this program write; no traces."""
+
+_XPLANE = ".xplane.pb"
+
+_COPIES = (".trace.json.gz", ".trace.json")
+
+_OF_HTA = re.compile(r"overlaid_critical_path_(.+)|(.+)_with_counters\.json")
+"""What HolisticTraceAnalysis writes beside a trace: with marks, of some of its events, or with counters."""
+
+_PERFETTO = ("perfetto_trace.json.gz", "perfetto_trace.json")
+
+
+def named_files(paths: Sequence[Path]) -> Iterator[LocalFile]:
+    """The named files, those of URLs as `at_url` gives them."""
+    for path in paths:
+        url = url_of(path)
+        yield from [LocalFile(path)] if url is None else at_url(url)
+
+
+def at_url(url: str) -> Iterator[LocalFile]:
+    """Files below a URL: the heads of JSON, all others whole."""
+    yield from (file for file in mirrored(url, is_wanted, is_json) if file.path.name not in OURS)
+
+
+def files_below(folder: Path) -> Iterator[LocalFile]:
+    """Files that a reader takes by name, and archives, in natural order; a folder that one takes whole stays whole.
+
+    A folder that cannot be looked into is among them, so that it is named as skipped: it may hold a rank.
+    """
+    closed: list[OSError] = []
+    for place, folders, files in os.walk(folder, onerror=closed.append):
+        folders[:] = sorted((name for name in folders if not name.startswith(".")), key=natural)
+        for name in list(folders):
+            if _may_be_trace(Path(place, name)):
+                folders.remove(name)
+                yield LocalFile(Path(place, name))
+        for name in sorted(files, key=natural):
+            path = Path(place, name)
+            if name not in OURS and (_may_be_trace(path) or is_archive(path) or packed_by(path)):
+                yield LocalFile(path)
+    yield from (LocalFile(Path(error.filename)) for error in closed)
+
+
+def without_copies(candidates: Sequence[LocalFile]) -> list[LocalFile]:
+    """The files without copies beside a capture: what JAX writes of it for viewers, and what HTA makes of it."""
+    places = [one.place for one in candidates]
+    hosts = {place.with_name(place.name.removesuffix(_XPLANE)) for place in places if place.name.endswith(_XPLANE)}
+    copies = {host.with_name(host.name + end) for host in hosts for end in _COPIES}
+    copies |= {host.with_name(name) for host in hosts for name in _PERFETTO}
+    plain = {place.with_name(place.name.removesuffix(".gz")) for place in places}
+    copies |= {place for place in places if _source(place) in plain}
+    return [one for one, place in zip(candidates, places, strict=True) if place not in copies]
+
+
+def _source(place: Path) -> Path | None:
+    """The trace, unpacked, of which HolisticTraceAnalysis made a file of this name; `None` of other names."""
+    made = _OF_HTA.fullmatch(place.name.removesuffix(".gz"))
+    return place.with_name(made[1] or f"{made[2]}.json") if made else None
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """Whether a path below the folder is a link to what lies outside it, or a folder of files that holds such a link.
+
+    Broken links lead nowhere, and neither does what cannot be looked into.
+    """
+    top = folder.resolve()
+    try:
+        files = [path, *path.iterdir()] if path.is_dir() else [path]
+        return any(file.is_symlink() and file.exists() and not file.resolve().is_relative_to(top) for file in files)
+    except OSError:
+        return False
+
+
+def looked_into(path: Path) -> None:
+    """Raise `OSError` for a folder whose files cannot be listed and opened."""
+    if path.is_dir():
+        with os.scandir(path) as entries:
+            for entry in entries:
+                entry.stat(follow_symlinks=False)
+                return
+
+
+def all_below(folder: Path, *, follows_links: bool = False) -> list[Path]:
+    """Regular files below a folder, in order; links to what lies outside it only where they are followed.
+
+    Raises:
+        InputError: a folder in it cannot be looked into.
+    """
+    if closed := closed_below(folder):
+        raise InputError(f"{closed[0]}: cannot be read; open it to this user, or name what is to be read")
+    found = [path for path in walked(folder) if path.is_file()]
+    return found if follows_links else [path for path in found if not leads_out(path, folder)]
+
+
+def walked(folder: Path) -> list[Path]:
+    """All that is no folder below one, in order; of a folder that cannot be listed (its path is too long) nothing."""
+    return sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names)
+
+
+def closed_below(folder: Path) -> list[Path]:
+    """Folders whose files cannot be listed, or opened; a file has none."""
+    if folder.is_file():
+        return []
+    errors: list[OSError] = []
+    places = [Path(place) for place, _, _ in os.walk(folder, onerror=errors.append)]
+    return [*(Path(error.filename) for error in errors), *(place for place in places if not os.access(place, os.X_OK))]
+
+
+def packed_by(path: Path) -> str | None:
+    """What packed it, where that is not unpacked here, and it may be a trace by the rest of its name."""
+    return archives.NOT_UNPACKED.get(path.suffix) if is_json(path.stem) or path.suffix in (".7z", ".rar") else None
+
+
+def _may_be_trace(path: Path) -> bool:
+    """Whether to look into it; what cannot be read, a damaged database or a broken link is then named as skipped."""
+    try:
+        is_broken = path.suffix == ".sqlite" and not path.is_dir()
+        is_broken |= is_no_file(path) and (is_json(path.name) or path.suffix == ".nsys-rep")
+        return is_broken or reader_of(path) is not None
+    except OSError:
+        return True
+
+
+def is_no_file(path: Path) -> bool:
+    """Whether there are no bytes to read: a link to nowhere, or a pipe, a socket, a device."""
+    return not path.is_file() and not path.is_dir() and (path.is_symlink() or path.exists())
+
+
+def is_wanted(name: str) -> bool:
+    """Whether a member of an archive may be a trace, or is the run's own record."""
+    suffixes = (*SUFFIXES, *(suffix for one in FORMATS.values() for suffix in one.suffixes))
+    return name == RUN_INFO or (name not in OURS and (is_json(name) or name.lower().endswith(suffixes)))
+
+
+# Which files are memory snapshots of PyTorch, recognized without their reader.
+
+
+def is_snapshot(path: Path) -> bool:
+    """Whether a file is a snapshot, by its first bytes: a pickle whose first key is that of a snapshot."""
+    try:
+        with path.open("rb") as file:
+            if not safe_pickle.is_pickle(file.read(2)):
+                return False
+            file.seek(0)
+            head = safe_pickle.unpacked(file).read(4096)
+    except (OSError, EOFError, ValueError):
+        return False
+    return head[:1] == b"\x80" and (b"segments" in head[:200] or b"device_traces" in head[:200])
+
+
+def find_snapshots(folder: Path, *, follows_links: bool = False) -> list[Path]:
+    """Snapshots below a folder, or the file itself; links to outside the folder only where they are followed."""
+    if folder.is_file():
+        return [folder] if is_snapshot(folder) else []
+    places = sorted(path for path in walked(folder) if path.suffix in {".pickle", ".pkl", ".gz", ".snapshot", ""})
+    inside = [path for path in places if path.is_file() and (follows_links or not leads_out(path, folder))]
+    return [path for path in inside if is_snapshot(path)]
+
+
+# Why a file or a folder gives no trace, and what else it is.
+
+
+_FILES = "; ".join(f"{one.tool} ({one.files})" for one in FORMATS.values())
+
+EXPECTED = f"files of {_FILES}; or .zip or .tar archives of these"
+"""What a trace may be, for people."""
+
+_SNAPSHOTS = (
+    "memory snapshots of PyTorch, and no traces; analyze-traces memory FOLDER, or its report, says what they tell"
+)
+
+_RECORD = (
+    "record them with torch.profiler or nsys (docs/recording.md); analyze-traces doctor reads logs of a job that hung, "
+    "and analyze-traces demo shows a report without any."
+)
+
+_MOST_LOOKED_AT = 200
+"""Files without a trace's name that are looked into: there is one for each rank."""
+
+
+def why_none(path: Path) -> str:
+    """Why no reader takes the file."""
+    if not path.exists():
+        return "a link to a file that is not there"
+    if is_no_file(path):
+        return "a pipe, a socket or a device, and no file"
+    if packed := packed_by(path):
+        return f"packed by {packed}, which is not unpacked here; unpack it, or pack it with gzip or zstd"
+    if other := named_by(path.name) or _what_it_is(path):
+        return other
+    return (
+        "not an SQLite database; export the report again"
+        if path.suffix == ".sqlite"
+        else f"no trace; expected {EXPECTED}"
+    )
+
+
+def nothing_in(folder: Path, skipped: list[Skipped]) -> str:
+    """Why nothing below the folder is a trace: its first file's reason, or what it holds instead."""
+    if not skipped and (other := _known(folder)):
+        return other
+    if not skipped:
+        return f"{named(folder)}: no traces here; {_RECORD} Expected are {EXPECTED}"
+    first, *others = skipped
+    are = "file that is no trace" if len(others) == 1 else "files that are no traces"
+    more = f" (and {len(others)} more {are})" if others else ""
+    return f"{first.what}: {first.why}{more}"
+
+
+def _known(folder: Path) -> str | None:
+    """The first file below that is known by its name or by what it begins with, and what it is; dumps before others."""
+    if url_of(folder) is not None or not folder.is_dir():
+        return None
+    try:
+        some = all_below(folder)[:_MOST_LOOKED_AT]
+    except (InputError, OSError):
+        return None
+    known = [(path, what) for path in some if (what := named_by(path.name) or _what_it_is(path))]
+    if FLIGHT_RECORDER in (what for _, what in known):  # their folder is asked for, and logs may lie beside them
+        return f"{named(folder)}: {FLIGHT_RECORDER}"
+    if not known and any(map(is_snapshot, some)):
+        return f"{named(folder)}: {_SNAPSHOTS}"
+    return f"{named(known[0][0])}: {known[0][1]}" if known else None
+
+
+def _what_it_is(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return format_of_start(file.read(BEGIN_BYTES))
+    except OSError:
+        return None

@@ -1,10 +1,11 @@
 """Which captures were made together: one of each rank of one job is a run."""
 
+import filecmp
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -12,8 +13,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceanalyzer.files.remote import LocalFile, fetched
-from traceanalyzer.readers import FILE_ORDER, Header, RankHint
+from traceanalyzer.decoding.stream import EventText
+from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files.bounds import BEGIN_BYTES, FREE_BYTES
+from traceanalyzer.files.remote import LocalFile, fetched, named
+from traceanalyzer.model import Skipped
+from traceanalyzer.model.schema import printable
+from traceanalyzer.readers import FILE_ORDER, NODE_ORDER, Header, RankHint, reader_of
 
 RUN_INFO = "run.json"
 
@@ -272,3 +278,128 @@ def _is_same_job(one: Run, other: Run) -> bool:
         and max(counts.values(), default=2) == 1
         and (size is None or len(counts) <= size)
     )
+
+
+# Files that hold the same bytes as another one: `rank1 (copy).json` beside `rank1.json`.
+
+
+def without_twins(captures: Sequence[TraceFile], skipped: list[Skipped]) -> list[TraceFile]:
+    """The captures without copies of others; of several the one with the shortest name is kept.
+
+    A copy is named in `skipped`, and so is one that is called by another rank: no two ranks record the same times.
+    But where most are, the job was made of one recording, to try what so many ranks cost: these stay. Files that hold
+    no time, folders, and files of which only the head was fetched are not compared.
+    """
+    copies: dict[Path, TraceFile] = {}
+    for alike in _alike(captures):
+        kept: list[TraceFile] = []
+        for capture in sorted(alike, key=lambda one: (len(str(one.place)), natural(str(one.place)))):
+            twin = next((one for one in kept if filecmp.cmp(one.path, capture.path, shallow=False)), None)
+            if twin is None:
+                kept.append(capture)
+            else:
+                copies[capture.path] = twin
+    renamed = {one.path for one in captures if one.path in copies and one.ranks != copies[one.path].ranks}
+    if 2 * len(renamed) > len(captures):
+        copies = {path: twin for path, twin in copies.items() if path not in renamed}
+    skipped += [
+        Skipped(printable(named(one.place)), _why(one, copies[one.path])) for one in captures if one.path in copies
+    ]
+    return [one for one in captures if one.path not in copies]
+
+
+def _why(copy: TraceFile, twin: TraceFile) -> str:
+    why = f"a copy of {printable(named(twin.place))}, which is read instead"
+    return why if copy.ranks == twin.ranks else f"{why}: no two ranks record the same times"
+
+
+def _alike(captures: Sequence[TraceFile]) -> Iterable[list[TraceFile]]:
+    """Those of one size that begin alike."""
+    found: dict[tuple[int, int], list[TraceFile]] = defaultdict(list)
+    for capture in captures:
+        if capture.url is None and capture.path.is_file() and capture.header.start_ns is not None:
+            with suppress(OSError), capture.path.open("rb") as file:  # a disk that fails tells of no copy
+                found[capture.path.stat().st_size, hash(file.read(BEGIN_BYTES))].append(capture)
+    return found.values()
+
+
+# Files of several tools in one folder: recordings of the same ranks are runs of their own.
+
+
+def by_tool(captures: Sequence[TraceFile]) -> list[list[TraceFile]]:
+    """The captures of each format, where two of them claim one rank, or some claim none; else all together.
+
+    A rank's two recordings are of one time or of two, but never parts of one: half of the ranks from one tool and half
+    from the other would not answer each other's calls. A number that only follows the order of files makes no rank of
+    another tool's job.
+    """
+    is_unclear = 0 < sum(capture.is_numbered_by_order for capture in captures) < len(captures)
+    if len({capture.path.suffix for capture in captures}) < 2 and not is_unclear:
+        return [list(captures)]
+    by_format: dict[str, list[TraceFile]] = defaultdict(list)
+    for capture in captures:
+        reader = reader_of(capture.path)
+        name = str(getattr(reader, "__name__", "")).rpartition(".")[2]
+        by_format[name.partition("_")[0]].append(capture)  # all of Nsight Systems' are of one tool
+    claimed = [{rank for capture in own for rank in capture.ranks} for own in by_format.values()]
+    is_twice = len(set().union(*claimed)) < sum(map(len, claimed))
+    return list(by_format.values()) if is_twice or is_unclear else [list(captures)]
+
+
+# Files named by their rank within a node, in a folder for each node: which ranks of the job they are.
+
+
+_LISTED = re.compile(rb'"Process Group Ranks"\s*:\s*"?\[([\d, ]+)\]')
+_SIZE = re.compile(rb'"Group size"\s*:\s*(\d+)')
+
+
+def of_nodes(captures: Sequence[TraceFile]) -> list[TraceFile]:
+    """The captures; ranks that stand in names and repeat from folder to folder are counted through the folders.
+
+    Only where neighbouring folders hold the same numbers from 0 on, files do not say which rank they are, all began
+    within a minute, and process groups hold the ranks so counted, also of other nodes.
+    """
+    by_place: dict[Path, dict[Path, list[TraceFile]]] = defaultdict(lambda: defaultdict(list))
+    for capture in captures:
+        folder = capture.place.parent
+        by_place[folder.parent][folder].append(capture)
+    ranks: dict[Path, int] = {}
+    for folders in by_place.values():
+        if len(folders) > 1:
+            ranks |= _counted([folders[folder] for folder in sorted(folders, key=lambda one: natural(one.name))])
+    return hinted(captures, ranks, NODE_ORDER)
+
+
+def _counted(nodes: Sequence[list[TraceFile]]) -> dict[Path, int]:
+    """Each file's rank, nodes in order; nothing where the files do not bear it out."""
+    each = len(nodes[0])
+    every = [capture for node in nodes for capture in node]
+    starts = [capture.start_ns for capture in every]
+    is_local = all(sorted(rank for c in node for rank in c.ranks) == list(range(each)) for node in nodes)
+    says_rank = any(c.header.ranks is not None or c.is_numbered_by_order or c.url is not None for c in every)
+    if not is_local or says_rank or max(starts) - min(starts) > SAME_RUN_NS:
+        return {}
+    ranks = {c.path: place * each + c.ranks[0] for place, node in enumerate(nodes) for c in node}
+    firsts = [next(c.path for c in node if c.ranks[0] == 0) for node in nodes]
+    return ranks if all(_agrees(path, ranks[path], each, len(every)) for path in firsts) else {}
+
+
+def _agrees(path: Path, rank: int, each: int, world: int) -> bool:
+    """Whether every group that the first file of a node lists holds its rank, and one reaches beyond the node."""
+    listed: set[bytes] = set()
+    sizes: set[int] = set()
+    try:
+        text = EventText.open(path)
+    except NotATraceError:
+        return False
+    read = 0
+    for chunk in text.chunks():
+        listed |= {*_LISTED.findall(chunk)}
+        sizes |= {int(size) for size in _SIZE.findall(chunk)}
+        read += len(chunk)
+        if read > FREE_BYTES:
+            break
+    text.file.close()
+    groups = [{int(number) for number in ranks.split(b",")} for ranks in listed]
+    is_beyond = any(max(group) >= rank + each or min(group) < rank for group in groups) or world in sizes
+    return is_beyond and all(rank in group and max(group) < world for group in groups)

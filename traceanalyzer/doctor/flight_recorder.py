@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from traceanalyzer.discovery.candidates import all_below
+from traceanalyzer.discovery import all_below
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import safe_pickle
 from traceanalyzer.files.bounds import TOO_LARGE, memory_for

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from traceanalyzer.discovery import LINK_OUT
-from traceanalyzer.discovery.candidates import all_below, leads_out
+from traceanalyzer.discovery import LINK_OUT, all_below, leads_out
 from traceanalyzer.doctor.monitors import is_monitors_file, is_ras
 from traceanalyzer.doctor.nccl_log import holds_log
 from traceanalyzer.doctor.topology import is_inventory, is_topology

@@ -11,7 +11,7 @@ import msgspec
 import pandas as pd
 
 from traceanalyzer.analyses.statistics import RATIO, SHARE, SIGMAS
-from traceanalyzer.discovery.candidates import all_below
+from traceanalyzer.discovery import all_below
 from traceanalyzer.doctor.case import Facts, by_value
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import whole

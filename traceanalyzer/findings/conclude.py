@@ -12,7 +12,7 @@ from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.replay.changes import EVEN
 from traceanalyzer.analyses.replay.critical_path import bottleneck_after
 from traceanalyzer.analyses.statistics import SHARE
-from traceanalyzer.failures import Failure
+from traceanalyzer.errors import Failure
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.kinds import Kind, every_kind
 from traceanalyzer.findings.run import Run

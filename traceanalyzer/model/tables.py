@@ -14,8 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.files.bounds import BLOCK_BYTES
-from traceanalyzer.files.spill import append, can_spill, mapped, spill_file
+from traceanalyzer.files.bounds import BLOCK_BYTES, append, can_spill, mapped, spill_file
 from traceanalyzer.meaning.rows import NONE
 
 Table = TypeVar("Table", bound=pd.DataFrame)

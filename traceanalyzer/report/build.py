@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from traceanalyzer import __version__
 from traceanalyzer.analyses import Results
-from traceanalyzer.failures import Failure, sentences, warn
+from traceanalyzer.errors import Failure, sentences, warn
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.report.contents import Report

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from traceanalyzer.analyses import Results
-from traceanalyzer.failures import Failure
+from traceanalyzer.errors import Failure
 from traceanalyzer.findings import Finding
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.model import Skipped

@@ -24,7 +24,7 @@ from traceanalyzer.analyses.timeline import (
     most_unlike_first,
     on_own_clocks,
 )
-from traceanalyzer.files.spill import give_back_grown
+from traceanalyzer.files.bounds import give_back_grown
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import is_known

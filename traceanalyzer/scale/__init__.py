@@ -14,9 +14,8 @@ from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYE
 from traceanalyzer.analyses.timeline import MOST_OPERATIONS, MOST_RANKS
 from traceanalyzer.discovery import Found
 from traceanalyzer.discovery.clustering import Run, TraceFile
-from traceanalyzer.failures import Failure, warn
-from traceanalyzer.loading import LoadOptions
-from traceanalyzer.loading.capture import claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
+from traceanalyzer.errors import Failure, warn
+from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.scale.work import (

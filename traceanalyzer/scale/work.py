@@ -19,7 +19,7 @@ from traceanalyzer.analyses import reduce_rank
 from traceanalyzer.analyses.replay.replay import let_go
 from traceanalyzer.analyses.timeline import MOST_RANKS, most_unlike_first
 from traceanalyzer.discovery.clustering import TraceFile
-from traceanalyzer.errors import InputError, TraceAnalyzerError, needs_extra
+from traceanalyzer.errors import Failure, InputError, TraceAnalyzerError, needs_extra
 from traceanalyzer.execution import (
     CORES_A_FILE,
     ROOM_BYTES,
@@ -32,11 +32,9 @@ from traceanalyzer.execution import (
     quiet_pool,
     room_bytes,
 )
-from traceanalyzer.failures import Failure
-from traceanalyzer.files.spill import LARGE_BYTES, give_back_memory, spilling_to
+from traceanalyzer.files.bounds import LARGE_BYTES, give_back_memory, spilling_to
 from traceanalyzer.kinds import comm_kernel
-from traceanalyzer.loading import LoadOptions, kept_ranks
-from traceanalyzer.loading.capture import read_capture
+from traceanalyzer.loading import LoadOptions, kept_ranks, read_capture
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.model.schema import TABLES, printable
 from traceanalyzer.model.tables import set_up_pandas

@@ -7,7 +7,7 @@ for sentence in sentences(examine_snapshots(find_snapshots(Path("profile/oom")))
 print(sentence)
 """
 
-from traceanalyzer.discovery.candidates import find_snapshots, is_snapshot
+from traceanalyzer.discovery import find_snapshots, is_snapshot
 from traceanalyzer.snapshots.comparison import MemoryChange, change, compared, sentences
 from traceanalyzer.snapshots.examination import (
     Examined,

@@ -18,15 +18,18 @@ from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.model.make import UNKNOWN_NS
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
-from traceanalyzer.readers.nsys.nccl import (
+from traceanalyzer.readers.nsys.nvtx import (
+    NCCL_DOMAIN,
+    NVTX,
     PAYLOAD_TABLES,
     Nccl,
+    Nvtx,
     rank_ranges,
     read_nccl,
+    read_nvtx,
     with_inferred_sizes,
     with_only_peers,
 )
-from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN, NVTX, Nvtx, read_nvtx
 from traceanalyzer.readers.nsys.source import STRINGS, Number, Source
 from traceanalyzer.readers.nsys.tables import (
     COUNTER_TABLES,

@@ -19,13 +19,13 @@ def recognises(path: Path) -> bool:
 
 def peek(path: Path) -> Header:
     """When the capture began and ended, where the file says so; see `Reader.peek`."""
-    from traceanalyzer.readers.xplane import space
+    from traceanalyzer.readers.xplane import planes
 
-    return space.peek(path)
+    return planes.peek(path)
 
 
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """A rank for each GPU of the file, in order; see `Reader.read`."""
-    from traceanalyzer.readers.xplane import space
+    from traceanalyzer.readers.xplane import planes
 
-    return space.read(path, hint, rules)
+    return planes.read(path, hint, rules)

@@ -11,7 +11,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from traceanalyzer.analyses import Result, Results, column_named
-from traceanalyzer.failures import Failure
+from traceanalyzer.errors import Failure
 from traceanalyzer.job.run_info import RunInfo, peak_memory
 from traceanalyzer.meaning.columns import ABSENT, Unit, is_known, text
 from traceanalyzer.meaning.names import collective_words, collectives_words

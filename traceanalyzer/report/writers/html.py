@@ -8,7 +8,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.failures import Failure, sentences
+from traceanalyzer.errors import Failure, sentences
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets, words

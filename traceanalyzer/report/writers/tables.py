@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.files.spill import give_back_grown
+from traceanalyzer.files.bounds import give_back_grown
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.vocabulary import GRAVE
 from traceanalyzer.report import words

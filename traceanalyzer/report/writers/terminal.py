@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from traceanalyzer.analyses.host.cpu_time import HostWork, times_to_compare
-from traceanalyzer.failures import Failure
+from traceanalyzer.errors import Failure
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, FUSED, LOOKS, PARTS
 from traceanalyzer.report import words

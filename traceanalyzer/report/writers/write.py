@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from traceanalyzer.errors import UsageError
+from traceanalyzer.errors import Failure, UsageError
 from traceanalyzer.execution import aside, signals_wait
-from traceanalyzer.failures import Failure
 from traceanalyzer.files.whole import DRAFT, remove_old_drafts
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.writers import WRITERS

@@ -11,6 +11,7 @@ from traceanalyzer.kinds import MEMORIES, KindRules, collective
 from traceanalyzer.meaning.names import runtime_activity
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import NONE, printable
+from traceanalyzer.model.tables import nullable
 from traceanalyzer.readers.base import DEVICE_ORDER, RankHint
 
 RCCL_DOMAIN = "RCCL"
@@ -106,10 +107,12 @@ def _copies(capture: ProcessTables) -> pd.DataFrame:
     is_peer = (words == "DEVICE_TO_DEVICE") & (copies["source"] != copies["target"])
     direction = words.map(_DIRECTIONS).mask(is_peer, "PtoP")
     spelled = {way: f"Memcpy {way} ({MEMORIES[way[0]]} -> {MEMORIES[way[-1]]})" for way in direction.dropna().unique()}
+    sizes = copies["bytes"].to_numpy()
     peer = copies["target"].map({agent: gpu.number for agent, gpu in capture.gpus.items()}).astype("Int64")
     return copies.assign(
         name=direction.map(spelled).astype("object").fillna("Memcpy"),
         activity="memcpy",
+        bytes=nullable(sizes, sizes == NONE),
         agent=copies["target"].where(words == "HOST_TO_DEVICE", copies["source"]),
         peer_device=peer.where(is_peer),
     )
