@@ -26,15 +26,14 @@ BEGAN_S = time.perf_counter()
 
 STAGES = {
     "traceanalyzer.cli": ("run", "finish"),
-    "traceanalyzer.cli.report": ("find_traces",),
-    "traceanalyzer.cli.one_run": ("report_run", "_analysed", "_shown"),
+    "traceanalyzer.cli.report": ("_reported", "examined"),
     "traceanalyzer.scale": ("combine_tables",),
     "traceanalyzer.scale.work": ("reduce_rank", "give_back_memory"),
     "traceanalyzer.readers.kineto": ("_decoded", "linked", "trace_of"),
-    "traceanalyzer.report.build": ("find",),
+    "traceanalyzer.report.contents": ("find",),
     "traceanalyzer.report.kept_report": ("kept", "keep"),
     "traceanalyzer.loading.kept_ranks": ("kept", "keep"),
-    "traceanalyzer.report.writers": ("load_and_write",),
+    "traceanalyzer.report.writers": ("_written",),
     "traceanalyzer.report.writers.html": ("page", "timeline_data"),
 }
 """By the module that calls them."""

@@ -134,7 +134,7 @@ def test_parts_of_the_page_that_fail_are_notes(tmp_path, monkeypatch):
 
 @QUIETLY
 def test_a_terminal_that_fails_leaves_the_files(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("traceanalyzer.report.writers.terminal._show_findings", broken)
+    monkeypatch.setattr("traceanalyzer.report.writers.text._show_findings", broken)
     assert run(["job", "--output", "out", "--format", "html"]) == 3
     assert (tmp_path / "out" / "summary.html").exists()
     assert "What the terminal shows could not be computed: IndexError: of 3 rows" in " ".join(

@@ -13,7 +13,8 @@ from tests.report.pages import Page
 from tests.samples import FEW
 from traceanalyzer.findings import find
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.writers import html, terminal
+from traceanalyzer.report.writers import html
+from traceanalyzer.report.writers import text as terminal
 
 ROOT = Path(__file__).parents[1]
 

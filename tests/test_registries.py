@@ -13,10 +13,10 @@ from traceanalyzer.analyses.registry import SHARED
 from traceanalyzer.findings.kinds import every_kind
 from traceanalyzer.readers import READERS
 from traceanalyzer.report import assets
-from traceanalyzer.report.build import build
-from traceanalyzer.report.page.charts import CHARTS
-from traceanalyzer.report.page.sections import PARTS, PLACES
+from traceanalyzer.report.charts import CHARTS
+from traceanalyzer.report.contents import build
 from traceanalyzer.report.writers import WRITERS
+from traceanalyzer.report.writers.html import PARTS, PLACES
 from traceanalyzer.runners import strategies
 from traceanalyzer.runners.strategies import STRATEGIES
 from traceanalyzer.scale import Summary

@@ -29,7 +29,7 @@ from traceanalyzer.functions import what_if as what_if
 from traceanalyzer.loading import load as load
 from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
-from traceanalyzer.report.comparison.writers import compare as compare
+from traceanalyzer.report.comparison import compare as compare
 from traceanalyzer.report.writers.notebook import NotebookReport as _NotebookReport
 from traceanalyzer.samples import sample as sample
 """

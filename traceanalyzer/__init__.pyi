@@ -103,7 +103,7 @@ from traceanalyzer.job.run_info import Wiring as _Wiring
 from traceanalyzer.loading import load as load
 from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
-from traceanalyzer.report.comparison.writers import compare as compare
+from traceanalyzer.report.comparison import compare as compare
 from traceanalyzer.report.writers.notebook import NotebookReport as _NotebookReport
 from traceanalyzer.samples import sample as sample
 

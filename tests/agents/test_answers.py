@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.agents.questions import QUESTIONS
+from traceanalyzer.agents import QUESTIONS
 from traceanalyzer.agents.verbs import MOST_CHARACTERS, NOTHING_FOUND, VERBS, of_rows
 from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen

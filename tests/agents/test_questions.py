@@ -59,7 +59,7 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module")
 def served():
-    from traceanalyzer.agents.server import server
+    from traceanalyzer.agents.verbs import server
 
     return server(Workspace((ROOT / "tests" / "captures",), jobs=1))
 

@@ -11,7 +11,7 @@ from traceanalyzer.analyses import ANALYSES, combine, reduce_rank, run
 from traceanalyzer.findings import find
 from traceanalyzer.meaning.columns import ENDINGS, Unit, unit_of
 from traceanalyzer.model import RankMeta, make_trace
-from traceanalyzer.report.build import build
+from traceanalyzer.report.contents import build
 from traceanalyzer.report.writers import WRITERS
 from traceanalyzer.scale import Summary
 

@@ -8,7 +8,7 @@ from tests.simulator.analysed import analysed, repeated
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.findings import find
 from traceanalyzer.report import Report
-from traceanalyzer.report.page.rows import Box, Picture, Row
+from traceanalyzer.report.rows import Box, Picture, Row
 from traceanalyzer.report.writers import html
 
 pytestmark = pytest.mark.browser

@@ -159,7 +159,7 @@ main()
 """
 """The command, which gets a signal when it first comes to a place of its own code."""
 
-FOLDER = "traceanalyzer.report.writers.write"
+FOLDER = "traceanalyzer.report.writers"
 BEGINS, READS = ("traceanalyzer.cli", "main"), ("traceanalyzer.execution", "signals_wait")
 WRITTEN, SETTLES = (FOLDER, "_alone"), (FOLDER, "_settle")
 TERMINATED, INTERRUPTED = (signal.SIGTERM, 143), (signal.SIGINT, 130)
@@ -257,7 +257,7 @@ def test_too_little_memory_is_no_bug(monkeypatch, capsys):
     def full(*_args, **_named):
         raise MemoryError
 
-    monkeypatch.setattr("traceanalyzer.report.build.build", full)
+    monkeypatch.setattr("traceanalyzer.report.contents.build", full)
     assert typed("job -o out --jobs 1") == 2
     assert "not enough memory" in capsys.readouterr().err
     monkeypatch.setattr("traceanalyzer.scale.work.reduce_rank", full)
@@ -294,17 +294,17 @@ def test_a_link_out_of_the_folder_is_not_written_through(tmp_path):
 
 
 def test_files_that_change_while_they_are_read_are_said(monkeypatch, capsys):
-    from traceanalyzer.report import build
+    from traceanalyzer.report import contents
 
     job()
-    made = build.build
+    made = contents.build
 
     def slow(*args, **named):
         with (Path("job") / "rank0.json").open("a") as file:
             file.write(" ")
         return made(*args, **named)
 
-    monkeypatch.setattr(build, "build", slow)
+    monkeypatch.setattr(contents, "build", slow)
     assert typed("job -o out --jobs 1 --format json") == 0
     assert "changed while they were read" in capsys.readouterr().out.replace("\n", " ")
 

@@ -256,7 +256,7 @@ def test_a_file_that_is_cut_off_gives_no_figures_of_steps(capsys, kept, is_used)
 @pytest.mark.parametrize(("limit", "code"), [(-1, 1), pytest.param(200, 0, marks=pytest.mark.thorough)])
 def test_a_reader_who_leaves_changes_no_exit_code(limit, code):
     words = [job("good"), *["-o", "out", "--format", "json", "--fail-on"], f"idle_pct > {limit}"]
-    command = [sys.executable, "-m", "traceanalyzer.cli", *words]
+    command = [sys.executable, "-m", "traceanalyzer", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b""

@@ -7,7 +7,7 @@ from tests.diff.captured import STEPS, capture, side
 from traceanalyzer.diff import compare, metrics
 from traceanalyzer.diff.sources import with_same_ranks
 from traceanalyzer.model import TraceSet
-from traceanalyzer.report.comparison.writers import compare as compare_in_python
+from traceanalyzer.report.comparison import compare as compare_in_python
 
 
 def uneven(ranks, size):

@@ -10,8 +10,8 @@ from traceanalyzer.diff.sources import SourceOptions, read_side, save_baseline
 from traceanalyzer.discovery import discover
 from traceanalyzer.job import run_info
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.report.build import build
-from traceanalyzer.report.writers.write import write
+from traceanalyzer.report.contents import build
+from traceanalyzer.report.writers import write
 from traceanalyzer.scale import summarise
 
 

@@ -233,7 +233,7 @@ def _odd_field(rng: random.Random, message: Any, field: Any, value: Any) -> None
 
 def _run_json(rng: random.Random, folder: Path) -> Look:
     from traceanalyzer.job import run_info
-    from traceanalyzer.report.build import build
+    from traceanalyzer.report.contents import build
     from traceanalyzer.report.writers import html
 
     content = value_mutated(rng, seeds.RUN_INFO)
@@ -509,7 +509,7 @@ def analysed(folder: Path) -> bool:
     from traceanalyzer.discovery import discover
     from traceanalyzer.job import run_info
     from traceanalyzer.loading import LoadOptions
-    from traceanalyzer.report.build import build
+    from traceanalyzer.report.contents import build
     from traceanalyzer.scale import summarise
 
     found = discover(folder)

@@ -7,7 +7,7 @@ import pytest
 
 import traceanalyzer
 from traceanalyzer.errors import UsageError
-from traceanalyzer.gate import of_run, parse
+from traceanalyzer.gate import check_names, parse
 
 PACKAGE = Path(traceanalyzer.__file__).parent
 DOCUMENTS = PACKAGE.parent / "docs"
@@ -39,7 +39,7 @@ EXAMPLES = examples()
 @pytest.mark.parametrize("text", sorted(EXAMPLES))
 def test_an_example_names_a_figure(text):
     gate = EXAMPLES[text]
-    of_run.check_names([gate], of_comparison=gate.op is None)
+    check_names([gate], of_comparison=gate.op is None)
 
 
 def test_examples_are_found():
@@ -47,4 +47,4 @@ def test_examples_are_found():
     assert told <= EXAMPLES.keys()
     (gone,) = gates_of("such as 'hidden_comm_pct -2pp'")
     with pytest.raises(UsageError, match="hidden_comm_pct"):
-        of_run.check_names([gone], of_comparison=True)
+        check_names([gone], of_comparison=True)

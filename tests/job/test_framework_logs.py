@@ -24,7 +24,7 @@ def test_lines_of_torchtitan_above_its_folder_of_captures(tmp_path):
     slow = LINE.format(rank=0, s=9, ms=0, step=6)
     (tmp_path / "log.txt").write_text(of_titan(159) + of_titan(400, rank=1) + slow, encoding="utf-8")
     assert round(logged_step(capture).ns / MS) == 159
-    assert known_step({}, [capture])[1] == ("Step without the profiler: 159 ms, from log.txt.",)
+    assert known_step({}, capture)[1] == ("Step without the profiler: 159 ms, from log.txt.",)
 
 
 def test_memory_of_torchtitans_lines(tmp_path):
@@ -63,17 +63,17 @@ def test_files_of_hugging_faces_trainer(tmp_path, name, content):
 
 def test_what_the_user_gives_comes_before_run_json_and_logs(tmp_path):
     (tmp_path / "all_results.json").write_text('{"train_runtime": 6.0, "train_steps_per_second": 10}', encoding="utf-8")
-    assert known_step({KEY: 5}, [tmp_path], 31.5)[0] == {KEY: 31_500_000}
-    assert known_step({KEY: 5}, [tmp_path])[0] == {KEY: 5}
+    assert known_step({KEY: 5}, tmp_path, 31.5)[0] == {KEY: 31_500_000}
+    assert known_step({KEY: 5}, tmp_path)[0] == {KEY: 5}
     with pytest.raises(UsageError, match="--unprofiled-step"):
-        known_step({}, [tmp_path], -1)
+        known_step({}, tmp_path, -1)
 
 
 def test_other_files_tell_nothing(tmp_path):
     (tmp_path / "log.txt").write_text("[titan] started\n", encoding="utf-8")
     (tmp_path / "trainer_state.json").write_text("[1, 2", encoding="utf-8")
     assert logged_step(tmp_path) is None
-    assert known_step({}, [tmp_path]) == ({}, ())
+    assert known_step({}, tmp_path) == ({}, ())
 
 
 def test_memory_of_the_trainers_results(tmp_path):

@@ -8,16 +8,16 @@ from tests.samples import SAMPLES
 from tests.snapshots.builders import STATE, History, write
 from traceanalyzer.diff import compare
 from traceanalyzer.diff.sources import SourceOptions, read_sides
-from traceanalyzer.diff.trend import COLUMNS
 from traceanalyzer.doctor import examine
 from traceanalyzer.report import examination, snapshots
 from traceanalyzer.report import trend as report_trend
-from traceanalyzer.report.comparison import DiffReport, writers
+from traceanalyzer.report.comparison import DiffReport, html_write
+from traceanalyzer.report.trend import COLUMNS
 from traceanalyzer.snapshots import examine_snapshot, read_snapshot
 
 
 def comparison(folder):
-    return writers.html_write(DiffReport(once("ddp against fsdp_full", _compared), version="test"), folder)[0]
+    return html_write(DiffReport(once("ddp against fsdp_full", _compared), version="test"), folder)[0]
 
 
 def _compared():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from traceanalyzer.report import assets
-from traceanalyzer.report.bundle import bundled
+from traceanalyzer.report.assets import bundled
 
 NODE = shutil.which("node")
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare
 from traceanalyzer.gate import FAILED, PASSED, SKIPPED, UNKNOWN, Outcome
 from traceanalyzer.job.run_info import Batch, RunInfo, StepTime, StepTimes
-from traceanalyzer.report.comparison import DiffReport, step_parts, writers
-from traceanalyzer.report.comparison import rows as comparison_rows
+from traceanalyzer.report.comparison import DiffReport, as_markdown, rows, show
+from traceanalyzer.report.comparison import page as page_of
 from traceanalyzer.report.comparison import sentences as comparison_sentences
 from traceanalyzer.report.writers import gates
 
@@ -27,10 +27,10 @@ def comparison(base, other, *, force=False):
 
 def test_the_waterfall_adds_up_to_the_step():
     made = comparison(capture(steady(10, 5, 5)), capture(steady(12, 3, 1)))
-    change = step_parts.step_change(made, "other")
+    change = rows.step_change(made, "other")
     assert change.basis == "mean over ranks"
     assert change.by_part.to_dict() == {"compute_ns": 2, "exposed_transfer_ns": -2, "between_kernels_ns": -4}
-    bars = step_parts.waterfall(made, change, "other")
+    bars = rows.waterfall(made, change, "other")
     assert [bar.end.replace("\u202f", " ") for bar in bars] == ["20 ns", "+2 ns", "−2 ns", "−4 ns", "16 ns"]
 
 
@@ -50,7 +50,7 @@ def split(run, transfer, wait, unmatched=0):
 def printed(report):
     console = Console(width=200)
     with console.capture() as held:
-        writers.show(report, console)
+        show(report, console)
     return held.get().replace("\u202f", " ")
 
 
@@ -67,7 +67,7 @@ def test_what_is_printed_adds_up_to_the_step_with_the_words_of_the_page():
     shown = [next(line.split("/step")[1].split() for line in lines if line.strip().startswith(part)) for part in parts]
     assert [sum(float(cells[column]) for cells in shown) for column in (0, 1)] == [20, 22]
     assert next(line for line in lines if line.strip().startswith("step ")).split()[:4] == ["step", "ns", "20", "22"]
-    assert "exposed_unmatched_ns" in step_parts.step_change(made, "other").by_part
+    assert "exposed_unmatched_ns" in rows.step_change(made, "other").by_part
 
 
 def without(run, *analyses):
@@ -83,7 +83,7 @@ def test_the_verdict_ranks_three_runs():
 
 def test_per_cent_and_points_are_never_mixed():
     made = comparison(capture(steady(10, 5, 5)), capture(steady(16, 0, 4)))
-    others = {row.metric: row.cells[1] for row in comparison_rows.rows(made)}
+    others = {row.metric: row.cells[1] for row in rows.figures(made)}
     assert others["compute_pct"].change.endswith(" pp")
     assert others["idle_pct"].change.endswith(" pp")
     assert others["compute_ns"].change == "+60%"
@@ -96,11 +96,11 @@ def hostile():
 
 
 def test_hostile_names_stay_text():
-    page = writers.page(hostile())
+    page = page_of(hostile())
     assert "<img" not in page
     assert "<script>\n" not in page.replace('<script>"use strict"', "")
     assert HOSTILE in html_module.unescape(page)
-    text = writers.as_markdown(hostile())
+    text = as_markdown(hostile())
     assert "<img" not in text
     assert not [line for line in text.splitlines() if line.startswith("|") and HOSTILE in line]  # pipes are escaped
     suite = ET.fromstring(gates.junit(hostile().outcomes))

@@ -4,7 +4,7 @@ import pytest
 
 from tests.programs import program
 from traceanalyzer.analyses import run
-from traceanalyzer.report.page.charts import icicle, roofline
+from traceanalyzer.report.charts import icicle, roofline
 
 MM = {"shapes": "[[1000,1000],[1000,1000]]", "dtypes": '["c10::BFloat16","c10::BFloat16"]'}
 HOST = [("aten::mm", 0, 10, MM), ("aten::add", 20, 30)]

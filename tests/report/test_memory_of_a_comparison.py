@@ -27,12 +27,12 @@ def report(snapshots=None, name="other"):
 
 
 def test_traces_tell_the_peak_by_category_of_ranks_that_both_have():
-    table = comparison_rows.memory_frame(comparison_rows.memory_of(report()))
+    table = comparison_rows.memory_frame(report().memory)
     assert table["rank"].tolist() == [0, 0, 0, 0]
     assert table.set_index("name")["change_bytes"].to_dict() == {
         "peak": 57, "activations": 50, "gradients": 7, "unknown": 0,
     }  # fmt: skip
     assert table["source"].unique() == ["traces"]
-    assert comparison_rows.memory_sentences(comparison_rows.memory_of(report())) == [
+    assert comparison_rows.memory_sentences(report().memory) == [
         "other, by its traces: Rank 0's peak goes from 100 B to 157 B: activations +50 B, gradients +7 B."
     ]

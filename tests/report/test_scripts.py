@@ -10,7 +10,7 @@ from tests import once
 from tests.report.timeline.test_timeline_data import unpacked
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.report import assets
-from traceanalyzer.report.page.charts import step_chart
+from traceanalyzer.report.charts import step_chart
 from traceanalyzer.report.timeline import timeline_data
 
 

@@ -6,7 +6,7 @@ from tests import once
 from traceanalyzer.diff import compare
 from traceanalyzer.diff.captures import Capture, Side, of_results, shared_steps
 from traceanalyzer.meaning.vocabulary import WAIT
-from traceanalyzer.report.comparison.step_parts import cards
+from traceanalyzer.report.comparison.rows import cards
 
 
 def capture(name, **changed):

@@ -11,8 +11,8 @@ from tests.report import small_pages
 from tests.report.template_names import macros_of, names_of
 from tests.report.test_memory_of_a_comparison import report
 from traceanalyzer.report import Report, assets
-from traceanalyzer.report.comparison import rows, writers
-from traceanalyzer.report.page.table_view import TableView
+from traceanalyzer.report.comparison import memory_page
+from traceanalyzer.report.table_view import TableView
 from traceanalyzer.report.writers import html
 
 ABSENT = {
@@ -40,7 +40,7 @@ def followed(tmp_path_factory):
         html.page(Report("pp", once.results("pp")))  # it has every section
         for page in (small_pages.comparison, small_pages.doctor, small_pages.memory, small_pages.trend):
             page(tmp_path_factory.mktemp("page"))
-        writers.memory_page(rows.memory_of(report()), "base", "command")
+        memory_page(report().memory, "base", "command")
     contexts.pop("page/part.html")  # it draws what the body names
     contexts.pop(None, None)  # texts of the doctor, which are no pages
     return [names_of(page, own, **ABSENT.get(page, {})) for page, own in contexts.items()]

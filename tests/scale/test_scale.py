@@ -26,9 +26,9 @@ from traceanalyzer.errors import PartFailedWarning
 from traceanalyzer.execution import quiet_pool
 from traceanalyzer.findings import results_of_kinds
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.report.build import build
+from traceanalyzer.report.contents import build
 from traceanalyzer.report.timeline import timeline_data
-from traceanalyzer.report.writers import terminal
+from traceanalyzer.report.writers import text as terminal
 from traceanalyzer.scale import Summary, summarise, with_timelines
 from traceanalyzer.scale.work import Done, Limits, kept_of, sizes_of, thinned
 
@@ -109,7 +109,7 @@ def test_what_is_shown_first_is_of_the_first_results(name):
 
 def test_what_the_terminal_and_its_words_look_at_is_made_first():
     package = Path(terminal.__file__).parents[2]
-    places = [Path(terminal.__file__), package / "cli" / "one_run.py", package / "report" / "words.py"]
+    places = [Path(terminal.__file__), package / "cli" / "report.py", package / "report" / "words.py"]
     asked = {name for place in places for name in re.findall(r'results\["(\w+)"\]', place.read_text("utf-8"))}
     assert len(asked) > 5
     of_top = {"kernels_over_ranks", "operators_over_ranks"}  # only with `--top`

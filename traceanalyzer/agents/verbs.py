@@ -1,36 +1,37 @@
-"""The questions that can be asked of a folder of traces."""
+"""The questions that can be asked of a folder of traces, on a command line and as tools of an MCP server."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from inspect import Parameter, Signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer import filters
+from traceanalyzer import __version__, filters
+from traceanalyzer.agents import QUESTIONS
 from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.memory import Memory
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.replay.changes import read_change
 from traceanalyzer.discovery import Found, discover, find_snapshots, of_files
-from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.errors import InputError, TraceAnalyzerError, UsageError, needs_extra
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.what_if import answer as answered
 from traceanalyzer.job import run_info
-from traceanalyzer.job.run_info import known_step, logged_memory
+from traceanalyzer.job.run_info import facts_of_run
 from traceanalyzer.loading import LoadOptions, label_of, load, other_runs, parse_ranks
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.vocabulary import SEVERITIES, named, numbered
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.report import words
-from traceanalyzer.report.build import build
-from traceanalyzer.report.contents import Report
+from traceanalyzer.report.contents import Report, build
 from traceanalyzer.report.words import split
 from traceanalyzer.report.writers.tables import finding_as_json, index_of
 from traceanalyzer.scale import summarise
@@ -342,11 +343,10 @@ class Workspace:
 
     def _made(self, found: Found, label: str) -> Report:
         run = found.runs[-1]
-        info, notes = run_info.read_or_note(run.info)
-        known = logged_memory(run.captures[0].path.parent) | run_info.thresholds(info)
-        step, step_notes = known_step(known, [capture.path.parent for capture in run.captures])
-        summary = summarise(found, run, LoadOptions(follows_links=self.follows_links), jobs=self.jobs, **(known | step))
-        return build(summary, label, notes, (*other_runs(found), *step_notes), run_info=info)
+        facts = facts_of_run(run.info, [capture.path for capture in run.captures])
+        options = LoadOptions(follows_links=self.follows_links)
+        summary = summarise(found, run, options, jobs=self.jobs, **facts.known)
+        return build(summary, label, facts.notes, (*other_runs(found), *facts.remarks), run_info=facts.info)
 
 
 def _identity(found: Found) -> tuple[object, ...]:
@@ -599,3 +599,57 @@ def _of_result(report: Report, name: str, frame: pd.DataFrame, asked: Asked, **m
     ]
     columns = {key: column.definition for key, column in result.columns.items()}
     return of_rows(rows, columns, **asked.piece, **more)
+
+
+USAGE_ERROR = "usage_error"
+"""Status when the question itself makes no sense: `why` says what to ask instead."""
+
+INSTRUCTIONS = """Profiles of multi-GPU jobs (PyTorch profiler, Nsight Systems): where each rank's time went, and why.
+Begin with `summary` and `findings` of a folder of traces. Times are integer nanoseconds in columns that end in _ns; a
+value that is absent is unknown, not 0. status tells `nothing_found` (looked at, there is none) from `could_not_look`
+(why says what the traces lack). Give `cursor` back to read on. Say the figures' window and unit when you cite them."""
+
+
+def server(workspace: Workspace) -> Any:
+    """An MCP server (`mcp.server.mcpserver.MCPServer`) over the workspace.
+
+    Raises:
+        UsageError: the package `mcp` is not installed.
+    """
+    try:
+        from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 - an extra
+        from mcp.types import ToolAnnotations  # noqa: PLC0415
+    except ImportError as error:
+        raise needs_extra("the MCP server needs the package mcp", "agents") from error
+    made = MCPServer("traceanalyzer", version=__version__, instructions=INSTRUCTIONS)
+    hints = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
+    for name in VERBS:
+        # As text alone: with the same content beside it, indented, an answer would be twice as long.
+        tool = made.tool(
+            name=name.replace("-", "_"), description=QUESTIONS[name].what, annotations=hints, structured_output=False
+        )
+        tool(_tool(workspace, name))
+    return made
+
+
+def _tool(workspace: Workspace, verb: str) -> Callable[..., str]:
+    """The question as a function of what a caller may give: the server reads its signature."""
+
+    def tool(**given: Any) -> str:
+        try:
+            return ask(workspace, verb, **given).text()
+        except TraceAnalyzerError as error:
+            return could_not(str(error), USAGE_ERROR).text()
+
+    question, kinds = QUESTIONS[verb], get_type_hints(Asked)
+    defaults = {one.name: one.default for one in fields(Asked)} | dict.fromkeys(
+        question.arguments.split(), Parameter.empty
+    )
+    names = (*question.arguments.split(), *question.selectors.split(), "cursor")
+    parameters = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kinds[name]) for name in names
+    ]
+    tool.__signature__ = Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
+    tool.__annotations__ = {name: kinds[name] for name in names} | {"return": str}
+    tool.__name__ = verb.replace("-", "_")
+    return tool

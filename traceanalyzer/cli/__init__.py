@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli import debug
-from traceanalyzer.cli.baseline import baseline
-from traceanalyzer.cli.demo import demo
-from traceanalyzer.cli.diff import diff
+from traceanalyzer.cli.diff import baseline, diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
 from traceanalyzer.cli.options import BUG, DONE, HELP_ALL, INTERRUPTED, TERMINATED, USAGE_OR_INPUT, write_options
-from traceanalyzer.cli.output import is_lost, lenient, unfailing
+from traceanalyzer.cli.output import DEBUG_FILE, crash, is_lost, lenient, unfailing, write_debug
 from traceanalyzer.cli.query import mcp, memory, query
-from traceanalyzer.cli.report import report
+from traceanalyzer.cli.report import demo, report
 from traceanalyzer.cli.tools import tools
 from traceanalyzer.cli.what_if import what_if
 from traceanalyzer.errors import PartFailedWarning, TraceAnalyzerError
@@ -201,9 +198,9 @@ def _bug(arguments: list[str], error: Exception) -> int:
         traceback.print_exception(error)
     click.echo(f"Bug in traceanalyzer: {type(error).__name__}: {error}", err=True)
     click.echo("Run again with --verbose for the details to report.", err=True)
-    if place := debug.ASKED.get():
+    if place := DEBUG_FILE.get():
         try:
-            debug.write(place, debug.crash(error))
+            write_debug(place, crash(error))
             click.echo(f"Attach this file to an issue: {place}", err=True)
         except (TraceAnalyzerError, OSError) as reason:
             click.echo(f"Error: {reason}", err=True)

@@ -12,12 +12,10 @@ from traceanalyzer.cli.options import (
     LINKS,
     PLACE,
     command,
-    command_line,
-    console_of,
     option,
     options_of,
-    say,
 )
+from traceanalyzer.cli.output import command_line, console_of, say
 from traceanalyzer.errors import InputError, UsageError
 
 _STDIN = Path("-")
@@ -66,7 +64,7 @@ def doctor(
     from traceanalyzer.doctor.examination import examine
     from traceanalyzer.doctor.inputs import Inputs
     from traceanalyzer.report import examination as report
-    from traceanalyzer.report.writers.write import fingerprint, whole
+    from traceanalyzer.report.writers import fingerprint, whole
 
     if is_run and topo is not None:
         raise UsageError("--run and --topo both give a topology; name one")
@@ -81,7 +79,7 @@ def doctor(
         monitors=given.monitors,
         follows_links=follow_links,
     )
-    console = console_of({"as_json": as_json})
+    console = console_of(as_json=as_json)
     if as_json:
         click.echo(report.text(found))
     else:

@@ -2,30 +2,24 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from traceanalyzer.cli.files import of_files, of_run, refuse_others
 from traceanalyzer.cli.options import (
     FOLDER,
     FORCE,
+    Options,
+    Source,
     command,
-    console_of,
-    find_traces,
     input_options,
-    load_options,
     option,
-    print_notes,
-    progress,
-    say,
     talk_options,
+    with_options,
 )
+from traceanalyzer.cli.output import of_files, of_run, print_notes, progress, refuse_others, say
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from traceanalyzer.discovery import Found
     from traceanalyzer.discovery.clustering import Run
-    from traceanalyzer.loading import LoadOptions
 
 SUFFIX = ".pftrace.gz"
 
@@ -45,7 +39,8 @@ SUFFIX = ".pftrace.gz"
 )
 @FORCE
 @talk_options
-def export(folder: Path | None, **options: Any) -> None:
+@with_options
+def export(source: Source, options: Options, *, kineto: bool) -> None:
     """Write all ranks as one Perfetto file, or a cut of the traces.
 
     One process per rank, with CPU threads (ranges, operators, Python frames, API calls), arrows from launches to
@@ -58,25 +53,21 @@ def export(folder: Path | None, **options: Any) -> None:
       analyze-traces export profile/ddp --steps last --output step.pftrace.gz
       analyze-traces export profile/ddp --kineto --ranks 0,3 --steps 2:3 --output cut
     """  # noqa: D301 - click wants the character itself
-    console = console_of(options)
-    found, label, default = find_traces(folder, options)
-    load, is_all = load_options(options), options["select"] == "all"
-    ending = "_cut" if options["kineto"] else "" if is_all else SUFFIX
-    base = options["output"] or default.with_name(f"{default.name}{ending}")
-    for number, run in enumerate(found.runs if is_all else found.runs[-1:]):
-        target = base / f"run_{number}" if is_all else base
-        if options["kineto"]:
-            line, notes = _cut(found, run, load, target, options)
+    found, label, default = source.find_traces()
+    ending = "_cut" if kineto else "" if source.is_of_all else SUFFIX
+    base = options.output or default.with_name(f"{default.name}{ending}")
+    for number, run in enumerate(found.runs if source.is_of_all else found.runs[-1:]):
+        target = base / f"run_{number}" if source.is_of_all else base
+        if kineto:
+            line, notes = _cut(found, run, target, source, force=options.force)
         else:
-            path = target.with_name(f"{target.name}{SUFFIX}") if is_all else target
-            line, notes = _drawn(found, run, load, path, label, console, options)
-        print_notes(notes, console)
-        say(console, line)
+            path = target.with_name(f"{target.name}{SUFFIX}") if source.is_of_all else target
+            line, notes = _drawn(found, run, path, label, source, options)
+        print_notes(notes, options.console)
+        say(options.console, line)
 
 
-def _cut(
-    found: "Found", run: "Run", load: "LoadOptions", folder: Path, options: dict[str, Any]
-) -> tuple[str, list[str]]:
+def _cut(found: "Found", run: "Run", folder: Path, source: Source, *, force: bool) -> tuple[str, list[str]]:
     from traceanalyzer.errors import UsageError
     from traceanalyzer.export.kineto_cut import MADE_BY, cut
     from traceanalyzer.files.whole import whole_files
@@ -85,27 +76,28 @@ def _cut(
     from traceanalyzer.scale import each_file
 
     for path in sorted(folder.glob("rank_*.pt.trace.json.gz")):
-        refuse_others(path, MADE_BY, force=options["force"])
+        refuse_others(path, MADE_BY, force=force)
     with whole_files(folder) as drafts:
-        cuts = each_file(run, partial(cut, options=load, folder=drafts), jobs=options["jobs"])
+        cuts = each_file(run, partial(cut, options=source.load, folder=drafts), jobs=source.jobs)
         written = [path for paths in cuts for path in paths]
         if not written:
             raise UsageError("--ranks and --steps leave nothing to write")
         size = size_text(sum(path.stat().st_size for path in written))
-    notes = [*(() if options["select"] == "all" else other_runs(found, run)), *of_files(found.skipped)]
+    notes = [*(() if source.is_of_all else other_runs(found, run)), *of_files(found.skipped)]
     return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {size})", notes
 
 
 def _drawn(
-    found: "Found", run: "Run", load: "LoadOptions", path: Path, label: str, console: "Console", options: dict[str, Any]
+    found: "Found", run: "Run", path: Path, label: str, source: Source, options: Options
 ) -> tuple[str, list[str]]:
     from traceanalyzer.export import perfetto
     from traceanalyzer.meaning.columns import size_text
     from traceanalyzer.scale import summarise, visit
 
-    refuse_others(path, perfetto.MADE_BY.encode(), force=options["force"])
-    with progress(console, len(run.captures)) as advance:
-        summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=options["jobs"], progress=advance)
-    show = partial(visit, run, load, summary.claims, jobs=options["jobs"])
-    notes = of_run(found, run, summary, is_one_of_all=options["select"] == "all")
+    refuse_others(path, perfetto.MADE_BY.encode(), force=options.force)
+    load, jobs = source.load, source.jobs
+    with progress(options.console, len(run.captures)) as advance:
+        summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=jobs, progress=advance)
+    show = partial(visit, run, load, summary.claims, jobs=jobs)
+    notes = of_run(found, run, summary, is_one_of_all=source.is_of_all)
     return f"Perfetto: {path} ({size_text(perfetto.write(summary.results, path, run.label or label, show))})", notes

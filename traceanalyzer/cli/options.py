@@ -1,16 +1,16 @@
-"""Options that several commands share, their two levels of help, exit codes and what every command prints."""
+"""Options that several commands share, their two levels of help, and exit codes."""
 
 import os
-import shlex
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial, reduce
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial, reduce, wraps
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceanalyzer.cli.output import console_of
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -256,38 +256,120 @@ model_option = rare(
 # What the options ask for.
 
 
-def load_options(options: Mapping[str, Any]) -> "LoadOptions":
-    """What of the traces is read."""
-    from traceanalyzer.kinds import KindRules
-    from traceanalyzer.loading import LoadOptions, parse_ranks
-    from traceanalyzer.loading.store import default_folder
-    from traceanalyzer.selection import Selection
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Which traces are read, and what is told of their run; what a command has no option for stands as here."""
 
-    return LoadOptions(
-        ranks=parse_ranks(options["ranks"]),
-        selection=Selection(options["step_range"], options["steps"]),
-        rules=KindRules.parse(options["kinds"]),
-        follows_links=options["follow_links"],
-        cache=None if options["no_cache"] else default_folder(),
-    )
+    folder: Path | None = None
+    trace_dir: Path | None = None
+    trace_files: tuple[Path, ...] = ()
+    rank_regex: str | None = None
+    select: str = "latest"
+    ranks: str | None = None
+    steps: str = "all"
+    step_range: str | None = None
+    kinds: tuple[str, ...] = ()
+    follow_links: bool = False
+    no_cache: bool = False
+    jobs: Any = None
+    unprofiled_step: float | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+    hosts_file: Path | None = None
+    topo: Path | None = None
+    nccl_logs: tuple[Path, ...] = ()
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether all runs of a folder are asked for, and not the newest alone."""
+        return self.select == "all"
+
+    @cached_property
+    def load(self) -> "LoadOptions":
+        """What of the traces is read."""
+        from traceanalyzer.kinds import KindRules
+        from traceanalyzer.loading import LoadOptions, parse_ranks
+        from traceanalyzer.loading.store import default_folder
+        from traceanalyzer.selection import Selection
+
+        return LoadOptions(
+            ranks=parse_ranks(self.ranks),
+            selection=Selection(self.step_range, self.steps),
+            rules=KindRules.parse(self.kinds),
+            follows_links=self.follow_links,
+            cache=None if self.no_cache else default_folder(),
+        )
+
+    def find_traces(self) -> "tuple[Found, str, Path]":
+        """The traces that `input_options` name, the run's name, and the default folder of its report.
+
+        Raises:
+            UsageError: they name nothing, or more than one thing.
+        """
+        from traceanalyzer.discovery import discover, of_files
+        from traceanalyzer.loading import label_of
+
+        files = self.trace_files
+        given = [place for place in (self.folder, self.trace_dir, *files[:1]) if place is not None]
+        if len(given) != 1:
+            raise UsageError("name the traces once: a folder, or --trace-file FILE (repeatable)")
+        place = given[0] if len(files) < 2 else files[0].parent
+        if files:
+            found = of_files(files, self.rank_regex)
+        else:
+            found = discover(place, self.rank_regex, follows_links=self.follow_links)
+        return found, label_of(place), default_output(place)
 
 
-def find_traces(folder: Path | None, options: Mapping[str, Any]) -> "tuple[Found, str, Path]":
-    """The traces that `input_options` name, the run's name, and the default folder of its report.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is judged, written and printed; what a command has no option for stands as here."""
 
-    Raises:
-        UsageError: they name nothing, or more than one thing.
-    """
-    from traceanalyzer.discovery import discover, of_files
-    from traceanalyzer.loading import label_of
+    gates: tuple[str, ...] = ()
+    gate_files: tuple[Path, ...] = ()
+    inconclusive: int = INCONCLUSIVE
+    output: Path | None = None
+    formats: tuple[str, ...] = ()
+    force: bool = False
+    as_json: bool = False
+    open_page: bool = False
+    quiet: bool = False
+    verbose: bool = False
 
-    files, regex = options["trace_files"], options["rank_regex"]
-    given = [place for place in (folder, options["trace_dir"], *files[:1]) if place is not None]
-    if len(given) != 1:
-        raise UsageError("name the traces once: a folder, or --trace-file FILE (repeatable)")
-    place = given[0] if len(files) < 2 else files[0].parent
-    found = of_files(files, regex) if files else discover(place, regex, follows_links=options["follow_links"])
-    return found, label_of(place), default_output(place)
+    @cached_property
+    def console(self) -> "Console":
+        """Where the command prints."""
+        return console_of(quiet=self.quiet, as_json=self.as_json)
+
+    def wanted_gates(self, *, of_comparison: bool = False) -> "list[Gate]":
+        """The gates, in order, checked before anything is read.
+
+        Raises:
+            UsageError: one cannot be evaluated, whatever the traces hold.
+        """
+        if not self.gates and not self.gate_files:
+            return []
+        from traceanalyzer import gate
+
+        wanted = [gate.parse(text) for text in self.gates]
+        wanted += [one for path in self.gate_files for one in gate.parse_file(path)]
+        gate.check_names(wanted, of_comparison=of_comparison)
+        return wanted
+
+
+def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A command that is handed its `Source` and `Options` as such; what it takes besides stays as it is."""
+    wanted = signature(function).parameters
+    shared = {name: kind for name, kind in (("source", Source), ("options", Options)) if name in wanted}
+
+    @wraps(function)
+    def called(**given: Any) -> Any:
+        for name, kind in shared.items():
+            own = {one.name: given.pop(one.name) for one in fields(kind) if one.name in given}
+            given[name] = kind(**own)
+        return function(**given)
+
+    return called
 
 
 def default_output(place: Path) -> Path:
@@ -300,22 +382,6 @@ def default_output(place: Path) -> Path:
         if beside != Path.cwd() and os.access(beside, os.W_OK):
             return beside / "reports" / label_of(place)
     return Path("reports", label_of(place))
-
-
-def wanted_gates(options: Mapping[str, Any], *, of_comparison: bool = False) -> "list[Gate]":
-    """The gates of the options, in order, checked before anything is read.
-
-    Raises:
-        UsageError: one cannot be evaluated, whatever the traces hold.
-    """
-    if not options["gates"] and not options["gate_files"]:
-        return []
-    from traceanalyzer import gate
-
-    wanted = [gate.parse(text) for text in options["gates"]]
-    wanted += [one for path in options["gate_files"] for one in gate.parse_file(path)]
-    gate.check_names(wanted, of_comparison=of_comparison)
-    return wanted
 
 
 def gate_code(outcomes: "Sequence[Outcome]", inconclusive: int = INCONCLUSIVE) -> int:
@@ -355,60 +421,3 @@ def read_thresholds(texts: Iterable[str]) -> dict[str, Any]:
             what = "a whole number" if kind is int else "a number"
             raise UsageError(f"--threshold {text}: write NAME=VALUE, the value {what}") from error
     return thresholds_of_analyses(read, known)
-
-
-# What commands print.
-
-
-def command_line() -> str:
-    """The command as it was given, to run it again."""
-    return shlex.join(["analyze-traces", *sys.argv[1:]])
-
-
-def console_of(options: Mapping[str, Any]) -> "Console":
-    """Where a command prints: standard error where standard output is for JSON."""
-    from rich.console import Console
-
-    return Console(quiet=options.get("quiet", False), stderr=options.get("as_json", False))
-
-
-def say(console: "Console", *texts: str) -> None:
-    """Print lines as they are."""
-    for text in texts:
-        console.print(text, highlight=False, soft_wrap=True, markup=False)
-
-
-def print_notes(notes: Iterable[str], console: "Console") -> None:
-    """Print notes as the report's summary does."""
-    from rich.markup import escape
-
-    for note in notes:
-        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
-
-
-def print_written(
-    files: "Sequence[Path]", target: Path, notes: Iterable[str], options: Mapping[str, Any], console: "Console"
-) -> Path:
-    """Print notes and what was written; returns the page, or the folder if there is none."""
-    print_notes(notes, console)
-    if options["verbose"]:
-        say(console, *(f"wrote {path}" for path in files))
-    page = next((path for path in files if path.suffix == ".html"), target)
-    say(console, f"{'Files in' if page == target else 'Report'}: {page}")
-    if options["as_json"]:
-        click.echo((target / "summary.json").read_text(encoding="utf-8"))
-    return page
-
-
-@contextmanager
-def progress(console: "Console", files: int) -> Iterator[Callable[[int, int], None]]:
-    """A function to call as files are done; draws a bar only on a terminal, for several files."""
-    if not console.is_terminal or files == 1:
-        yield lambda _done, _all: None
-        return
-    from rich.progress import Progress
-
-    # Drawn as files are done, without a thread of its own: a process with threads cannot be forked.
-    with Progress(console=console, transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("Reading traces", total=files)
-        yield lambda done, _all: bar.update(task, completed=done, refresh=True)

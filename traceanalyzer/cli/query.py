@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.agents.questions import QUESTIONS, Question
+from traceanalyzer.agents import QUESTIONS, Question
 from traceanalyzer.cli.options import (
     FORCE,
     JOBS,
@@ -18,13 +18,15 @@ from traceanalyzer.cli.options import (
     USAGE_OR_INPUT,
     Command,
     Group,
+    Options,
+    Source,
     command,
-    console_of,
     model_option,
     option,
     options_of,
     steps_option,
 )
+from traceanalyzer.cli.output import console_of
 from traceanalyzer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -94,14 +96,15 @@ def memory(folder: Path, output: Path | None, model: dict[str, object], force: b
     if output is None:
         _answer("memory", folder=str(folder), **given)
         return None
-    from traceanalyzer.cli.files import snapshots_in
+    from traceanalyzer.cli.output import snapshots_in
     from traceanalyzer.cli.snapshots import report_alone
 
-    snapshots = snapshots_in(folder, follows_links=given["follow_links"])
+    source = Source(folder=folder, ranks=given["ranks"], follow_links=given["follow_links"], model=model)
+    options = Options(as_json=given["as_json"], output=output, force=force)
+    snapshots = snapshots_in(folder, follows_links=source.follow_links)
     if not snapshots:
         raise InputError(f"{folder}: no memory snapshots; without --output the memory of traces is shown")
-    options = {**given, "output": output, "model": model, "force": force, "gates": []}
-    return report_alone(snapshots, folder, options, console_of(options))[1]
+    return report_alone(snapshots, source, options, [])
 
 
 def _answer(question: str, /, *, as_json: bool, jobs: int | None, follow_links: bool, **given: Any) -> None:
@@ -144,10 +147,9 @@ def _show(answer: "Answer", first: Sequence[str]) -> None:
     import pandas as pd
 
     from traceanalyzer.analyses import column_named
-    from traceanalyzer.report.page.table_view import console_table, view_of
-    from traceanalyzer.report.printed import unwrapped
+    from traceanalyzer.report.table_view import console_table, unwrapped, view_of
 
-    console = console_of({})
+    console = console_of()
     show = partial(unwrapped(console), markup=False)
     why = [f"{answer.status.replace('_', ' ')}: {answer.why}"] if answer.why else []
     is_of_sentences = bool(answer.rows) and any(name in answer.rows[0] for name in _HEADLINES)
@@ -199,8 +201,7 @@ def mcp(roots: tuple[Path, ...], jobs: int | None) -> None:
     Uses standard input and output, reads traces below the roots only and writes nothing. Needs the extra: pip install
     '.[agents]' in the clone.
     """
-    from traceanalyzer.agents.server import server
-    from traceanalyzer.agents.verbs import Workspace
+    from traceanalyzer.agents.verbs import Workspace, server
 
     for root in roots:
         if not root.is_dir():

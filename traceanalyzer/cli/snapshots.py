@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 import pandas as pd
-from rich.console import Console
 
 from traceanalyzer import __version__, gate
-from traceanalyzer.cli.files import snapshots_in
-from traceanalyzer.cli.options import command_line, default_output, gate_code, print_notes, say
+from traceanalyzer.cli.options import Options, Source, default_output, gate_code
+from traceanalyzer.cli.output import command_line, print_notes, say, snapshots_in
 from traceanalyzer.diff import Side, compare
 from traceanalyzer.diff.sources import places
 from traceanalyzer.discovery.clustering import Run
@@ -22,9 +21,9 @@ from traceanalyzer.job.model_state import completed
 from traceanalyzer.loading import label_of, parse_ranks
 from traceanalyzer.meaning.vocabulary import named
 from traceanalyzer.report import snapshots
-from traceanalyzer.report.comparison import rows, writers
-from traceanalyzer.report.writers import gates
-from traceanalyzer.report.writers.write import fingerprint, whole
+from traceanalyzer.report.comparison import memory_page, rows
+from traceanalyzer.report.writers import fingerprint, whole
+from traceanalyzer.report.writers import gates as gate_writer
 from traceanalyzer.snapshots import (
     Examined,
     MemoryChange,
@@ -44,35 +43,39 @@ Memory = tuple[tuple[Examined, ...], tuple[str, ...]]
 # A report on snapshots: alone, or as a part of a run's report.
 
 
-def report_alone(paths: Sequence[Path], place: Path, options: dict[str, Any], console: Console) -> tuple[Path, int]:
-    """Write and print the memory report of a folder without traces; returns the page and the exit code."""
+def report_alone(paths: Sequence[Path], source: Source, options: Options, gates: Sequence[Gate]) -> int:
+    """Write and print the memory report of a folder without traces; returns the exit code."""
+    place, console = source.folder or source.trace_dir, options.console
+    assert place is not None, "the snapshots are from there"
     label, info_path = label_of(place), run_json(paths)
-    wanted = parse_ranks(options["ranks"])
+    wanted = parse_ranks(source.ranks)
     paths = [path for path in paths if wanted is None or rank_of(path) in wanted]
     if not paths:
         raise InputError(f"{place}: no memory snapshot is of the ranks that were asked for")
     info, notes = run_info.read_or_note(info_path)
-    model = completed(run_info.thresholds(info).get("trained_model"), options["model"])
+    model = completed(run_info.thresholds(info).get("trained_model"), source.model)
     examined, skipped = examine_readable(paths)
     job = job_of(examined, info, model, skipped)
     outcomes = []
-    if options["gates"]:
+    if gates:
         results: Any = {"memory": job.memory}
         lack = gate.lack_of_ranks(ranks(job), wanted, ()) or "; ".join(skipped) or None
-        outcomes = gate.check_run(options["gates"], results, label, lack=lack)
+        outcomes = gate.check_run(gates, results, label, lack=lack)
     files = [*paths, *([info_path] if info_path else [])]
-    content = fingerprint(__version__, options["model"], outcomes, files=files)
-    target = options["output"] or default_output(place)
-    with whole(target, str(place.resolve()), content, force=options["force"]) as draft:
+    content = fingerprint(__version__, source.model, outcomes, files=files)
+    target = options.output or default_output(place)
+    with whole(target, str(place.resolve()), content, force=options.force) as draft:
         made = snapshots.write(examined, draft.path, label, command_line(), job)
-        page = draft.final([*made, *gates.write(outcomes, draft.path)])[0]
+        page = draft.final([*made, *gate_writer.write(outcomes, draft.path)])[0]
     snapshots.show(examined, console, [*job.sentences, *sentences(examined)])
-    gates.show(outcomes, console)
+    gate_writer.show(outcomes, console)
     print_notes(notes, console)
     say(console, f"Report: {page}")
-    if options["as_json"]:
+    if options.as_json:
         click.echo((target / "memory.json").read_text(encoding="utf-8"))
-    return page, gate_code(outcomes)
+    if options.open_page:
+        click.launch(str(page))
+    return gate_code(outcomes)
 
 
 def memory_beside(paths: Sequence[Path], run: Run, runs: Sequence[Run], steps: pd.DataFrame) -> Memory:
@@ -128,8 +131,8 @@ def compare_alone(
     sides: Mapping[str, list[Path]],
     sources: Sequence[str],
     wanted: Sequence[Gate],
-    options: dict[str, Any],
-    console: Console,
+    options: Options,
+    follows_links: bool,
 ) -> list[Outcome]:
     """Compare folders that hold snapshots only, and check gates: writes `memory.html` and `memory.csv`.
 
@@ -138,32 +141,32 @@ def compare_alone(
     """
     labels = [label_of(Path(source)) for source in sources]
     names = labels if len({*labels}) == len(labels) else list(sources)
-    outcomes = _gated(dict(zip(names, sources, strict=True)), wanted, options) if wanted else []
+    outcomes = _gated(dict(zip(names, sources, strict=True)), wanted, options, follows_links) if wanted else []
     changed = [(names[place], rows.SNAPSHOTS, one) for place, one in changes(sides, sources).items()]
-    target = options["output"] or Path("reports", "_".join(["diff", *labels])[:200])
+    target = options.output or Path("reports", "_".join(["diff", *labels])[:200])
     content = fingerprint(__version__, outcomes, files=[path for side in sides.values() for path in side])
-    with whole(target, " and ".join(sources), content, force=options["force"]) as draft:
+    with whole(target, " and ".join(sources), content, force=options.force) as draft:
         path = draft.path / "memory.html"
-        path.write_text(writers.memory_page(changed, names[0], command_line()), encoding="utf-8", errors="replace")
+        path.write_text(memory_page(changed, names[0], command_line()), encoding="utf-8", errors="replace")
         made = [path, *rows.write_memory(changed, draft.path)]
-        made += gates.write(outcomes, draft.path, inconclusive_fails=options["inconclusive"] != 0)
+        made += gate_writer.write(outcomes, draft.path, inconclusive_fails=options.inconclusive != 0)
         page = draft.final(made)[0]
-    say(console, *(f"• {sentence}" for sentence in rows.memory_sentences(changed)))
-    gates.show(outcomes, console)
-    say(console, f"Report: {page}")
+    say(options.console, *(f"• {sentence}" for sentence in rows.memory_sentences(changed)))
+    gate_writer.show(outcomes, options.console)
+    say(options.console, f"Report: {page}")
     return outcomes
 
 
-def _gated(sources: Mapping[str, str], wanted: Sequence[Gate], options: dict[str, Any]) -> list[Outcome]:
+def _gated(sources: Mapping[str, str], wanted: Sequence[Gate], options: Options, follows_links: bool) -> list[Outcome]:
     """The gates on each later run; captures of `a+b` are repeats."""
     sides = []
     for label, source in sources.items():
         captures = []
         for place in places(source):
-            paths = snapshots_in(place, follows_links=options["follow_links"])
+            paths = snapshots_in(place, follows_links=follows_links)
             if not paths:
                 raise InputError(f"{place}: no memory snapshots, so its memory cannot be compared")
             info, _ = run_info.read_or_note(run_json(paths))
             captures.append(capture_of(examine_snapshots(paths), info, label))
         sides.append(Side(label, tuple(captures)))
-    return gate.check_comparison(wanted, compare(sides, force=options["force"]))
+    return gate.check_comparison(wanted, compare(sides, force=options.force))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.files import of_traces, refuse_others
 from traceanalyzer.cli.options import (
     FOLDER,
     FORCE,
@@ -17,15 +16,14 @@ from traceanalyzer.cli.options import (
     PLACE,
     Decorator,
     Group,
-    console_of,
-    find_traces,
+    Options,
+    Source,
     input_options,
-    load_options,
     option,
-    print_notes,
-    say,
     talk_options,
+    with_options,
 )
+from traceanalyzer.cli.output import console_of, of_traces, print_notes, refuse_others, say
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +62,8 @@ def _one_rank(what: str) -> Decorator:
 @JSON
 @input_options()
 @talk_options
-def project(folder: Path | None, to: str, network: float | None, **options: Any) -> None:
+@with_options
+def project(source: Source, options: Options, to: str, network: float | None) -> None:
     """Expect a step on more ranks, by replaying the job with transfers that the ring and tree models lengthen.
 
     Also what each collective should cost, and what each way to shard the model holds and exchanges. Expected figures,
@@ -74,23 +73,23 @@ def project(folder: Path | None, to: str, network: float | None, **options: Any)
     from traceanalyzer.analyses.replay.projection import project as projected
     from traceanalyzer.job import run_info
     from traceanalyzer.meaning.columns import Unit, chosen, in_a_line
-    from traceanalyzer.report.page.table_view import console_table, view_of
+    from traceanalyzer.report.table_view import console_table, view_of
     from traceanalyzer.scale import summarise
 
-    found, _, _ = find_traces(folder, options)
+    found, _, _ = source.find_traces()
     run = found.runs[-1]
     info, _ = run_info.read_or_note(run.info)
     known = run_info.thresholds(info)
-    summary = summarise(found, run, load_options(options), names=NEEDED, jobs=options["jobs"], **known)
+    summary = summarise(found, run, source.load, names=NEEDED, jobs=source.jobs, **known)
     model = run_info.trained_model(info) if info else None
     made = projected(summary.results, sorted(chosen(to)), model=model, network_gbps=network)
     tables = {"ranks": made.by_ranks, "strategies": made.by_strategy, "collectives": made.collectives}
-    if options["as_json"]:
+    if options.as_json:
         rows = {name: json.loads(table.to_json(orient="records")) for name, table in tables.items()}
         click.echo(json.dumps({"measured": {"ranks": made.ranks, "step_ns": made.step_ns}, "expected": rows,
                                "assumptions": made.assumptions}, indent=1))  # fmt: skip
         return
-    console = console_of(options)
+    console = options.console
     say(console, f"Measured: {made.ranks} ranks, {in_a_line(made.step_ns, Unit.NS)} a step. Expected, not measured:")
     for name, table in tables.items():
         if len(table):
@@ -124,7 +123,7 @@ def crosscheck(folder: Path, follow_links: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(json.loads(table.to_json(orient="records")), indent=1))
         return
-    console = console_of({})
+    console = console_of()
     for row in table.to_dict("records"):
         for line in _compared(row):
             console.print(line, highlight=False, soft_wrap=True)
@@ -186,7 +185,7 @@ def reproduce(folder: Path, operator: str, rank: int | None, variant: int, outpu
     script = written(traces, operator, rank=rank, variant=variant, file=path.name)
     with whole_file(path) as draft:
         draft.write_text(script, encoding="utf-8")
-    print_notes(of_traces(traces), console_of({}))
+    print_notes(of_traces(traces), console_of())
     click.echo(f"Script: {path}")
 
 
@@ -210,7 +209,7 @@ def tree_diff(base: Path, other: Path, rank: int | None, step: int | None, top: 
     from traceanalyzer.diff.tree_diff import tree_diff as parted
     from traceanalyzer.loading import load
 
-    console = console_of({"as_json": as_json})
+    console = console_of(as_json=as_json)
     one, two = (load(folder, ranks=rank) for folder in (base, other))
     table = parted(one[0], two[0], (step, step))
     ranks = f"Rank {one[0].rank} of {one.label} is compared with rank {two[0].rank} of {two.label}."

@@ -1,31 +1,25 @@
 """`analyze-traces what-if`: how long a step would take if something were different."""
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
-from traceanalyzer.cli.files import of_run
 from traceanalyzer.cli.options import (
     FOLDER,
     JSON,
     UNPROFILED_STEP,
+    Options,
+    Source,
     command,
-    console_of,
-    find_traces,
     input_options,
-    load_options,
     option,
-    print_notes,
-    progress,
     talk_options,
+    with_options,
 )
+from traceanalyzer.cli.output import of_run, print_notes, progress
 from traceanalyzer.errors import UsageError
-
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.replay.changes import Change
 
 _OF_RANKS = "[RANKS=]WHAT"
 
@@ -75,7 +69,8 @@ def _changes(function: Any) -> Any:
 @JSON
 @input_options()
 @talk_options
-def what_if(folder: Path | None, **options: Any) -> None:
+@with_options
+def what_if(source: Source, options: Options, in_steps: str | None, **changes: tuple[str, ...]) -> None:
     """Estimate the step time after a change, by replaying the recorded job.
 
     Each option changes a part of the job to WHAT: none, free, ready, peers (as on ranks that do the same), or
@@ -90,47 +85,31 @@ def what_if(folder: Path | None, **options: Any) -> None:
     """  # noqa: D301 - click wants the character itself
     from rich.markup import escape
 
+    from traceanalyzer.analyses.replay.changes import PARTS, change_of
     from traceanalyzer.findings.what_if import answer, needed
-    from traceanalyzer.job import run_info
-    from traceanalyzer.job.run_info import known_step
+    from traceanalyzer.job.run_info import facts_of_run
+    from traceanalyzer.meaning.columns import chosen
     from traceanalyzer.report.words import reasons, unused_step
     from traceanalyzer.scale import summarise
 
-    if options["select"] == "all":
+    if source.is_of_all:
         raise UsageError("--select all: one run is replayed at a time; name its folder, or its files with --trace-file")
-    changes = list(changes_of(options))
-    console = console_of(options)
-    found, _, _ = find_traces(folder, options)
+    steps = chosen(in_steps) if in_steps else None
+    asked = [change_of(part, text, steps) for part in PARTS for text in changes[f"change_{part}"]]
+    console = options.console
+    found, _, _ = source.find_traces()
     run = found.runs[-1]
-    info, info_notes = run_info.read_or_note(run.info)
-    known, step_notes = known_step(
-        run_info.thresholds(info), [capture.path.parent for capture in run.captures], options["unprofiled_step"]
-    )
+    facts = facts_of_run(run.info, [capture.path for capture in run.captures], source.unprofiled_step)
     with progress(console, len(run.captures)) as advance:
-        load = load_options(options)
-        names = (*needed(changes), "integrity", "ranks")
-        summary = summarise(found, run, load, names=names, jobs=options["jobs"], progress=advance, **known)
-    given = answer(summary.results, changes)
+        names = (*needed(asked), "integrity", "ranks")
+        summary = summarise(found, run, source.load, names=names, jobs=source.jobs, progress=advance, **facts.known)
+    given = answer(summary.results, asked)
     doubts = reasons(summary.results).get("replay", ())
-    notes = [*of_run(found, run, summary), *info_notes, *step_notes, *unused_step(summary.results)]
-    if options["as_json"]:
+    notes = [*of_run(found, run, summary), *facts.notes, *facts.remarks, *unused_step(summary.results)]
+    if options.as_json:
         click.echo(json.dumps({**given.to_dict(), "notes": [*doubts, *notes]}, indent=2))
         return
     lines = [f"[bold]{escape(', '.join(map(str, given.changes)))}[/]", *map(escape, given.lines())]
     for line in (*lines, *(f"[yellow]Read with care:[/] {escape(doubt)}" for doubt in doubts)):
         console.print(line, highlight=False, soft_wrap=True)
     print_notes(notes, console)
-
-
-def changes_of(options: dict[str, Any]) -> "Iterator[Change]":
-    """The changes that the options ask for.
-
-    Raises:
-        UsageError: one makes no sense.
-    """
-    from traceanalyzer.analyses.replay.changes import PARTS, change_of
-    from traceanalyzer.meaning.columns import chosen
-
-    steps = chosen(options["in_steps"]) if options["in_steps"] else None
-    for part in PARTS:
-        yield from (change_of(part, text, steps) for text in options[f"change_{part}"])

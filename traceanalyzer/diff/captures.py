@@ -1,6 +1,5 @@
 """One capture reduced to what a comparison needs, and its scales."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,11 +13,9 @@ from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.breakdown import complete_steps
 from traceanalyzer.analyses.breakdown import shared_steps as steps_of_all
-from traceanalyzer.analyses.replay.changes import RUN_TO_RUN
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.run_info import RunInfo, legible
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.vocabulary import MOST_PIECES
 from traceanalyzer.selection import steps_text
 
 if TYPE_CHECKING:
@@ -316,71 +313,3 @@ def profiler(capture: Capture) -> str | None:
     stated = (capture.known.profile or {}).get("profiler")
     named = formats or ([str(stated)] if stated else [])
     return " and ".join(_PROFILERS.get(name, name) for name in named) or None
-
-
-# Whether runs can be of one model, as far as the shapes of their matrix products can tell.
-
-
-_MATRIX = re.compile(r"\[(\d+), (\d+)\]")
-
-
-def dimensions(capture: Capture) -> list[int]:
-    """Lengths and widths of all arguments of matrix products, in order; none without shapes.
-
-    Products of batches of matrices (attention) are left out: heads and their width are alike in most models.
-    """
-    table = capture.table("matrix_products")
-    products = () if table is None else table["product"].dropna().unique()
-    return sorted({int(size) for text in products for pair in _MATRIX.findall(str(text)) for size in pair})
-
-
-def dimensions_text(capture: Capture) -> str | None:
-    """The same for people, of many the largest; `None` where they are not known."""
-    sizes = dimensions(capture)
-    return ", ".join([*["…"] * (len(sizes) > MOST_PIECES), *map(str, sizes[-MOST_PIECES:])]) or None
-
-
-def is_shared(captures: Sequence[Capture]) -> bool:
-    """Whether every run that tells has a dimension of the first one that does.
-
-    Runs of one model have its width at least, however they cut batch, matrices or layers; those of other models may
-    share a dimension by chance.
-    """
-    first, *others = [set(own) for capture in captures if (own := dimensions(capture))] or [set[int]()]
-    return all(first & other for other in others)
-
-
-# Whether runs did the same work, as far as the model FLOPs that their traces hold can tell.
-
-
-def model_flops(capture: Capture) -> float | None:
-    """Model FLOPs of one step of all ranks, mean over the compared steps.
-
-    `None` unless every rank of the job tells them for each of these steps in full (`covered_pct` 100): what is only a
-    lower bound cannot be compared.
-    """
-    frame, size = capture.table("mfu"), world_size(capture)
-    if frame is None or size is None or not capture.steps:
-        return None
-    own = capture.of_steps(frame)
-    is_whole = len(own) == size * len(capture.steps) and bool((own["covered_pct"] >= 100).fillna(value=False).all())
-    return float(own["model_flops"].sum()) / len(capture.steps) if is_whole else None
-
-
-def model_flops_text(capture: Capture) -> str | None:
-    """The same for people, and of one rank that does more than `RUN_TO_RUN` more than each other one its part."""
-    flops = model_flops(capture)
-    if flops is None:
-        return None
-    own = capture.of_steps(capture.tables["mfu"]).groupby("rank")["model_flops"].sum() / len(capture.steps)
-    most = own.nlargest(2).astype("float64")
-    is_uneven = len(most) > 1 and most.iloc[1] < most.iloc[0] * (1 - RUN_TO_RUN)
-    whose = f", {most.iloc[0] / 1e12:,.4g} of them on rank {most.index[0]}" if is_uneven else ""
-    return f"{flops / 1e12:,.4g} TFLOP{whose}"
-
-
-def is_close(captures: Sequence[Capture]) -> bool:
-    """Whether all captures tell, and the largest exceeds the least by no more than `RUN_TO_RUN` of itself."""
-    flops = [model_flops(capture) for capture in captures]
-    known = [value for value in flops if value is not None]
-    return len(known) == len(flops) and max(known) - min(known) <= max(known) * RUN_TO_RUN

@@ -7,7 +7,6 @@ from traceanalyzer.analyses import integrity
 from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.diff import facts as diff_facts
 from traceanalyzer.diff.captures import CAPTURE, STEP, TOKEN, Capture, Scale, Side, tokens_per_step, world_size
-from traceanalyzer.diff.contents import PRODUCTS, more_products
 from traceanalyzer.diff.facts import (
     DIFFERS,
     DIMENSIONS,
@@ -15,6 +14,7 @@ from traceanalyzer.diff.facts import (
     MODEL_FLOPS,
     NOTE,
     OF_SHAPES,
+    PRODUCTS,
     RANKS,
     RECORDING,
     REFUSE,
@@ -26,6 +26,7 @@ from traceanalyzer.diff.facts import (
     WORK,
     Fact,
     micro_steps,
+    more_products,
     parallel_sizes,
 )
 from traceanalyzer.meaning.vocabulary import MOST_PIECES, numbered

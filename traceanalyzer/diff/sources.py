@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,29 +110,30 @@ class SourceOptions:
     baselines: Path = BASELINES
 
 
-def read_sides(sources: Iterable[str], options: SourceOptions) -> tuple[Side, ...]:
+def read_sides(sources: Sequence[str | Sequence[str | TraceSet]], options: SourceOptions) -> tuple[Side, ...]:
     """The sides in order, each under a name of its own, of the ranks that all of them have."""
-    given = list(sources)
 
     def read_again(place: int, ranks: frozenset[int]) -> Side:
-        return read_side(given[place], replace(options, load=replace(options.load, ranks=ranks)))
+        return read_side(sources[place], replace(options, load=replace(options.load, ranks=ranks)))
 
-    sides = with_same_ranks([read_side(source, options) for source in given], read_again)
-    return tuple(with_distinct_names(_named_by_folders(given, sides)))
+    sides = with_same_ranks([read_side(source, options) for source in sources], read_again)
+    firsts = [source if isinstance(source, str) else source[0] for source in sources]
+    paths = [Path(first) if isinstance(first, str) else Path() for first in firsts]
+    return tuple(_with_distinct_names(paths, sides))
 
 
-def read_side(source: str, options: SourceOptions) -> Side:
-    """One side: a source, or several repeats of one strategy written `a+b+c`; `NAME=source` names it.
+def read_side(source: str | Sequence[str | TraceSet], options: SourceOptions) -> Side:
+    """One side: a source, or several repeats of one strategy written `a+b+c`, or as a list; `NAME=source` names it.
 
-    A source is a folder (or file) of traces, a `summary.json`, or `baseline:NAME`.
+    A source is a folder (or file) of traces, a `summary.json`, or `baseline:NAME`; of a list also traces in memory.
 
     Raises:
         InputError: a source cannot be read.
     """
-    given, parts = _named(source)
-    captures = [capture for part in parts for capture in _read(part, options)]
-    label = given or captures[0].label
-    return Side.of(label, captures)
+    several = [source] if isinstance(source, str) else source
+    named = [(None, [one]) if isinstance(one, TraceSet) else _named(one) for one in several]
+    captures = [capture for _, parts in named for part in parts for capture in _read(part, options)]
+    return Side.of(named[0][0] or captures[0].label, captures)
 
 
 def save_baseline(name: str, side: Side, folder: Path = BASELINES) -> Path:
@@ -174,7 +175,9 @@ def _named(source: str) -> tuple[str | None, list[str]]:
     return given, [own] if is_one else [part for part in own.split("+") if part]
 
 
-def _read(source: str, options: SourceOptions) -> list[Capture]:
+def _read(source: str | TraceSet, options: SourceOptions) -> list[Capture]:
+    if isinstance(source, TraceSet):
+        return [_in_memory(source, options.load.ranks)]
     if source.startswith(BASELINE):
         _, side = read_baseline(source.removeprefix(BASELINE), options.baselines)
         return [*Side.of(source.removeprefix(BASELINE), side.captures).captures]
@@ -216,15 +219,11 @@ def _steps_of(results: Results) -> tuple[tuple[int, ...], str | None]:
     return shared, None if is_of_steps(steps, ranks, shared) else ",".join(map(str, shared)) or "all"
 
 
-def side_of(repeats: Sequence[TraceSet]) -> Side:
-    """A side of traces that are in memory, of one capture or several repeats; it is called as the first is."""
-    captures = tuple(_captured(traces) for traces in repeats)
-    return Side(captures[0].label, captures)
-
-
-def _captured(traces: TraceSet) -> Capture:
-    shared, wanted = _steps_of(run(traces.ranks, ("steps", "breakdown")))
-    ranks = traces.ranks if wanted is None else [with_steps(trace, wanted) for trace in traces.ranks]
+def _in_memory(traces: TraceSet, asked: frozenset[int] | None) -> Capture:
+    ranks = [trace for trace in traces.ranks if asked is None or trace.rank in asked]
+    shared, wanted = _steps_of(run(ranks, ("steps", "breakdown")))
+    if wanted is not None:
+        ranks = [with_steps(trace, wanted) for trace in ranks]
     return _capture(run(ranks), traces.label, shared, None, traces.notes, traces.skipped)
 
 
@@ -293,24 +292,14 @@ def _decoded(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _named_by_folders(sources: list[str], sides: list[Side]) -> list[Side]:
-    """Folders of one name with as many of the folders above as tell them apart: `torch/ddp` and `nsys/ddp`."""
-    paths = [Path(source).resolve().parent.parts if Path(source).exists() else () for source in sources]
-    made = []
-    for side, parts in zip(sides, paths, strict=True):
-        alike = [own for own, other in zip(paths, sides, strict=True) if other.label == side.label]
+def _with_distinct_names(places: Sequence[Path], sides: Sequence[Side]) -> Iterator[Side]:
+    """Sides under distinct names: `torch/ddp` and `nsys/ddp` by the folders that tell them apart, else `ddp (2)`."""
+    above = [place.resolve().parent.parts if place.exists() else () for place in places]
+    seen = Counter[str]()
+    for side, parts in zip(sides, above, strict=True):
+        alike = [own for own, other in zip(above, sides, strict=True) if other.label == side.label]
         depths = range(1, len(parts) + 1) if len(alike) > 1 else ()
         depth = next((depth for depth in depths if sum(own[-depth:] == parts[-depth:] for own in alike) == 1), 0)
-        made.append(Side.of("/".join((*parts[len(parts) - depth :], side.label)), side.captures))
-    return made
-
-
-def with_distinct_names(sides: list[Side]) -> list[Side]:
-    """Sides under distinct names: a second `ddp` becomes `ddp (2)`."""
-    seen = Counter[str]()
-    made = []
-    for side in sides:
-        seen[side.label] += 1
-        label = side.label if seen[side.label] == 1 else f"{side.label} ({seen[side.label]})"
-        made.append(Side.of(label, side.captures))
-    return made
+        label = "/".join((*parts[len(parts) - depth :], side.label))
+        seen[label] += 1
+        yield Side.of(label if seen[label] == 1 else f"{label} ({seen[label]})", side.captures)

@@ -431,13 +431,46 @@ class LoggedStep(Struct, frozen=True):
     path: Path
 
 
+class RunFacts(Struct, frozen=True):
+    """What the files beside a run's traces tell of it.
+
+    Attributes:
+        folder: the one that all its traces lie in.
+        info: the run.json.
+        known: what analyses take from it all, by parameter name.
+        notes: why a file could not be read.
+        remarks: what was taken from where.
+    """
+
+    folder: Path
+    info: RunInfo | None
+    known: dict[str, Any]
+    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def facts_of_run(
+    path: Path | None, traces: Iterable[Path], step_ms: float | None = None, given: Mapping[str, Any] | None = None
+) -> RunFacts:
+    """What run.json and frameworks' logs tell of a run; the user's own step and thresholds come first.
+
+    Raises:
+        UsageError: the given step is no time.
+    """
+    folder = Path(os.path.commonpath([trace.parent.absolute() for trace in traces]))
+    info, notes = read_or_note(path)
+    known = {**logged_memory(folder), **thresholds(info), **(given or {})}
+    step, remarks = known_step(known, folder, step_ms)
+    return RunFacts(folder, info, known | step, notes, remarks)
+
+
 def known_step(
-    known: Mapping[str, Any], places: Sequence[Path], given_ms: float | None = None
+    known: Mapping[str, Any], folder: Path, given_ms: float | None = None
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The step without the profiler by parameter name, with a sentence that says where it was found.
 
-    What the user gives comes first, then run.json (in `known`), then a framework's log beside the traces, whose folders
-    are `places`; nothing where none tells it.
+    What the user gives comes first, then run.json (in `known`), then a framework's log beside the traces in `folder`;
+    nothing where none tells it.
 
     Raises:
         UsageError: the given one is no time.
@@ -446,7 +479,7 @@ def known_step(
         return {KEY: given_step_ns(given_ms)}, ()
     if KEY in known:
         return {KEY: known[KEY]}, ()
-    logged = logged_step(Path(os.path.commonpath([place.absolute() for place in places])))
+    logged = logged_step(folder)
     if logged is None:
         return {}, ()
     return {KEY: logged.ns}, (f"Step without the profiler: {time_text(logged.ns)}, from {logged.path.name}.",)

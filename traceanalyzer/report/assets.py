@@ -1,11 +1,13 @@
-"""The files that a page is made of: templates, style and scripts."""
+"""The files that a page is made of: templates, style and scripts, put together."""
 
 import base64
 import hashlib
 import json
 import os
+import posixpath
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -22,8 +24,7 @@ from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import LOOKS, by_key
 from traceanalyzer.report import words
-from traceanalyzer.report.bundle import bundled
-from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.contents import LAYOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +138,34 @@ def packed(content: bytes) -> str:
 def sha256(text: str) -> str:
     """The hash of an inline script as a Content-Security-Policy lists it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+_IMPORT = re.compile(r'^import(?:\s*\{(?P<names>[^}]*)\}\s*from)?\s*"(?P<path>\.[^"]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function\*?) (?P<name>\w+))", re.MULTILINE)
+_COMMENT = re.compile(r"^\s*(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/)\n", re.MULTILINE)
+
+
+def bundled(entry: str, read: Callable[[str], str]) -> str:
+    """The script of a module and of all that it imports; `read` gives a module's text by its path."""
+    made: dict[str, str] = {}
+
+    def add(path: str) -> str:
+        """Put a module after those that it imports; returns what holds its exports, a name that none of them has."""
+        variable = "$" + re.sub(r"\W", "_", path.removesuffix(".js"))
+        if path not in made:
+            made[path] = ""  # a module that imports itself through others would find nothing there
+
+            def taken(found: re.Match[str]) -> str:
+                names = re.sub(r"\s+", " ", found["names"] or "").replace(" as ", ": ")
+                own = add(posixpath.normpath(posixpath.join(posixpath.dirname(path), found["path"])))
+                return f"const {{{names}}} = {own};\n" if names else ""
+
+            code = _IMPORT.sub(taken, read(path))
+            exports = ", ".join(found["name"] for found in _EXPORT.finditer(code))
+            code = _COMMENT.sub("", _EXPORT.sub("", code)).strip("\n")
+            del made[path]
+            made[path] = f"const {variable} = (() => {{\n{code}\nreturn {{ {exports} }};\n}})();\n"
+        return variable
+
+    add(entry)
+    return "".join(['(() => {\n"use strict";\n', *made.values(), "})();\n"])

@@ -1,12 +1,16 @@
-"""What a report holds: all that a writer sees."""
+"""What a report holds and how it is made of Results, and how much of everything is shown."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
+from traceanalyzer import __version__
 from traceanalyzer.analyses import Results
-from traceanalyzer.errors import Failure
-from traceanalyzer.findings import Finding
+from traceanalyzer.errors import Failure, sentences, warn
+from traceanalyzer.findings import Finding, find
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.model import Skipped
+from traceanalyzer.scale import Summary
 
 FORMAT_VERSION = 3
 """Of `summary.json`; rises when a reader of it must change. One that names tables in files beside it is of the next."""
@@ -45,3 +49,136 @@ class Report:
 
     def __repr__(self) -> str:
         return f"Report({self.label!r}, {len(self.results)} results, {len(self.findings)} findings)"
+
+
+def build(
+    summary: Summary,
+    label: str,
+    notes: tuple[str, ...] = (),
+    remarks: tuple[str, ...] = (),
+    command: str | None = None,
+    run_info: RunInfo | None = None,
+    findings: tuple[Finding, ...] | None = None,
+) -> Report:
+    """The report of one run.
+
+    Args:
+        summary: its Results, and what was left out.
+        label: its name.
+        notes: what else limits the figures.
+        remarks: which files were chosen, and what was read beside them.
+        command: the command line that makes it again.
+        run_info: the run.json beside the traces.
+        findings: where they are known already.
+    """
+    failures = list(summary.failures)
+    if findings is None:
+        findings = find(summary.results, failures)
+    warn(failures[len(summary.failures) :])
+    return Report(
+        label=label,
+        results=summary.results,
+        findings=findings,
+        skipped=summary.skipped,
+        notes=(*sentences(failures), *notes, *summary.notes),
+        remarks=remarks,
+        run_info=run_info,
+        command=command,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        version=__version__,
+        failures=tuple(failures),
+    )
+
+
+def with_results(report: Report, results: Results, failures: Sequence[Failure]) -> Report:
+    """The report with these in place of the Results of analyses that it has, and with all that failed by now."""
+    others = {name: result for name, result in report.results.items() if name not in results}
+    notes = report.notes[len(sentences(report.failures)) :]
+    return replace(report, results=results | others, notes=(*sentences(failures), *notes), failures=tuple(failures))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Rows, ranks and characters that are shown; the files beside a page have all. Widths are in pixels."""
+
+    scatter_points: int = 6_000
+    """Of calls every n-th is drawn, of operators those with most GPU time."""
+    icicle_leaves: int = 1_600
+    """Kernels at their places, of all ranks together; a rank's rest is one block."""
+    step_chart_cells: int = 4_000
+    """Ranks × steps carried one by one; of more only the ranks on top, beside the mean."""
+    step_chart_episodes: int = 4
+    """Stragglers marked below the steps."""
+    listed: int = 8
+    """Files, ranks, findings and names that a short list has."""
+    named: int = 3
+    """Cards on the first screen, and what a sentence names of many."""
+    many_ranks: int = 32
+    """From here on a heat map, and bars only of outliers and the median rank."""
+    outlier_bars: int = 12
+    heat_levels: int = 20
+    schedule_blocks: int = 4_000
+    """A pipeline with more is left to its table."""
+    square_cells: int = 64
+    """Rows, and columns, of who sends to whom."""
+    gaps: int = 20
+    what_if_characters: int = 200
+    """Of a command on the terminal; a longer one is on the page and in summary.json."""
+    plain_rows: int = 16
+    """Rows after them are deflated, and unpacked when the table is opened."""
+    table_rows: int = 5_000
+    """Of one table; the CSV has all."""
+    table_columns: int = 12
+    """Of more, secondary columns and those of zeros are shown at a click."""
+    cell_text: int = 400
+    """Characters; the full text is there on hover."""
+    side_by_side_ranks: int = 8
+    """Of more there is the mean over ranks alone."""
+    change_pct: float = 10_000.0
+    """More is no share of anything: the base has next to none of it."""
+    joined_rows: int = 400
+    """Of one joined table."""
+    markdown_rows: int = 12
+    """Of a table, or of what a gate names."""
+    markdown_characters: int = 60_000
+    """A comment on a pull request holds 65,536."""
+    memory_changes: int = 10
+    """Lines of each rank whose peak of memory changed."""
+    printed_text: int = 60
+    """Characters of a cell on the terminal."""
+    notebook_height: int = 800
+    difference_characters: int = 32
+    """Of what tells names of one short name apart."""
+    runs_beside: int = 4
+    """More runs are a row each in the terminal."""
+    expanded_ranks: int = 4
+    """From here on ranks begin collapsed, but for those on top."""
+    ungrouped_ranks: int = 16
+    """Above this ranks lie in groups."""
+    node_ranks: int = 8
+    """Neighbors taken for a node where no hostname is recorded."""
+    cpu_events: int = 64_000
+    """The longest of all ranks; about 4 bytes each."""
+    path_stretches: int = 40_000
+    """Of more the shortest are drawn as part of the one before."""
+    operator_text: int = 240
+    """Characters of an operator with its shapes."""
+    picture_width: int = 1_200
+    flame_row: int = 18
+    flame_box: float = 2.0
+    """Narrower boxes are left out."""
+    flame_depth: int = 60
+    memory_sites: int = 40
+    memory_ranks: int = 64
+    """Ranks with a part of the page, of some 60 kB; the table has all."""
+    memory_points: int = 1_200
+    """Places across; of the events in each the most is drawn."""
+    memory_height: int = 180
+    printed_snapshots: int = 16
+    printed_sentences: int = 14
+    hang_rows: int = 40
+    """Of one group; further patterns are counted below."""
+    hang_columns: int = 24
+
+
+LAYOUT = Layout()

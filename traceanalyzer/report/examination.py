@@ -19,8 +19,8 @@ from traceanalyzer.job.run_info import nvlinks
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import GRAVE, numbered
 from traceanalyzer.report import assets
-from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.page.table_view import TableView, console_table, view_of
+from traceanalyzer.report.contents import LAYOUT
+from traceanalyzer.report.table_view import TableView, console_table, view_of
 from traceanalyzer.report.writers import write_text
 
 # An examination as JSON.

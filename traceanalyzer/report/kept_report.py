@@ -5,19 +5,16 @@ of which every file is kept has one. It holds tables as Arrow and the rest as JS
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pandas as pd
 
-from traceanalyzer.analyses import ANALYSES, Results
+from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.replay.gains import Engine
-from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.discovery import Found
 from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.findings import Finding
@@ -45,38 +42,6 @@ class _Facts:
     claims: tuple[tuple[str, int, int], ...]
 
 
-class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that of a Replay
-    __doc__ = Replay.__doc__
-    # Its graph is joined when it is asked for: what pages draw of it is kept.
-
-    __slots__ = ("_engines", "_joined")
-    _engines: list[Engine | None]
-    _joined: Callable[[], Engine | None]
-
-    def __init__(self, table: pd.DataFrame, why_not: str, note: str, joined: Callable[[], Engine | None]) -> None:
-        for name, value in {
-            "table": table,
-            "_shown": [],
-            "why_not": why_not,
-            "note": note,
-            "_joined": joined,
-            "_engines": [],
-        }.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def engine(self) -> Engine | None:
-        """The graph itself."""
-        if not self._engines:
-            self._engines.append(self._joined())
-        return self._engines[0]
-
-    def let_go(self) -> None:
-        """As of any replay, where its graph was asked for."""
-        if self._engines:
-            super().let_go()
-
-
 def place_of(found: Found, run: Run, options: LoadOptions, thresholds: Mapping[str, Any]) -> Path | None:
     """Where the run is kept or would be; `None` where one of its files is not kept."""
     places = [kept_ranks.place_of(capture, options, tuple(ANALYSES), thresholds) for capture in run.captures]
@@ -86,19 +51,18 @@ def place_of(found: Found, run: Run, options: LoadOptions, thresholds: Mapping[s
     return options.cache / f"{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()}{ENDING}"
 
 
-def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
-    """The run's Results and findings from an entry; `None` where there is none that can be read.
-
-    `again` makes the summary anew, from the ranks that are kept: the graph of the job is not in the entry.
-    """
+def kept(place: Path | None) -> Answer | None:
+    """The run's Results, without the job's graph, and findings from an entry; `None` where none can be read."""
 
     def read(ranks: list[Path]) -> Answer:
         (own,) = ranks
         facts = msgspec.json.decode((own / "facts.json").read_bytes(), type=_Facts)
         stored = read_tables(own / "tables.columns", facts.tables)
-        results = {name: _result(name, table, facts_json, again) for name, table, facts_json in stored}
+        results: Any = {
+            name: ANALYSES[name].result(table, **msgspec.json.decode(facts_json)) for name, table, facts_json in stored
+        }
         claims = {(Path(path), own): rank for path, own, rank in facts.claims}
-        return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
+        return Summary(results, facts.skipped, facts.notes, claims), facts.findings
 
     return store.kept(place, read)
 
@@ -124,22 +88,3 @@ def _facts_json(result: Result) -> str:
     """What a Result says besides its table and its graph."""
     own = [field.name for field in fields(result) if field.init and field.name not in ("table", "engine")]
     return msgspec.json.encode({name: getattr(result, name) for name in own}).decode()
-
-
-def _result(name: str, table: pd.DataFrame, facts_json: str, again: Callable[[], Summary]) -> Result:
-    type_, facts = ANALYSES[name].result, msgspec.json.decode(facts_json)
-    if type_ is Replay:
-        has_graph = len(table) > 0
-        joined = (lambda: again().results["replay"].engine) if has_graph else _none
-        return KeptReplay(table, **facts, joined=joined)
-    return type_(table, **facts)
-
-
-def _none() -> None:
-    """There is no graph."""
-
-
-def _typed(results: dict[str, Result]) -> Results:
-    made: Any = results
-    typed: Results = made
-    return typed

@@ -14,9 +14,8 @@ from rich.markup import escape
 from traceanalyzer import __version__
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.report import assets
-from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.page import table_view
+from traceanalyzer.report import assets, table_view
+from traceanalyzer.report.contents import LAYOUT
 from traceanalyzer.report.writers import write_text
 from traceanalyzer.snapshots import Examined, deciding, sentences
 from traceanalyzer.snapshots.comparison import Job

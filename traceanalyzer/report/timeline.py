@@ -32,7 +32,7 @@ from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, IDLE, IDLE_CAUSES, KINDS, UNMATCHED, WAIT, numbered
 from traceanalyzer.model.tables import pairs_of
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.contents import LAYOUT
 from traceanalyzer.report.words import Split, headline_steps
 
 # Tables as a page carries them: columns of whole numbers, and of texts' places in lists. A number that may be absent is

@@ -34,8 +34,7 @@ from traceanalyzer.meaning.vocabulary import (
     whole,
 )
 from traceanalyzer.model import Skipped
-from traceanalyzer.report.contents import Report
-from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.contents import LAYOUT, Report
 
 # What a reader must know before trusting the figures, and which figures carry a mark for it.
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests import once
-from traceanalyzer.report.page.rows import bars
+from traceanalyzer.report.rows import bars
 from traceanalyzer.report.words import split
 
 

@@ -2,8 +2,8 @@ import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.page import rows
+from traceanalyzer.report import rows
+from traceanalyzer.report.contents import LAYOUT
 from traceanalyzer.report.words import split
 
 

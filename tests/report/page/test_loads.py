@@ -1,7 +1,7 @@
 """Which rank's experts get most, by layer and step."""
 
 from tests import once
-from traceanalyzer.report.page.rows import loads
+from traceanalyzer.report.rows import loads
 
 
 def test_the_hot_rank_of_each_dispatch_of_a_capture():

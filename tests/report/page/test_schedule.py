@@ -4,7 +4,7 @@ import pytest
 
 from tests import once
 from traceanalyzer.analyses.communication.clocks import Clock
-from traceanalyzer.report.page.rows import schedule
+from traceanalyzer.report.rows import schedule
 
 NEEDED = ("pipeline", "pipeline_schedule", "headline", "steps")
 

@@ -1,7 +1,7 @@
 import pytest
 
 from tests import once
-from traceanalyzer.report.page.charts import step_chart
+from traceanalyzer.report.charts import step_chart
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 import pandas as pd
 
-from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.page.table_view import view_of
+from traceanalyzer.report.contents import LAYOUT
+from traceanalyzer.report.table_view import view_of
 
 
 def extra(columns, values=(1, 2)):

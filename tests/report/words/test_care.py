@@ -8,7 +8,7 @@ from tests.builders import rank_trace
 from tests.report.pages import Page
 from traceanalyzer.analyses import ANALYSES, run
 from traceanalyzer.report import words
-from traceanalyzer.report.build import build
+from traceanalyzer.report.contents import build
 from traceanalyzer.report.writers.html import page
 from traceanalyzer.report.writers.tables import as_json
 from traceanalyzer.scale import Summary

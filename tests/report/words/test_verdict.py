@@ -13,7 +13,7 @@ from traceanalyzer.findings.savings import Saves
 from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.report import Report
 from traceanalyzer.report.words import overlap, sentences, split, verdict
-from traceanalyzer.report.writers import terminal
+from traceanalyzer.report.writers import text as terminal
 
 LATE = [("compute", 0, 20_000), ("comm", 90_000, 100_000)]
 WAITING = [("compute", 0, 20_000), ("comm", 20_000, 100_000)]

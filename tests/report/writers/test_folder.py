@@ -5,7 +5,7 @@ import json
 import pytest
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.report.writers.write import RECORD, whole
+from traceanalyzer.report.writers import RECORD, whole
 
 
 def fill(target, names, source="/runs/ddp", content="1"):

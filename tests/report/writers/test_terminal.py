@@ -13,9 +13,9 @@ from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.savings import Saves
 from traceanalyzer.report import Report
-from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.writers import terminal
-from traceanalyzer.report.writers.markdown import as_markdown
+from traceanalyzer.report.contents import LAYOUT
+from traceanalyzer.report.writers import text as terminal
+from traceanalyzer.report.writers.text import as_markdown
 
 SHOWN = (*ASKED, "unlike_ranks")
 

@@ -14,13 +14,13 @@ from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
 from traceanalyzer.analyses.replay.gains import run_to_run
 from traceanalyzer.analyses.statistics import LEAST_PCT, PERCENT
 from traceanalyzer.diff import Comparison, TableDiff, joins, metrics
-from traceanalyzer.diff.captures import CAPTURE, Capture, Side, world_size
+from traceanalyzer.diff.captures import Capture, Side, world_size
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit, digits, per_cent, signed, text
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.vocabulary import ON_PATH, in_a_sentence
-from traceanalyzer.report.comparison.step_parts import COLUMNS, step_change
-from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.comparison.rows import COLUMNS, each, per, step_change
+from traceanalyzer.report.contents import LAYOUT
 
 _ns, _size = partial(text, unit=Unit.NS), partial(text, unit=Unit.BYTES)
 
@@ -76,20 +76,6 @@ def doubt(comparison: Comparison) -> str | None:
     """That the same work is not known, if it is not."""
     reason = comparison.fairness.doubt
     return None if reason is None or comparison.is_empty else f"The runs may not have done the same work ({reason})."
-
-
-def per(comparison: Comparison) -> str:
-    """`per step`, `per 1,000 tokens of a rank`, or `in the whole capture`."""
-    scale = comparison.fairness.scale
-    if scale.per_token:
-        return f"per {scale.name}"
-    return "in the whole capture" if scale == CAPTURE else "per step"
-
-
-def each(comparison: Comparison) -> str:
-    """The same behind a number: `/step`."""
-    unit = per(comparison)
-    return "/step" if unit == "per step" else f" {unit}"
 
 
 # How long its step is.

@@ -13,7 +13,7 @@ from traceanalyzer.analyses import column_named
 from traceanalyzer.gate import FAILED, INCONCLUSIVE, PASSED, SKIPPED, UNKNOWN, Outcome
 from traceanalyzer.gate.grammar import with_unit
 from traceanalyzer.meaning.columns import scale
-from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.contents import LAYOUT
 from traceanalyzer.report.words import label
 
 _MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", UNKNOWN: "❌", SKIPPED: "⏭️", INCONCLUSIVE: "❔"}

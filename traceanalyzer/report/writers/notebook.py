@@ -15,12 +15,10 @@ from traceanalyzer.functions import analyse
 from traceanalyzer.model import TraceSet
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.report import words
-from traceanalyzer.report.contents import Report
-from traceanalyzer.report.layout import LAYOUT
-from traceanalyzer.report.page.charts import CHARTS, figure
+from traceanalyzer.report.charts import CHARTS, figure
+from traceanalyzer.report.contents import LAYOUT, Report
 from traceanalyzer.report.words import split
-from traceanalyzer.report.writers import WRITERS, html
-from traceanalyzer.report.writers.write import write
+from traceanalyzer.report.writers import WRITERS, html, write
 from traceanalyzer.validation import formats_of
 
 if TYPE_CHECKING:

@@ -1,22 +1,25 @@
 """Any table for people, on a page, a terminal or in Markdown: one unit a column, short names, three digits."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 import pandas as pd
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from traceanalyzer.analyses import Result, column_named
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, Written, digits, is_known, scale, text
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.contents import LAYOUT
 from traceanalyzer.report.words import distinguishing_parts, label, words
 
 
@@ -40,15 +43,10 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one cell shows, its full value where that is more, and what of both is packed; equal values share one."""
+    """What one cell shows, and its full value where that is more; equal values share one."""
 
     text: str
     full: str = ""
-    as_json: str | list[str] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """A table has some hundred thousand cells, and some ten thousand values."""
-        object.__setattr__(self, "as_json", [self.text, self.full] if self.full else self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,11 @@ class TableView:
         later = self.rows[LAYOUT.plain_rows :]
         if not later:
             return None
-        return packed(msgspec.json.encode([[cell.as_json for cell in column] for column in zip(*later, strict=True)]))
+        columns = [
+            [[cell.text, cell.full] if cell.full else cell.text for cell in column]
+            for column in zip(*later, strict=True)
+        ]
+        return packed(msgspec.json.encode(columns))
 
 
 def view(result: Result, columns: tuple[str, ...] = (), zero_ns: int = 0) -> TableView:
@@ -226,3 +228,32 @@ def _cell(value: Any, column: Column, used: Scale | None, is_signed: bool) -> Ce
     shown = " + ".join(words(part, column) for part in full.split(" + "))
     shown = shown if len(shown) <= LAYOUT.cell_text else shown[: LAYOUT.cell_text - 1] + "…"
     return Cell(shown, full if shown != full else "")
+
+
+Part = str | Text
+"""A cell: a text is shown as it is, whatever its characters would mean to rich."""
+
+
+def table_of(heads: Sequence[Part], rows: Iterable[Sequence[Part]], texts: int = 1, **more: Any) -> Table:
+    """A table whose first `texts` columns are texts and the others figures; `more` is what rich's tables take."""
+    made = Table(box=box.SIMPLE_HEAD, **more)
+    for place, head in enumerate(heads):
+        made.add_column(plain(head), justify="left" if place < texts else "right")
+    for row in rows:
+        made.add_row(*map(plain, row))
+    return made
+
+
+def plain(cell: Part) -> Part:
+    """The cell without markup of its own."""
+    return escape(cell) if isinstance(cell, str) else cell
+
+
+def with_unit(label: str, unit: str) -> Text:
+    """A heading with its unit in a quieter tone."""
+    return Text.assemble(label, " ", (unit, "dim"))
+
+
+def unwrapped(console: Console) -> "partial[None]":
+    """Prints a line: wrapped on a terminal, whole into a pipe."""
+    return partial(console.print, highlight=False, soft_wrap=not console.is_terminal)

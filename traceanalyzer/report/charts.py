@@ -22,7 +22,7 @@ from traceanalyzer.meaning.columns import Unit, numbers, text
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import LOOKS, OPAQUE, PARTS, listed
 from traceanalyzer.report import assets
-from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.contents import LAYOUT
 from traceanalyzer.report.words import split_steps
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.overview import UnlikeRanks
 from traceanalyzer.findings.run import in_words
 from traceanalyzer.meaning.columns import Unit, is_known, numbers, per_cent, text
 from traceanalyzer.meaning.vocabulary import TRANSFER, Part, numbered
-from traceanalyzer.report.layout import LAYOUT
+from traceanalyzer.report.contents import LAYOUT
 from traceanalyzer.report.words import Split, headline_steps
 
 _ns, _size, _pct = (partial(text, unit=unit) for unit in (Unit.NS, Unit.BYTES, Unit.PCT))
