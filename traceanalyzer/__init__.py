@@ -28,7 +28,7 @@ _PLACES = {
     "Result": "analyses",
     "TraceSet": "model",
     "analyse": "functions",
-    "compare": "report.comparison.writers",
+    "compare": "report.comparison",
     "export": "export.perfetto",
     "load": "loading",
     "report": "report.writers.notebook",

@@ -20,7 +20,7 @@ from tests.cli.killed import kill_once
 from tests.conftest import sampled
 from traceanalyzer.cli import run
 from traceanalyzer.errors import UsageError
-from traceanalyzer.report.writers import write as writers_write
+from traceanalyzer.report import writers
 
 COMMAND = [sys.executable, "-m", "traceanalyzer"]
 
@@ -28,7 +28,7 @@ COMMAND = [sys.executable, "-m", "traceanalyzer"]
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(writers_write.__file__).parents[3]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(writers.__file__).parents[3]))
 
 
 def job(place="job", ranks=2, kernels=4):
@@ -179,7 +179,7 @@ def test_a_signal_leaves_nothing_half_written(when):
     assert process.returncode == code, said
     assert "Traceback" not in said
     # Renaming what is written is not interrupted.
-    assert left(Path("out")) == ([writers_write.RECORD, "summary.json"] if place == SETTLES else [])
+    assert left(Path("out")) == ([writers.RECORD, "summary.json"] if place == SETTLES else [])
     assert all_ended(process.pid)
 
 
@@ -273,12 +273,10 @@ def test_two_runs_into_one_folder_leave_one_whole_report():
     for process in runs:
         _, said = process.communicate(timeout=300)
         assert process.returncode == 0, said
-    record = json.loads(Path("out", writers_write.RECORD).read_text())
+    record = json.loads(Path("out", writers.RECORD).read_text())
     kernels = {"one": 4, "two": 8}[Path(record["source"]).name]
     assert sum(row["calls"] for row in summary("out")["results"]["kernels"]) == 2 * kernels
-    assert {*record["files"]} == {one for one in left(Path("out")) if Path("out", one).is_file()} - {
-        writers_write.RECORD
-    }
+    assert {*record["files"]} == {one for one in left(Path("out")) if Path("out", one).is_file()} - {writers.RECORD}
 
 
 def test_a_link_out_of_the_folder_is_not_written_through(tmp_path):
@@ -287,7 +285,7 @@ def test_a_link_out_of_the_folder_is_not_written_through(tmp_path):
     Path("out", "tables").symlink_to(tmp_path / "elsewhere")
     with contextlib.ExitStack() as stack:
         stack.enter_context(pytest.raises(UsageError, match="is a link"))
-        draft = stack.enter_context(writers_write.whole(Path("out"), "s", "c"))
+        draft = stack.enter_context(writers.whole(Path("out"), "s", "c"))
         (draft.path / "tables").mkdir()
         (draft.path / "tables" / "a.csv").write_text("x")
     assert left(tmp_path / "elsewhere") == []

@@ -72,12 +72,12 @@ def test_what_is_damaged_is_made_again(job, tmp_path):
     }
     for damaged, harm in harms.items():
         kept_report.keep(place, place, summary, ())
-        back, findings = kept_report.kept(place, pytest.fail)
+        back, findings = kept_report.kept(place)
         assert (list(back.results), back.claims, findings) == (list(summary.results), summary.claims, ())
         file = place / "0" / damaged
         file.write_bytes(harm(held := file.read_bytes()))
         assert file.read_bytes() != held
-        assert kept_report.kept(place, pytest.fail) is None
+        assert kept_report.kept(place) is None
         assert not place.exists()
 
 

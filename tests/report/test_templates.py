@@ -1,38 +1,30 @@
-"""Every name in a template is one that its page has: a misspelt attribute, column or macro is an error here.
+"""Every name in a template is one that its page has, and every template and macro is used."""
 
-All of a template is looked at, whichever way its conditions go.
-"""
+import re
 
 import jinja2
 import pytest
+from jinja2 import meta
 
 from tests import once
 from tests.report import small_pages
-from tests.report.template_names import macros_of, names_of
 from tests.report.test_memory_of_a_comparison import report
 from traceanalyzer.report import Report, assets
 from traceanalyzer.report.comparison import memory_page
-from traceanalyzer.report.table_view import TableView
 from traceanalyzer.report.writers import html
 
-ABSENT = {
-    "page/body.html": {"care": list[str]},
-    "page/report.html": {"version": str},
-    "page/diff.html": {"doubt": str},
-    "page/doctor.html": {"command": str},
-    "page/memory.html": {"command": str, "fit": TableView, "assumptions": str},
-}
-"""Types of what none of the pages has that are drawn here."""
+TEXTS = {path.relative_to(assets.templates()).as_posix(): path.read_text(encoding="utf-8")
+         for path in assets.templates().rglob("*.html")}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def followed(tmp_path_factory):
-    """Every page's templates."""
-    contexts = {}
+def handed(tmp_path_factory):
+    """By page the names that its templates see."""
+    found = {}
     kept = jinja2.Template.render
 
     def render(self, *given, **named):
-        contexts.setdefault(self.name, []).append(dict(*given, **named))
+        found.setdefault(self.name, set()).update(dict(*given, **named))
         return kept(self, *given, **named)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -41,17 +33,31 @@ def followed(tmp_path_factory):
         for page in (small_pages.comparison, small_pages.doctor, small_pages.memory, small_pages.trend):
             page(tmp_path_factory.mktemp("page"))
         memory_page(report().memory, "base", "command")
-    contexts.pop("page/part.html")  # it draws what the body names
-    contexts.pop(None, None)  # texts of the doctor, which are no pages
-    return [names_of(page, own, **ABSENT.get(page, {})) for page, own in contexts.items()]
+    return {name: own for name, own in found.items() if name in TEXTS and name != "page/part.html"}
 
 
-def test_templates_use_what_their_pages_hand_them(followed):
-    assert [wrong for page in followed for wrong in page.wrong] == []
+def used_by(name):
+    """A template with those that it extends, includes or imports; what the body draws by name is in `sections/`."""
+    own = [one for one in meta.find_referenced_templates(assets.environment().parse(TEXTS[name])) if one in TEXTS]
+    drawn = re.findall(r'drawn\("[^"]+", "([^"]+)"', TEXTS[name])
+    sections = [one for one in TEXTS if one.startswith("sections/")] if "sections_of" in TEXTS[name] else []
+    return {name}.union(*(used_by(one) for one in (*own, *drawn, *sections)))
 
 
-def test_every_template_and_macro_is_used(followed):
-    pages = {path.relative_to(assets.templates()).as_posix() for path in assets.templates().rglob("*.html")}
-    assert pages - set().union(*(page.followed for page in followed)) == {"page/part.html"}
-    macros = {(page, name) for page in pages for name in macros_of(page)}
-    assert macros - set().union(*(page.called for page in followed)) == set()
+def test_templates_use_what_their_pages_hand_them(handed):
+    for page, own in handed.items():
+        known = own | assets.environment().globals.keys() | {"section", "result", "part_template", "macros", "care"}
+        macros = {"page/macros.html"} - {page.replace("body", "macros")}  # most are for the body alone
+        for name in used_by(page) - macros:
+            known |= {
+                one
+                for names in re.findall(r"{% (?:set|macro|from .* import) ([\w, ]+?)(?: =| %}|\()", TEXTS[name])
+                for one in names.split(", ")
+            }
+            assert meta.find_undeclared_variables(assets.environment().parse(TEXTS[name])) <= known, (page, name)
+
+
+def test_every_template_and_macro_is_used(handed):
+    assert set(TEXTS) - set().union(*map(used_by, handed)) == {"page/part.html"}
+    every = "\n".join(TEXTS.values())
+    assert [name for name in re.findall(r"{% macro (\w+)", every) if len(re.findall(rf"\b{name}\b", every)) < 2] == []

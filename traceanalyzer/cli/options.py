@@ -258,7 +258,7 @@ model_option = rare(
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Which traces are read, and what is told of their run; what a command has no option for stands as here."""
+    """Which traces are read, and facts about their run; what a command has no option for stands as here."""
 
     folder: Path | None = None
     trace_dir: Path | None = None
