@@ -18,7 +18,7 @@ def test_a_rank_like_its_peers_gains_nothing():
 
     engine = results_of(job_of(6, 5, step, (world,)))["replay"].engine
     before, *after = engine.steps([(), *((Change("cpu", PEERS, frozenset({rank})),) for rank in range(6))]).mean(axis=0)
-    total = [sum(own) for own in engine.peers.hosts(0, is_all=True).ns.values()]
+    total = [sum(own) for own in engine.peers.hosts(0, is_all=True).values()]
     alike = [engine.peers.host(rank, 0, frozenset({rank}), is_all=True).sum() for rank in range(6)]
     assert abs(sum(alike) / sum(total) - 1) < 0.03
     assert min(after) > 0.9 * before

@@ -91,9 +91,11 @@ def stretches_taken_up(made_meanwhile_ns: np.ndarray, is_after_gpu: np.ndarray) 
 
 def with_waits_for_workers(without_ns: np.ndarray, recorded_ns: np.ndarray, takes_up: np.ndarray) -> np.ndarray:
     """The host's stretches without the cost of recording, and with what waits for workers' batches take up of that."""
-    saved = np.append(0, np.cumsum(recorded_ns - without_ns))
-    end = np.arange(1, len(saved))
-    found: np.ndarray = without_ns + np.where(takes_up > 0, saved[end] - saved[end - takes_up], 0)
+    waits = np.flatnonzero(takes_up)
+    found = without_ns.copy()
+    if len(waits):
+        saved = np.append(0, np.cumsum(recorded_ns - without_ns))
+        found[waits] += saved[waits + 1] - saved[waits + 1 - takes_up[waits]]
     return found
 
 

@@ -18,7 +18,6 @@ from traceanalyzer.analyses.replay.graph import (
     LAUNCHED,
     OWN,
     RELEASED,
-    Sums,
 )
 from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.piece import SOURCE
@@ -96,7 +95,7 @@ class _Stretches:
         self.job, self.lengths, self._rows = job, lengths, array("q")
         self.ranks = list(job.nodes)
         self.bounds = np.append(0, np.cumsum([len(nodes.source) for nodes in job.nodes.values()]))
-        self.sums: dict[int, Sums] = {}
+        self.begins: dict[int, np.ndarray] = {}
 
     @property
     def rows(self) -> np.ndarray:
@@ -125,9 +124,7 @@ class _Stretches:
     def _add_own(self, rank: int, edge: int) -> None:
         """Add those of an edge of one rank: its CPU's work, what decided, what that leaves unexplained, operations."""
         nodes, timing, shift = self.job.nodes[rank], self.lengths.timing[rank], self.job.shift_ns(rank)
-        if rank not in self.sums:
-            self.sums[rank] = nodes.sums(timing)
-        sums, known, (returns, late) = self.sums[rank], nodes.known, nodes.returns
+        known, (returns, late) = nodes.known, nodes.returns
         kind, row = int(nodes.kind[edge]), int(nodes.row[edge])
         at = edge - int(np.searchsorted(nodes.kind, kind))
         if kind == OWN:
@@ -144,7 +141,10 @@ class _Stretches:
         else:
             last = int(nodes.last[nodes.run_of_op[row]])
             if kind == LAUNCHED:
-                row += int(sums.by_launch_ns[row : last + 1].argmax())
+                if rank not in self.begins:
+                    self.begins[rank] = nodes.in_row_ns(timing)[0]
+                own = slice(row, last + 1)
+                row += int((timing.host.launched_ns[own] - self.begins[rank][own]).argmax())
                 self._add_work(rank, int(nodes.column("ops", "launch")[row]))
                 self._row(rank, known.latency_ns[row], LAUNCH.key, row)
             elif kind == RELEASED:
@@ -152,18 +152,19 @@ class _Stretches:
             else:
                 decided = known.turnaround_ns[row] if kind == FOLLOWS else known.wait_ns[at]
                 self._row(rank, decided, BETWEEN_KERNELS.key, row)
-            self._row(rank, sums.lag_ns[row], UNKNOWN.key, row)
+            self._row(rank, known.lag_ns[row] * timing.has_lag, UNKNOWN.key, row)
             if not nodes.is_single[row]:
                 self._add_operations(rank, row, last)
 
     def _add_operations(self, rank: int, first: int, last: int) -> None:
         """Add a run's operations from one on, with what lies between them."""
         nodes, own = self.job.nodes[rank], slice(first, last + 1)
-        between, lag = (values[own].copy() for values in (nodes.known.turnaround_ns, self.sums[rank].lag_ns))
+        timing = self.lengths.timing[rank]
+        between, lag = nodes.known.turnaround_ns[own].copy(), nodes.known.lag_ns[own] * timing.has_lag
         between[0] = lag[0] = 0
         kind = nodes.piece.ops["kind"].cat
         kinds = np.array([_CODE[name] for name in kind.categories])[kind.codes.to_numpy()[own]]
-        duration = self.lengths.timing[rank].duration_ns[own]
+        duration = timing.duration_ns[own]
         parts = [(between, _CODE[BETWEEN_KERNELS.key]), (lag, _CODE[UNKNOWN.key]), (duration, kinds)]
         self._block(rank, parts, np.arange(first, last + 1), NONE)
 
@@ -172,7 +173,7 @@ class _Stretches:
         nodes = self.job.nodes[rank]
         segment = nodes.column("host", "segment")
         own = slice(int(np.searchsorted(segment, segment[last])), last + 1)
-        ns = self.lengths.timing[rank].host_ns[own]
+        ns = self.lengths.timing[rank].host.ns[own]
         data = np.minimum(nodes.column("host", DATA.column)[own], ns)
         parts = [(data, _CODE[DATA.key]), (ns - data, _CODE[HOST.key])]
         self._block(rank, parts, NONE, np.arange(own.start, own.stop))

@@ -19,7 +19,7 @@ from traceanalyzer.analyses.replay.changes import (
 from traceanalyzer.analyses.replay.contention import Contention
 from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.lengths import Edits, concerning_each, keeps_waits
-from traceanalyzer.analyses.replay.peers import Peers
+from traceanalyzer.analyses.replay.peers import MOST_HELD, Peers
 from traceanalyzer.analyses.replay.piece import NEVER
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.errors import UsageError
@@ -56,10 +56,6 @@ def run_to_run(steps: np.ndarray) -> np.ndarray:
     return np.percentile(step_weights(len(steps)) @ evened_ends(steps), WITHIN_PCT) / steps.mean()
 
 
-MOST_EDGES = 12_000_000
-"""Of all replays that are computed together, and of ranks' own lengths that are kept for the next ones: 0.1 GB each."""
-
-
 class Engine:
     """A job and what its replays are compared with."""
 
@@ -68,15 +64,11 @@ class Engine:
         self.contention = Contention(job)
         self.peers = Peers(job, self.contention)
         self.edits = Edits(job, self.peers)
-        self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
-        self._held = 0
         self._replayed: dict[tuple[Change, ...], np.ndarray] = {}
 
     def let_go(self) -> None:
         """Keep no lengths for changes that are asked for next: they are worked out anew then, to the same answers."""
-        self._known, self._held = {}, 0
-        self.edits = Edits(self.job, self.peers)
-        self.peers.let_go()
+        self.peers.known.let_go()
 
     @cached_property
     def unchanged(self) -> np.ndarray:
@@ -173,7 +165,7 @@ class Engine:
         Compute beside waits that a change takes away becomes shorter, too.
         """
         found = []
-        at_once = max(1, MOST_EDGES // max(1, len(self.job.source)))
+        at_once = max(1, MOST_HELD // max(1, len(self.job.source)))
         for begin in range(0, len(scenarios), at_once):
             some = [self.of_ranks(changes) for changes in scenarios[begin : begin + at_once]]
             times = self.job.order.latest(self._weights(some))
@@ -202,32 +194,25 @@ class Engine:
 
         With the `times` of their replays compute is as long as the waits that are left make it.
         """
-        # Rank by rank: all that is known of one is near, which of all of a large job it is not.
         by_rank = [concerning_each(self.job.nodes, changes) for changes in scenarios]
-        own = [
-            [
+        # Rank by rank, and back again: most of what is known of the last ones is kept.
+        ranks, own = [*self.job.nodes], dict[int, list[np.ndarray]]()
+        for rank in ranks if times is None else reversed(ranks):
+            own[rank] = [
                 self._of_rank(rank, each[rank]) if times is None else self._relieved(rank, each[rank], times[:, column])
                 for column, each in enumerate(by_rank)
             ]
-            for rank in self.job.nodes
-        ]
         columns = []
         for place, changes in enumerate(scenarios):
-            transfers = self.edits.transfers(changes)
-            columns.append(self.job.joined([each[place] for each in own], transfers, has_waits=keeps_waits(changes)))
+            transfers, each = self.edits.transfers(changes), [own[rank][place] for rank in ranks]
+            columns.append(self.job.joined(each, transfers, has_waits=keeps_waits(changes)))
         return np.stack(columns, axis=1)
 
     def _of_rank(self, rank: int, changes: tuple[Change, ...]) -> np.ndarray:
-        """Length of the rank's own edges after changes that concern it; of a large job the oldest answers go."""
-        known = self._known.get((rank, changes))
-        if known is not None:
-            return known
-        found = self.job.own_weights(rank, self.edits.timing(rank, changes))
-        self._known[rank, changes] = found
-        self._held += len(found)
-        while self._held > MOST_EDGES and len(self._known) > 1:
-            self._held -= len(self._known.pop(next(iter(self._known))))
-        return found
+        """Length of the rank's own edges after changes that concern it."""
+        return self.peers.known.get_or_make(
+            ("weights", rank, changes), lambda: self.job.own_weights(rank, self.edits.timing(rank, changes))
+        )
 
     def _relieved(self, rank: int, changes: tuple[Change, ...], times: np.ndarray) -> np.ndarray:
         """The same with compute as long as the waits that are left by these times make it."""
@@ -305,7 +290,7 @@ class Engine:
 
 def _parts(lengths: Lengths) -> np.ndarray:
     """Length of every operation, stretch of a CPU, and transfer; none of one that waits for nobody or is not made."""
-    own = [part for timing in lengths.timing.values() for part in (timing.duration_ns, timing.host_ns)]
+    own = [part for timing in lengths.timing.values() for part in (timing.duration_ns, timing.host.ns)]
     return np.concatenate([*own, np.maximum(lengths.transfer_ns, 0) * lengths.has_waits]).astype(np.float32)
 
 

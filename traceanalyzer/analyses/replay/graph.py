@@ -26,35 +26,31 @@ class Timing:
 
     Attributes:
         duration_ns: of each operation; of one in a matched instance its transfer decides instead.
-        host_ns: of each stretch of the host.
-        host_ends_ns: of each stretch of the host its end since its segment's begin.
+        host: what its CPU takes.
         is_blocking: segments whose call still waits for the GPU.
         is_called: segments whose call is made at all.
         has_lag: keep what the model does not explain.
     """
 
     duration_ns: np.ndarray
-    host_ns: np.ndarray
-    host_ends_ns: np.ndarray
+    host: "HostTiming"
     is_blocking: np.ndarray
     is_called: np.ndarray
     has_lag: bool = True
 
 
-class Sums(Struct, frozen=True):
-    """Lengths within runs and segments.
+class HostTiming(Struct, frozen=True):
+    """What a piece's CPU takes.
 
     Attributes:
-        lag_ns: what is not explained, of each operation.
-        until_ns: from when nothing holds an operation any more to its run's end (a single one's start).
-        host_ns: of each stretch of the host its end since its segment's begin.
-        by_launch_ns: from the begin of the segment that launched the operation to its run's end.
+        ns: each of its stretches.
+        launched_ns: since its segment's begin, when the launch of each operation lets it begin.
+        until_call_ns: of each segment that follows another, when its blocking call comes since the other's begin.
     """
 
-    lag_ns: np.ndarray
-    until_ns: np.ndarray
-    host_ns: np.ndarray
-    by_launch_ns: np.ndarray
+    ns: np.ndarray
+    launched_ns: np.ndarray
+    until_call_ns: np.ndarray
 
 
 FOLLOWS, LAUNCHED, RELEASED, WAITS, OWN, CHAINED, ANCHOR, BLOCKS, BEGINS, CLEARED = range(10)
@@ -77,10 +73,6 @@ class Nodes:
         self.known: Explained = explained(piece)
         self._is_of: dict[str, np.ndarray] = {}
         self._columns: dict[tuple[str, str], np.ndarray] = {}
-        host_ns = self.column("host", "ns")
-        ends = offsets(self.column("host", "segment"), host_ns)
-        every_segment = np.ones(len(piece.segments), dtype=bool)
-        self.recorded = Timing(self.column("ops", "duration_ns"), host_ns, ends, every_segment, every_segment)
         self.is_single = (self.column("ops", "call") != NONE) | self.begins_step
         self.earlier = self._earlier()
         self.begins_run = self._runs()
@@ -95,6 +87,13 @@ class Nodes:
         self.start_node[self.singles] = 1 + len(self.first) + np.arange(len(self.singles))
         self.segment_node = 1 + len(self.first) + len(self.singles) + np.arange(len(piece.segments))
         self._link()
+
+    @cached_property
+    def recorded(self) -> Timing:
+        """Nothing changed."""
+        every_segment = np.ones(len(self.piece.segments), dtype=bool)
+        host = self.host_timing(self.column("host", "ns"))
+        return Timing(self.column("ops", "duration_ns"), host, every_segment, every_segment)
 
     def column(self, table: str, name: str) -> np.ndarray:
         """Values of a column of one of the piece's tables: replays ask for some of them again and again."""
@@ -191,61 +190,61 @@ class Nodes:
         )
         self.kind = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
 
-    def sums(self, timing: Timing) -> Sums:
-        """Lengths within the runs and segments."""
-        lag, until = self._within_runs(timing.duration_ns, has_lag=timing.has_lag)
-        by_launch = np.append(timing.host_ends_ns, 0)[self.column("ops", "launch")]
-        by_launch += self.known.latency_ns
-        by_launch += until
-        by_launch[self._without_launch] = NEVER
-        return Sums(lag, until, timing.host_ends_ns, by_launch)
+    def host_timing(self, ns: np.ndarray) -> HostTiming:
+        """What the CPU takes where its stretches take so long."""
+        ends = offsets(self.column("host", "segment"), ns)
+        launched = np.append(ends, 0)[self.column("ops", "launch")]
+        launched += self.known.latency_ns
+        return HostTiming(ns, launched, ends[self.cut_of_segment[self._chained]])
+
+    def in_row_ns(self, timing: Timing) -> tuple[np.ndarray, np.ndarray]:
+        """When each operation could begin if the piece's operations ran in one row, and when each run ends in it.
+
+        What is unexplained of an operation's own start is not in it. Of a single operation's run its start counts.
+        """
+        duration, lag = timing.duration_ns, self.known.lag_ns * timing.has_lag
+        begins = np.empty(len(duration) + 1, dtype=np.int64)
+        begins[0] = -lag[0]
+        np.add(duration, self._gaps[timing.has_lag], out=begins[1:])
+        np.cumsum(begins, out=begins)
+        ends = begins[self.last] + lag[self.last] + np.where(self.is_single[self.last], 0, duration[self.last])
+        return begins[:-1], ends
 
     @cached_property
-    def _without_launch(self) -> np.ndarray:
-        return np.flatnonzero(self.column("ops", "launch") == NONE)
-
-    def _within_runs(self, duration: np.ndarray, *, has_lag: bool) -> tuple[np.ndarray, np.ndarray]:
-        """`lag_ns` and `until_ns` of `Sums`."""
-        lag = self.known.lag_ns if has_lag else np.zeros(len(self.piece), dtype=np.int64)
-        total = np.append(0, duration)
-        total[1:-1] += self.known.turnaround_ns[1:]
-        total[1:-1] += lag[1:]
-        np.cumsum(total, out=total)
-        until = (total[self.last] + duration[self.last])[self.run_of_op]
-        until -= total[:-1]
-        until[self.singles] = 0
-        until += lag
-        return lag, until
+    def _gaps(self) -> tuple[np.ndarray, np.ndarray]:
+        """What lies between each operation and the next in that row, without and with what is unexplained."""
+        gaps = np.append(self.known.turnaround_ns[1:], 0)
+        return gaps, gaps + self.known.lag_ns
 
     def weights(self, timing: Timing) -> np.ndarray:
         """Length of each edge, in the order of `parts`."""
-        known, first, duration = self.known, self.first, timing.duration_ns
-        sums = self.sums(timing)
-        follows, released = first[self.follows], first[self.released]
-        target = self.column("waits", "target")
+        known, first = self.known, self.first
+        begins, ends = self.in_row_ns(timing)
+        left = ends - begins[first]
+        by_launch = np.maximum.reduceat(timing.host.launched_ns - begins, first) + ends
         return np.concatenate(
             [
-                known.turnaround_ns[follows] + sums.until_ns[follows],
-                np.maximum.reduceat(sums.by_launch_ns, first)[self.launched],
-                known.release_ns[released] + sums.until_ns[released],
-                known.wait_ns + sums.until_ns[target],
-                duration[self.singles],
-                *self._host_weights(timing, sums.host_ns),
+                known.turnaround_ns[first[self.follows]] + left[self.follows],
+                by_launch[self.launched],
+                known.release_ns[first[self.released]] + left[self.released],
+                known.wait_ns + left[self.run_of_op[self.column("waits", "target")]],
+                timing.duration_ns[self.singles],
+                *self._host_weights(timing),
                 self.column("steps", "begin_ns")[:1],
                 np.zeros(len(self.earlier), dtype=np.int64),
             ]
         )
 
-    def _host_weights(self, timing: Timing, tail: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _host_weights(self, timing: Timing) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of edges into segments: from the segment before, from nothing, from operations."""
-        cut = self.cut_of_segment[self._chained]
         own = np.where(timing.is_called, self.column("segments", "own_ns"), 0)[self._chained]
         known, lag = self.returns
         kept = lag if timing.has_lag else np.zeros_like(lag)
         segment = self.column("blocks", "segment")
         into = np.where(timing.is_blocking[segment], known + kept[segment], NEVER)
         kept = np.where(timing.is_blocking, kept, 0)
-        return tail[cut] + own + kept[self._chained], self.column("segments", "begin_ns")[self._anchors], into
+        anchored = self.column("segments", "begin_ns")[self._anchors]
+        return timing.host.until_call_ns + own + kept[self._chained], anchored, into
 
     @cached_property
     def cut_of_segment(self) -> np.ndarray:

@@ -23,10 +23,10 @@ from traceanalyzer.analyses.replay.changes import (
     Change,
     with_waits_for_workers,
 )
-from traceanalyzer.analyses.replay.graph import Nodes, Timing
+from traceanalyzer.analyses.replay.graph import HostTiming, Nodes, Timing
 from traceanalyzer.analyses.replay.job import Job, Lengths
-from traceanalyzer.analyses.replay.peers import Peers, more_calls
-from traceanalyzer.analyses.replay.piece import MEMORY, NEVER, Piece, offsets
+from traceanalyzer.analyses.replay.peers import Made, Peers, more_calls, without_profiler
+from traceanalyzer.analyses.replay.piece import MEMORY, NEVER, Piece
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model.schema import NONE
@@ -38,9 +38,6 @@ _OF_CPU_WORK: Mapping[str, str] = MappingProxyType({"data": DATA.column, "memory
 _OF_CPUS = ("cpu", "profiler", *_OF_CPU_WORK)
 
 _OF_TRANSFERS = ("comm", "collective", "links", "small", "unmatched")
-
-_MOST_KNOWN = 8
-"""Sets of transfers that are kept: every rank, and many sets of changes, ask for the same."""
 
 
 def keeps_waits(changes: Sequence[Change]) -> bool:
@@ -74,8 +71,6 @@ class Edits:
 
     def __init__(self, job: Job, peers: Peers) -> None:
         self.job, self.peers = job, peers
-        self._transfers: dict[tuple[Change, ...], np.ndarray] = {}
-        self._latest, self._parts = NONE, dict[tuple[str, tuple[Change, ...]], Any]()
 
     def lengths(self, changes: Sequence[Change]) -> Lengths:
         """The recorded lengths with all these changes."""
@@ -84,38 +79,32 @@ class Edits:
 
     def transfers(self, changes: Sequence[Change]) -> np.ndarray:
         """What follows once each matched call's partners are there."""
-        asked, known = tuple(change for change in changes if change.part in _OF_TRANSFERS), self._transfers
-        if asked not in known:
-            for oldest in list(known)[: max(0, len(known) - _MOST_KNOWN + 1)]:
-                del known[oldest]
-            transfer = self.job.recorded.transfer_ns
-            for change in asked:
-                chosen = self._chosen_joins(change)
-                transfer = np.where(chosen, _changed_transfers(self.job, transfer, change, chosen), transfer)
-            known[asked] = transfer
-        return known[asked]
+        return self._known(self._transfers, tuple(change for change in changes if change.part in _OF_TRANSFERS))
+
+    def _transfers(self, changes: tuple[Change, ...]) -> np.ndarray:
+        transfer = self.job.recorded.transfer_ns
+        for change in changes:
+            chosen = self._chosen_joins(change)
+            transfer = np.where(chosen, _changed_transfers(self.job, transfer, change, chosen), transfer)
+        return transfer
+
+    def _known(self, make: Callable[..., Made], *asked: Any) -> Made:
+        """What a method makes of this; many sets of changes, and both replays of one set, ask for the same."""
+        return self.peers.known.get_or_make((make.__name__, *asked), lambda: make(*asked))
 
     def timing(self, rank: int, changes: Sequence[Change]) -> Timing:
-        """What the rank's operations and CPU take after changes that concern it.
+        """What the rank's operations and CPU take after changes that concern it."""
+        recorded = self.job.recorded.timing[rank]
 
-        Of the rank that was asked for last all parts are kept: many sets of changes have some of them in common.
-        """
-        if not changes:
-            return self.job.recorded.timing[rank]
-        if rank != self._latest:
-            self._latest, self._parts = rank, {}
+        def part(is_of: Callable[[Change], bool], make: Callable[..., Made], unchanged: Made) -> Made:
+            own = tuple(filter(is_of, changes))
+            return self._known(make, rank, own) if own else unchanged
 
-        def part(is_of: Callable[[Change], bool], make: Callable[[int, tuple[Change, ...]], Any]) -> Any:
-            key = make.__name__, tuple(filter(is_of, changes))
-            if key not in self._parts:
-                self._parts[key] = make(rank, key[1])
-            return self._parts[key]
-
-        host_ns, host_ends_ns = part(_is_of_cpu_work, self._host)
-        is_blocking, is_called = part(_is_of_calls, self._calls)
+        host = part(_is_of_cpu_work, self._host, recorded.host)
+        is_blocking, is_called = part(_is_of_calls, self._calls, (recorded.is_blocking, recorded.is_called))
         has_lag = all(change.part != "delays" for change in changes)
-        durations = part(_is_of_durations, self._durations)
-        return Timing(durations, host_ns, host_ends_ns, is_blocking, is_called, has_lag)
+        durations = part(_is_of_durations, self._durations, recorded.duration_ns)
+        return Timing(durations, host, is_blocking, is_called, has_lag)
 
     def _durations(self, rank: int, changes: Sequence[Change]) -> np.ndarray:
         """What the rank's operations take."""
@@ -146,14 +135,14 @@ class Edits:
             return None
         return frozenset(self.job.nodes) if change.ranks is None else change.ranks
 
-    def _host(self, rank: int, changes: Sequence[Change]) -> tuple[np.ndarray, np.ndarray]:
-        """What the rank's CPU work takes, and where each stretch of it ends in its segment.
+    def _host(self, rank: int, changes: Sequence[Change]) -> HostTiming:
+        """What the rank's CPU work takes.
 
         The profiler's overhead goes first: a CPU twice as fast takes half of what is left, and one like its peers what
         they take without it. Loading data is no part of either, and goes last. Who waits for a batch of workers waits
         for it until then all the same, unless that is changed.
         """
-        nodes, host_ns, cost_ns = self.job.nodes[rank], self.job.recorded.timing[rank].host_ns, 0
+        nodes, host_ns, cost_ns = self.job.nodes[rank], self.job.recorded.timing[rank].host.ns, 0
         is_loader_as_recorded = all(change.part not in ("rank", "cpu", "data") for change in changes)
         for change in sorted(changes, key=lambda change: (change.part != "profiler", change.part in _OF_CPU_WORK)):
             if _is_not_made(change):
@@ -170,7 +159,7 @@ class Edits:
             host_ns = np.where(chosen, after, host_ns)
             if change.part == "profiler" and is_loader_as_recorded:
                 host_ns = with_waits_for_workers(host_ns, *(nodes.column("host", name) for name in ("ns", "takes_up")))
-        return host_ns, offsets(nodes.column("host", "segment"), host_ns)
+        return nodes.host_timing(host_ns)
 
     def _calls(self, rank: int, changes: Sequence[Change]) -> tuple[np.ndarray, np.ndarray]:
         """Masks of the segments whose call still waits for the GPU, and whose call is made at all."""
@@ -202,7 +191,7 @@ class Edits:
         if change.to in (PEERS, EVEN):
             return loading + peers.host(rank, cost_ns, apart, is_all=is_all)
         if change.part == "profiler" and change.steps is None:
-            return peers.hosts(cost_ns, is_all=True).ns[rank]
+            return without_profiler(nodes, cost_ns)
         if change.part == "profiler":
             return np.maximum(before - nodes.column("host", "recorded") * peers.overhead_ns[str(change.to)], 0)
         if change.part in _OF_CPU_WORK:

@@ -1,10 +1,13 @@
 """What the same work takes on ranks that do the same, and the ranks' work dealt out evenly."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from traceanalyzer.analyses.communication.clocks import connected
 from traceanalyzer.analyses.grouping import Groups, number_in_group
@@ -22,6 +25,44 @@ from traceanalyzer.model.tables import array_of
 
 Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Of a rank's rows their step, another column of their key, and which have a key."""
+
+
+Made = TypeVar("Made")
+
+MOST_HELD = 16_000_000
+"""Numbers that replays hold at once, and that are kept for the next ones: 0.13 GB each."""
+
+
+class Known:
+    """Answers that are kept for whoever asks again; beyond `MOST_HELD` numbers the longest unasked go."""
+
+    def __init__(self) -> None:
+        self._answers: dict[Hashable, Any] = {}
+        self._held = 0
+
+    def get_or_make(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """The answer of this key, made if it is not kept."""
+        if key in self._answers:
+            answer = self._answers.pop(key)
+        else:
+            answer = make()
+            self._held += _size(answer)
+        self._answers[key] = answer
+        while self._held > MOST_HELD and len(self._answers) > 1:
+            self._held -= _size(self._answers.pop(next(iter(self._answers))))
+        return answer
+
+    def let_go(self) -> None:
+        """Keep none: they are worked out anew, to the same answers."""
+        self._answers, self._held = {}, 0
+
+
+def _size(answer: Any) -> int:
+    if isinstance(answer, np.ndarray):
+        return answer.size
+    if isinstance(answer, Struct):
+        answer = astuple(answer)
+    return sum(map(_size, answer.values() if isinstance(answer, dict) else answer))
 
 
 class Keyed:
@@ -80,13 +121,7 @@ class Peers:
         self.overhead_ns: Mapping[str, int] = {**COST_NS}
         self.ranks = np.array([*job.nodes])
         self.place = {rank: column for column, rank in enumerate(job.nodes)}
-        self.let_go()
-
-    def let_go(self) -> None:
-        """Keep nothing of changes that were asked for."""
-        self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
-        self._evened: dict[tuple[str, int, bool], dict[int, np.ndarray]] = {}
-        self._hosts: dict[tuple[int, bool], Hosts] = {}
+        self.known = Known()
 
     def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
         """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left.
@@ -170,7 +205,7 @@ class Peers:
             return own if slower_ns is None else (own - slower_ns).astype(np.int64)
         if apart is None:
             return self._even(rank, part)
-        wanted = self._usual(self._free_sums, rank, apart)
+        wanted = self._usual(("compute",), self._free_sums, rank, apart)
         return own if wanted is None else _scaled(own, self._works.keys[rank], self._sums[:, self.place[rank]], wanted)
 
     @cached_property
@@ -197,27 +232,34 @@ class Peers:
         lengths = [own.column("ops", "duration_ns") - slower_ns.get(rank, 0) for rank, own in nodes]
         return self._works.sums(lengths) if slower_ns else self._sums
 
-    def hosts(self, cost_ns: int, *, is_all: bool) -> "Hosts":
-        """The CPUs' work without the profiler's overhead of so much for each operator and call, as `Hosts`."""
-        if (cost_ns, is_all) not in self._hosts:
-            self._hosts[cost_ns, is_all] = Hosts(self.job, self._spans, self._whole_spans, cost_ns, is_all=is_all)
-        return self._hosts[cost_ns, is_all]
+    def hosts(self, cost_ns: int, *, is_all: bool) -> dict[int, np.ndarray]:
+        """Each rank's stretches of CPU work without the profiler's overhead of so much for each operator and call.
+
+        Without what is in the data loader, too, unless they are `is_all`.
+        """
+        return {rank: without_profiler(nodes, cost_ns, is_all=is_all) for rank, nodes in self.job.nodes.items()}
+
+    def _host_sums(self, cost_ns: int, *, is_all: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Their sums by rank (columns): by stretch, or span where they are not compared one by one, and by span."""
+        each = [*self.hosts(cost_ns, is_all=is_all).values()]
+        return self._spans.sums(each), self._whole_spans.sums(each)
 
     def host(self, rank: int, cost_ns: int, apart: frozenset[int] | None, *, is_all: bool) -> np.ndarray:
         """The rank's stretches of CPU work as on its peers, one by one; with `None` all ranks' work dealt out evenly.
 
         Where ranks do not launch equally often between two calls of a step, all stretches between these together.
         """
-        hosts = self.hosts(cost_ns, is_all=is_all)
-        own = hosts.ns[rank]
+        own = without_profiler(self.job.nodes[rank], cost_ns, is_all=is_all)
         if len(self.ranks) == 1:
             return own
         if apart is None:
             return self._even(rank, "cpu", cost_ns, is_all=is_all)
-        wanted, whole = (self._usual(table, rank, apart) for table in (hosts.sums, hosts.whole_sums))
+        key = ("host sums", cost_ns, is_all)
+        sums = self.known.get_or_make(key, lambda: self._host_sums(cost_ns, is_all=is_all))
+        wanted, whole = (self._usual((*key, place), table, rank, apart) for place, table in enumerate(sums))
         if wanted is None or whole is None:
             return own
-        alike = _scaled(own, self._spans.keys[rank], hosts.sums[:, self.place[rank]], wanted)
+        alike = _scaled(own, self._spans.keys[rank], sums[0][:, self.place[rank]], wanted)
         # Medians of single stretches sum to less than spans of the peers take where a few stretches take far longer.
         key = self._whole_spans.keys[rank]
         held = key != NONE
@@ -240,36 +282,31 @@ class Peers:
     def _span(self, nodes: Nodes, step: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return step, since_first(calls_passed(nodes.piece), step), self._is_in_step(step)
 
-    def _usual(self, table: np.ndarray, rank: int, apart: frozenset[int]) -> np.ndarray | None:
-        """The median of the peers' columns of a table; `None` without peers."""
+    def _usual(
+        self, name: tuple[Hashable, ...], table: np.ndarray, rank: int, apart: frozenset[int]
+    ) -> np.ndarray | None:
+        """The median of the peers' columns of a table of this name; `None` without peers."""
         columns, own = self.of(rank, apart), self.place[rank]
         if not len(columns):
             return None
         if apart != {rank} or own in columns:
-            return self._together(table, columns, _median)
+            return self.known.get_or_make((*name, columns.tobytes()), lambda: np.median(table[:, columns], axis=1))
         # Of many ranks each is held against all the others: all of them together are put in order once. Without its
         # own value, what is not below it is one place further.
-        middle = self._together(table, np.sort(np.append(columns, own)), _middle)
+        every = np.sort(np.append(columns, own))
+        middle = self.known.get_or_make((*name, "middle", every.tobytes()), lambda: _middle(table[:, every]))
         without = np.where(table[:, own, None] > middle[:, :2], middle[:, :2], middle[:, 1:])
         return (without[:, 0] + without[:, 1 - len(columns) % 2]) / 2
 
-    def _together(self, table: np.ndarray, columns: np.ndarray, of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """A table's columns put together: one answer for all ranks that are held against the same others."""
-        key = (id(table), of.__name__, columns.tobytes())  # the table lives as long as the answers
-        if key not in self._known:
-            self._known[key] = of(table[:, columns])
-        return self._known[key]
-
     def _even(self, rank: int, part: str, cost_ns: int = 0, *, is_all: bool = True) -> np.ndarray:
         """The rank's share of all ranks' work of that part."""
-        if (part, cost_ns, is_all) not in self._evened:
-            self._evened[part, cost_ns, is_all] = self._dealt_out(part, cost_ns, is_all=is_all)
-        return self._evened[part, cost_ns, is_all][rank]
+        key = ("even", part, cost_ns, is_all)
+        return self.known.get_or_make(key, lambda: self._dealt_out(part, cost_ns, is_all=is_all))[rank]
 
     def _dealt_out(self, part: str, cost_ns: int, *, is_all: bool) -> dict[int, np.ndarray]:
         """All ranks' work of a part, as much for each between the same two calls: the sum over ranks stays."""
         if part == "cpu":
-            lengths, spans = self.hosts(cost_ns, is_all=is_all).ns, self._spans
+            lengths, spans = self.hosts(cost_ns, is_all=is_all), self._spans
         else:
             lengths, spans = {rank: _of_part(nodes, part) for rank, nodes in self.job.nodes.items()}, self._spans_of_ops
         found, known = self._dealt_out_to_stages(lengths, part), dict[bytes, tuple[np.ndarray, np.ndarray]]()
@@ -314,29 +351,12 @@ class Peers:
         return np.where(launch == NONE, 0, since_first(passed, step))
 
 
-class Hosts:
-    """CPU work without the profiler's overhead of so much for each operator and call.
-
-    Attributes:
-        ns: of each rank its stretches; without what is in the data loader unless they are `is_all`.
-    """
-
-    def __init__(self, job: Job, spans: Keyed, whole: Keyed, cost_ns: int, *, is_all: bool) -> None:
-        self._spans, self._whole, self.ns = spans, whole, dict[int, np.ndarray]()
-        for rank, nodes in job.nodes.items():
-            left_out = cost_ns * nodes.column("host", "recorded")
-            left_out = left_out if is_all else left_out + nodes.column("host", DATA.column)
-            self.ns[rank] = np.maximum(nodes.column("host", "ns") - left_out, 0)
-
-    @cached_property
-    def sums(self) -> np.ndarray:
-        """By stretch, or span where they are not compared one by one (rows), and rank."""
-        return self._spans.sums([*self.ns.values()])
-
-    @cached_property
-    def whole_sums(self) -> np.ndarray:
-        """By span (rows) and rank."""
-        return self._whole.sums([*self.ns.values()])
+def without_profiler(nodes: Nodes, cost_ns: int, *, is_all: bool = True) -> np.ndarray:
+    """A rank's stretches of CPU work, of one as `Peers.hosts` has them."""
+    left_out = cost_ns * nodes.column("host", "recorded")
+    left_out = left_out if is_all else left_out + nodes.column("host", DATA.column)
+    own: np.ndarray = np.maximum(nodes.column("host", "ns") - left_out, 0)
+    return own
 
 
 def _of_part(nodes: Nodes, part: str) -> np.ndarray:
@@ -372,11 +392,6 @@ def _scaled(own: np.ndarray, key: np.ndarray, held: np.ndarray, wanted: np.ndarr
     factor = np.divide(wanted, held, out=np.ones_like(held), where=held > 0)
     scaled: np.ndarray = np.round(own * np.where(key == NONE, 1.0, np.append(factor, 1.0)[key])).astype(np.int64)
     return scaled
-
-
-def _median(table: np.ndarray) -> np.ndarray:
-    median: np.ndarray = np.median(table, axis=1)
-    return median
 
 
 def _middle(table: np.ndarray) -> np.ndarray:

@@ -152,10 +152,11 @@ def launch_times(piece: Piece) -> np.ndarray:
 
 def offsets(segment: np.ndarray, ns: np.ndarray) -> np.ndarray:
     """For each stretch of the host its end since its segment's begin; segments are in order."""
-    total = np.cumsum(ns, axis=0)
-    is_first = np.append(True, segment[1:] != segment[:-1])[: len(segment)]
-    before = np.where(is_first, total - ns, 0)
-    return total - np.maximum.accumulate(before, axis=0)
+    first = np.flatnonzero(np.append(True, segment[1:] != segment[:-1])[: len(segment)])
+    total = np.cumsum(ns)
+    before = total[first] - ns[first]
+    found: np.ndarray = total - np.repeat(before, np.diff(np.append(first, len(segment))))
+    return found
 
 
 def _median(values: np.ndarray, default: int) -> int:

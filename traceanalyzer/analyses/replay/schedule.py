@@ -281,7 +281,7 @@ def _of_rank(job: Job, lengths: Lengths, rank: int, passes: pd.DataFrame) -> tup
     ns = timing.duration_ns + np.where(row != NONE, nodes.known.turnaround_ns, 0)
     held = np.flatnonzero(row != NONE)
     gpu = np.bincount(row[held], ns[held], minlength=len(passes))
-    done = np.append(0, np.cumsum(timing.host_ns))
+    done = np.append(0, np.cumsum(timing.host.ns))
     launch = array_of(ops, "launch")
     launched = held[launch[held] != NONE]
     first, last = np.full(len(passes), len(done)), np.full(len(passes), NONE)
