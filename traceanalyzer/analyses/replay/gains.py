@@ -189,6 +189,35 @@ class Engine:
         shorter = np.maximum(before[:, None] - np.stack(after, axis=1), 0)
         return np.concatenate([shorter, cut[:, 1:]])
 
+    def removed_ns(self, changes: tuple[Change, ...]) -> float:
+        """What the changes take away of a mean step of the recorded job, of the rank of which they take most in each.
+
+        That is its work, its calls' transfers, and the waits that end.
+        """
+        before, after = self.job.recorded, self.edits.lengths(self.of_ranks(changes))
+        numbers, joins = np.unique(self.windows.table["step"].dropna().to_numpy(dtype=np.int64)), self.job.joins
+        transfers = np.maximum(before.transfer_ns, 0) - np.maximum(after.transfer_ns, 0)
+        if not after.has_waits:
+            transfers = transfers + np.maximum(array_of(joins, "ready_ns") - array_of(joins, "start_ns"), 0)
+        by_rank = []
+        for rank, nodes in self.job.nodes.items():
+            old, new = before.timing[rank], after.timing[rank]
+            matched, own = self.job.joins_of(rank), array_of(joins, "rank") == rank
+            work = old.duration_ns - new.duration_ns
+            work[array_of(joins, "op")[matched]] = 0
+            calls = np.where(old.is_blocking & ~new.is_blocking, nodes.blocked_ns, 0)
+            parts = [
+                (nodes.column("ops", "step"), work),
+                (nodes.column("host", "step"), old.host.ns - new.host.ns),
+                (nodes.column("segments", "step"), calls),
+                (array_of(joins, "step")[own], transfers[own]),
+            ]
+            step, ns = (np.concatenate(each) for each in zip(*parts, strict=True))
+            place = np.searchsorted(numbers, step) if len(numbers) else np.zeros(len(step), dtype=np.int64)
+            held = _in(step, numbers) & (ns > 0)
+            by_rank.append(np.bincount(place[held], ns[held], max(len(numbers), 1)))
+        return float(np.max(by_rank, axis=0).mean())
+
     def _weights(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray | None = None) -> np.ndarray:
         """Length of every edge after each set of changes; what many sets do to a rank alike is computed once.
 

@@ -247,6 +247,15 @@ class Nodes:
         return timing.host.until_call_ns + own + kept[self._chained], anchored, into
 
     @cached_property
+    def blocked_ns(self) -> np.ndarray:
+        """Of each segment for how long the call that it begins with blocked its CPU."""
+        begin, chained = self.column("segments", "begin_ns"), self._chained
+        called = begin[self.column("segments", "before")[chained]] + self.recorded.host.until_call_ns
+        blocked = np.zeros(len(begin), dtype=np.int64)
+        blocked[chained] = begin[chained] - called
+        return blocked
+
+    @cached_property
     def cut_of_segment(self) -> np.ndarray:
         """For each segment the row in `host` of the stretch before the blocking call that it begins with, or -1."""
         cuts = np.full(len(self.piece.segments), NONE)
