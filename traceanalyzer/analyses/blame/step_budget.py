@@ -655,6 +655,8 @@ def _with_others(
     nothing = np.flatnonzero(doing == NOTHING)
     rows, row = np.unique(stretch[nothing], return_inverse=True)
     frames = cpu_time.beside(trace, thread, activity.starts[rows], activity.ends[rows])
+    if all(frame is None for frame in frames):
+        return doing
     told = np.array([NOTHING if frame is None else f"{cpu_time.BESIDE}{frame}" for frame in frames], dtype=object)
     found = doing.add_categories([*{*told} - {NOTHING}])
     found[nothing] = told[row]
