@@ -29,7 +29,7 @@ STAGES = {
     "traceanalyzer.cli.report": ("_reported", "examined"),
     "traceanalyzer.scale": ("combine_tables",),
     "traceanalyzer.scale.work": ("reduce_rank", "give_back_memory"),
-    "traceanalyzer.readers.kineto": ("_decoded", "linked", "trace_of"),
+    "traceanalyzer.readers.kineto": ("_decoded", "trace_of"),
     "traceanalyzer.report.contents": ("find",),
     "traceanalyzer.report.kept_report": ("kept", "keep"),
     "traceanalyzer.loading.kept_ranks": ("kept", "keep"),

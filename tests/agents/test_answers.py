@@ -5,8 +5,8 @@ import pytest
 
 from traceanalyzer.agents import QUESTIONS
 from traceanalyzer.agents.verbs import MOST_CHARACTERS, NOTHING_FOUND, VERBS, of_rows
+from traceanalyzer.analyses.base import chosen
 from traceanalyzer.errors import UsageError
-from traceanalyzer.filters import chosen
 
 TABLE = pd.DataFrame(
     {

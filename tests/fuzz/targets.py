@@ -383,8 +383,8 @@ def _grammars(rng: random.Random, _folder: Path) -> Look:
     import pandas as pd
 
     from traceanalyzer import gate
+    from traceanalyzer.analyses.base import chosen
     from traceanalyzer.analyses.replay.changes import read_change
-    from traceanalyzer.filters import chosen
     from traceanalyzer.loading import parse_ranks
     from traceanalyzer.selection import Selection
 

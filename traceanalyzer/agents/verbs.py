@@ -14,9 +14,9 @@ import msgspec
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer import __version__, filters
+from traceanalyzer import __version__
 from traceanalyzer.agents import QUESTIONS
-from traceanalyzer.analyses.base import plain_rows
+from traceanalyzer.analyses.base import chosen, plain_rows
 from traceanalyzer.analyses.memory import Memory
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.replay.changes import read_change
@@ -427,7 +427,7 @@ def tables(workspace: Workspace, asked: Asked) -> Answer:
 
 
 def table(workspace: Workspace, asked: Asked) -> Answer:
-    """Rows of a Result that pass the conditions (`filters.chosen`), sorted by a column, largest first."""
+    """Rows of a Result that pass the conditions (`chosen`), sorted by a column, largest first."""
     report, name = workspace.report(asked.folder), asked.name
     known = [one for one, result in report.results.items() if not result.is_event_copy]
     if name not in known:
@@ -436,7 +436,7 @@ def table(workspace: Workspace, asked: Asked) -> Answer:
         raise UsageError(f"no table {name!r}; {hint}")
     if not len(report.results[name]):
         return could_not(f"the table has no rows for these traces. {report.results[name].meaning()}")
-    frame = filters.chosen(_selected(report, name, asked), asked.where)
+    frame = chosen(_selected(report, name, asked), asked.where)
     if asked.sort is not None:
         if asked.sort not in frame:
             raise UsageError(f"no column {asked.sort!r}; there are {', '.join(frame.columns)}")

@@ -379,16 +379,11 @@ LAUNCH = "Launch"
 def read_host(planes: list[tuple[Any, int]]) -> pd.DataFrame:
     """All events of the host's threads, given planes and their offsets in ns; `line` is the thread."""
     tables = [events(plane, lambda _: True, offset_ns) for plane, offset_ns in planes]
-    found = pd.concat(tables, ignore_index=True) if tables else events_of_none()
+    found = pd.concat(tables, ignore_index=True) if tables else _table([])
     correlation = integers(found["correlation_id"]).fillna(-1).astype("int64")
     return found.assign(
         name=found["name"].astype("object"), thread=found["line"].astype("int64"), correlation=correlation
     )
-
-
-def events_of_none() -> pd.DataFrame:
-    """The table of no events."""
-    return pd.DataFrame({name: [] for name in ("name", "line", "start_ns", "end_ns", "correlation_id", "step_num")})
 
 
 def api_calls(host: pd.DataFrame, launched: Collection[int]) -> pd.DataFrame:
