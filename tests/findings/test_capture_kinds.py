@@ -39,8 +39,8 @@ def about_capture(results):
             "missing_data",
             "medium",
             (
-                "3.14 ms/step of communication is unattributed: transfer or waiting. Rank 2 has no trace: a possible "
-                "straggler. Put the traces of all ranks into one folder."
+                "No trace of rank 2: 3.14 ms/step of communication is unattributed. The others may wait for a rank that "
+                "is missing. Put the traces of all ranks into one folder."
             ),
         ),
         (

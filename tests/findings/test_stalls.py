@@ -1,5 +1,7 @@
 """What all ranks do other than training."""
 
+import pytest
+
 from tests.findings.of_job import said
 from tests.simulator import workloads as usual
 from tests.simulator.faults import Fault
@@ -82,3 +84,22 @@ def test_a_capture_that_is_mostly_first_calls_allows_no_conclusion():
     assert caveat.headline.startswith("First-call work")
     assert caveat.severity == "high"
     assert not any(other.saves for other in others)
+
+
+@pytest.mark.parametrize("has_operators", [True, False])
+def test_without_steps_only_what_is_beside_gpu_work_counts(has_operators):
+    def step(program: Program, _: int) -> None:
+        program.host(MS, "cudaGetDevice", "call")
+        program.host(500 * MS, "")
+        for _ in range(3):
+            if has_operators:
+                layer_of(program, "aten::linear", "forward_gemm", 400_000, 20_000)
+            else:
+                program.kernel("forward_gemm", 400_000)
+            program.host(4 * MS, "")
+        program.kernel("forward_gemm", 400_000)
+
+    unrecorded, *_ = said(job_of(1, 1, step, (), (), has_steps=False), "stalls")
+    assert unrecorded.headline == "Unrecorded CPU work keeps GPUs idle up to 10.8 ms."
+    assert unrecorded.why.startswith("The CPU spends 12.0 ms in code that is not recorded")
+    assert unrecorded.saves.before_ns < 20 * MS

@@ -95,6 +95,28 @@ def test_bytes_and_communicator(tmp_path):
     assert not any("payload" in note for note in second.meta.notes)
 
 
+def stated(event, text):
+    """The event as an export without blobs holds it: its payload as JSON."""
+    return {name: value for name, value in event.items() if name != "binaryData"} | {"jsonText": text}
+
+
+def test_payloads_that_the_export_holds_as_json(tmp_path):
+    made = f'{{"NCCL communicator ID":{WORLD},"No. of ranks":2,"Rank":%d,"CUDA device":0}}'
+    reduced = f'{{"NCCL communicator ID":{WORLD},"Message size [bytes]":1024,"Reduction operation":"Avg"}}'
+    cut = f'{{"NCCL communicator ID":{WORLD},"Mess'
+    events = [stated(init(100, 1), made % 1), stated(init(200, 0), made % 0), stated(all_reduce(1), reduced)]
+    tables = two_processes(*events, stated(all_gather(1), cut))
+    traces = read_all(write_sqlite(tmp_path / "r.sqlite", tables))
+    assert [(trace.meta.process, trace.meta.rank_source) for trace in traces] == [
+        (200, "NCCL payload"),
+        (100, "NCCL payload"),
+    ]
+    assert plain(traces[1].comm_args, "collective", "group", "group_size", "size_bytes", "reduction") == [
+        ("all_reduce", "0xf00d000000000001", 2, 1024, "avg"),
+        ("all_gather", None, None, None, None),
+    ]
+
+
 def test_what_a_collective_reduces_by(tmp_path):
     tables = two_processes(init(100, 1), init(200, 0), all_reduce(1 << 20), all_gather(1000))
     traces = read_all(write_sqlite(tmp_path / "r.sqlite", tables))

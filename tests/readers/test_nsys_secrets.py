@@ -83,7 +83,7 @@ def test_what_may_be_said_is_said(path):
     (trace,) = read_all(path)
     notes = " ".join(trace.meta.notes)
     assert trace.meta.events_dropped == 7
-    assert "1 diagnostics of level error" in notes
+    assert "Nsight Systems reported 1 error" in notes
 
 
 def test_it_is_not_in_the_cache(tmp_path):

@@ -56,6 +56,8 @@ def refusal(path):
         ({"traceEvents": XLA}, r"give the \.xplane\.pb file"),
         ({"traceEvents": ROCPROF}, "record with rocprofv3"),
         (HOROVOD.encode(), "timeline of Horovod"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n", "git lfs pull"),
+        (b"<!DOCTYPE html><html><title>Sign in</title></html>", "a web page"),
         (NSYS.encode(), "nsys export --type=sqlite"),
         (PROTON, "Triton's Proton"),
         (HATCHET, "Triton's Proton"),

@@ -80,7 +80,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "groups": Analysis(groups.across, groups.per_rank),
         "comm_phases": Analysis(phases.comm_phases_across),
         "idle": Analysis(idle.Idle.of_ranks, idle.idle_per_rank),
-        "host_silences": Analysis(cpu_time.HostSilences.of_ranks, cpu_time.host_silences_per_rank, _HOST),
+        "host_silences": Analysis(
+            cpu_time.HostSilences.of_ranks, cpu_time.host_silences_per_rank, ("api_calls", "ranges")
+        ),
         "compilations": Analysis(cpu_time.Compilations.of_ranks, cpu_time.compilations_per_rank, _HOST),
         "host_work": Analysis(cpu_time.HostWork.of_ranks, cpu_time.per_rank, _HOST),
         "cpu_steps": Analysis(cpu_time.cpu_steps_across),

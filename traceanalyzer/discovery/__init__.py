@@ -170,7 +170,9 @@ def _members(
     captures, more = _peeked(inside, top, in_path)
     skipped += more
     if not inside and not made.skipped:
-        skipped.append(Skipped(printable(called), f"holds no trace ({made.others} files of other names)"))
+        skipped.append(
+            Skipped(printable(called), f"holds no trace, but {made.others} other file{'' if made.others == 1 else 's'}")
+        )
     return captures
 
 

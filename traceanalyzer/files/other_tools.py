@@ -32,7 +32,14 @@ _MEMORY_TIMELINE = (
     "a memory timeline of PyTorch (export_memory_timeline), no trace; give what export_chrome_trace writes"
 )
 
+_FETCHED = {
+    rb"\Aversion https://git-lfs\.": "a Git LFS pointer in place of the file; fetch the file itself with git lfs pull",
+    rb"(?i)\A\s*<(?:!doctype )?html": "a web page in place of the file, such as a login page; download it again",
+}
+"""What stands in place of a file that was not fetched."""
+
 _JSON = {
+    **_FETCHED,
     rb"\APK\x03\x04": "a zip archive by its begin; give it a name that ends in .zip",
     rb'\A(?s:(?!.*"traceEvents").*)"(?:pg_config|nccl_version|comm_lib_version)"\s*:': FLIGHT_RECORDER,
     rb'"schema"\s*:\s*"[\d.]+-chakra|execution_trace\|': (
@@ -141,6 +148,7 @@ _BY_BEGIN = {
         "a table of nsys stats, which is not read; give the .nsys-rep file, or nsys export --type=sqlite"
     ),
     re.compile(rb"<title>GPU Memory Timeline"): _MEMORY_TIMELINE,
+    **{re.compile(pattern): what for pattern, what in _FETCHED.items()},
 }
 """What a file is that no name tells, by what its begin holds."""
 

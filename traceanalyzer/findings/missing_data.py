@@ -224,16 +224,19 @@ def _unknown_partners(
         return
     most = open_ns.groupby(reason).sum().idxmax()
     because, fix = _NO_PARTNER[most]
+    what = f"{time_text(mean_ns)}{run.each} of communication is unattributed"
     absent = _absent(calls, run)
     is_left_out = (table["check"] == checks.LEFT_OUT).any()
     if most == matching.RANK_MISSING:
         fix = "Analyze all ranks: leave out --ranks." if is_left_out else fix
         who = numbered("rank", absent) if absent else "other ranks"
-        is_one = len(absent) == 1
-        because = f"{who} {'has' if is_one else 'have'} no trace: a possible straggler"
+        what = f"{'Without' if is_left_out else 'No trace of'} {who}: {what}"
+        because = "the others may wait for a rank that is missing"
+    else:
+        what = f"{what}: transfer or waiting"
     yield _about(
         table[table["check"].isin([checks.MISSING_RANKS, checks.LEFT_OUT, "unanswered_calls"])],
-        f"{time_text(mean_ns)}{run.each} of communication is unattributed: transfer or waiting.",
+        f"{what}.",
         f"{first_upper(because)}.",
         fix,
         MEDIUM if 100 * mean_ns >= CUTS[0][0] * run.step_ns else LOW,

@@ -37,8 +37,7 @@ PLACE = "Input and CPU", 4
 _FIXES = (
     ("is(finite|nan|inf)", "Check the norm that clip_grad_norm_ returns once; leave detect_anomaly off."),
     ("norm.*item", "torch.nn.utils.clip_grad_norm_ or get_total_norm takes all tensors in one call, without .item()."),
-    ("^(forward|optimizer) .*(copy_|Memcpy)", "torch._foreach_copy_ takes the list of all tensors in one call."),
-    ("copy_|Memcpy", "torch._foreach_copy_; DistributedDataParallel(gradient_as_bucket_view=True) for gradients."),
+    ("copy_|Memcpy", "torch._foreach_copy_ takes the list of all tensors in one call."),
     ("nonzero|aten::index(?!_)|masked_select", "torch.where or a product with the mask, no boolean indexing."),
 )
 """What to do about what a turn launches in a phase."""

@@ -135,7 +135,7 @@ def _cpu_work(host_work: HostWork, host_silences: HostSilences, compilations: Co
 
     Operators that compute on the CPU are one work.
     """
-    work = host_work.table
+    work = _in_window(host_work.table)
     work = work[
         (work["role"] == MAIN) & (work["launches"] == 0) & ~work["name"].astype("str").map(is_data).astype(bool)
     ]
@@ -143,8 +143,8 @@ def _cpu_work(host_work: HostWork, host_silences: HostSilences, compilations: Co
     operators = work[is_operator & (work["host_ns"] >= LEAST_NS * work["calls"])]
     by_name = operators.groupby("name", observed=True)["host_ns"].sum().sort_values(ascending=False)
     operators = operators.assign(name=named([*map(str, by_name.index)], 2))
-    silent = host_silences.table.assign(name=NOTHING)
-    compiling = compilations.table.rename(columns={"compiler": "name"})
+    silent = _in_window(host_silences.table).assign(name=NOTHING)
+    compiling = _in_window(compilations.table).rename(columns={"compiler": "name"})
     every = pd.concat([work[~is_operator], operators, silent, compiling]).astype({"name": "str"})
     own = every.groupby(["rank", "name", "steps"], dropna=False)
     rows = own[["host_ns", "idle_ns", "seen_ns"]].sum().reset_index()
@@ -153,6 +153,11 @@ def _cpu_work(host_work: HostWork, host_silences: HostSilences, compilations: Co
     rows = rows.assign(idle_ns=rows["idle_ns"] + unseen_ns)
     times = rows[["host_ns", "idle_ns", "steps"]].astype("Float64").astype("float64")
     return rows.assign(**{name: times[name].fillna(0) / times["steps"].fillna(1) for name in ("host_ns", "idle_ns")})
+
+
+def _in_window(times: pd.DataFrame) -> pd.DataFrame:
+    """Without steps the figures begin with the first GPU operation and end with the last one: so does `host_ns`."""
+    return times.assign(host_ns=times["host_ns"].where(times["steps"].notna(), times["seen_ns"]))
 
 
 def _other_work(run: Run, what_ran: WhatRan) -> pd.DataFrame:
@@ -192,7 +197,7 @@ def _who(name: str, host_silences: HostSilences) -> str:
     """What takes the time; where nothing is recorded where the longest of it is."""
     if name != NOTHING:
         return short_name(name)
-    longest = host_silences.table.iloc[0]
+    longest = _in_window(host_silences.table).sort_values("host_ns", ascending=False, kind="stable").iloc[0]
     ends = (short_name(longest[end]) if isinstance(longest[end], str) else "…" for end in ("since", "until"))
     return f"code that is not recorded (the longest between {' and '.join(ends)})"
 

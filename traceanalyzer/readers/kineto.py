@@ -475,6 +475,6 @@ def _why_empty(text: EventText, decoder: EventDecoder, without_category: int, *,
             "record with torch.profiler"
         )
     return (
-        "a Chrome trace without PyTorch operators or GPU operations; so is one whose profiler's schedule had begun "
-        "anew when it was exported: export in on_trace_ready, or with torch.profiler.schedule(…, repeat=1)"
+        "a Chrome trace without PyTorch operators or GPU operations. If torch.profiler wrote it, its schedule had "
+        "begun a new cycle before the export: export in on_trace_ready, or use torch.profiler.schedule(…, repeat=1)"
     )

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -42,7 +44,7 @@ class Nvtx:
     """Ranges of all processes; times are the export's own.
 
     Attributes:
-        ranges: columns of `model.RANGES`, `process`, and `payload` (hexadecimal, "" without one).
+        ranges: columns of `model.RANGES`, `process`, and `payload` (hexadecimal or JSON, "" without one).
         operators: columns of `model.HOST_OPS`, and `process`.
         open_ranges: how many had no end and were given one (`_ends`).
     """
@@ -62,7 +64,7 @@ def read_nvtx(source: Source, containing: Sequence[str] = ()) -> Nvtx:
     rows = source.read(
         NVTX,
         ints=("start", "end", "eventType", "globalTid", "textId", "domainId"),
-        texts=("text",),
+        texts=("text", "jsonText"),
         blobs=("binaryData",),
         containing=containing,
     )
@@ -73,16 +75,22 @@ def read_nvtx(source: Source, containing: Sequence[str] = ()) -> Nvtx:
     parsed = _parsed(texts)
     is_operator = parsed["is_operator"].to_numpy()[codes]
     # Texts and payloads of all rows would take longer than the rest.
-    numbers = frame_of(rows.drop_columns(["text", "binaryData"]), {"globalTid": 0, "end": UNKNOWN_NS, "domainId": 0})
+    numbers = frame_of(
+        rows.drop_columns(["text", "jsonText", "binaryData"]), {"globalTid": 0, "end": UNKNOWN_NS, "domainId": 0}
+    )
     frame = _times(numbers, codes, parsed["name"])
-    payload = frame_of(rows.select(["binaryData"]).filter(pa.array(~is_operator)))["binaryData"]
+    payload = _payloads(rows.filter(pa.array(~is_operator)))
     return Nvtx(
-        ranges=_ranges(
-            frame[~is_operator].assign(payload=payload.to_numpy()), parsed.iloc[codes[~is_operator]], domains
-        ),
+        ranges=_ranges(frame[~is_operator].assign(payload=payload), parsed.iloc[codes[~is_operator]], domains),
         operators=_operators(frame[is_operator], parsed.iloc[codes[is_operator]]),
         open_ranges=rows["end"].null_count,
     )
+
+
+def _payloads(rows: pa.Table) -> np.ndarray:
+    """Each row's payload: its bytes, which `nsys export --include-blobs=true` keeps, else the export's JSON of it."""
+    texts = frame_of(rows.select(["binaryData", "jsonText"]))
+    return texts["binaryData"].where(texts["binaryData"] != "", texts["jsonText"]).to_numpy()
 
 
 def _domain_names(source: Source, rows: pa.Table) -> dict[tuple[int, int], str]:
@@ -296,7 +304,7 @@ def _reaches(way: pd.Series, ranks: range, group_size: object) -> bool:
     )
 
 
-# What NVTX payloads say: bytes laid out by the export's own schema tables → a column for each field.
+# What NVTX payloads say: bytes laid out by the export's own schema tables, or JSON → a column for each field.
 
 
 ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
@@ -323,7 +331,7 @@ class _Field:
 
 
 def decode(source: Source, payloads: Sequence[str]) -> pd.DataFrame:
-    """One row for each payload (hexadecimal), one Int64 column for each field name; NA where it has none.
+    """One row for each payload (hexadecimal or JSON), one Int64 column for each field name; NA where it has none.
 
     An enumeration's field is text: the value's name. A payload that is empty, cut or of an unknown schema is
     a row of NA.
@@ -338,7 +346,7 @@ def decode(source: Source, payloads: Sequence[str]) -> pd.DataFrame:
         if rows:
             block = np.frombuffer(b"".join(raw[row][:size] for row in rows), np.uint8).reshape(len(rows), size)
             decoded = _with_fields(decoded, rows, block, fields, names)
-    return decoded
+    return _with_json(decoded, payloads)
 
 
 def _with_fields(
@@ -348,7 +356,6 @@ def _with_fields(
     fields: list[_Field],
     names: dict[int, dict[int, str]],
 ) -> pd.DataFrame:
-    new = {}
     for field in fields:
         first = _HEADER_BYTES + field.offset
         values = np.ascontiguousarray(block[:, first : first + field.dtype.itemsize]).view(field.dtype).ravel()
@@ -357,10 +364,37 @@ def _with_fields(
             column = pd.Series(values.astype(np.int64), index=rows).astype("Int64")
         else:
             column = pd.Series(values, index=rows).map(names.get(field.enum, {})).astype("str")
-        held = decoded.get(field.name)
-        column = column.reindex(decoded.index)
-        new[field.name] = column if held is None else held.where(column.isna(), column)
-    return decoded.assign(**new)
+        decoded = _with_column(decoded, field.name, column)
+    return decoded
+
+
+def _with_column(decoded: pd.DataFrame, name: str, column: pd.Series) -> pd.DataFrame:
+    held = decoded.get(name)
+    column = column.reindex(decoded.index)
+    return decoded.assign(**{name: column if held is None else held.where(column.isna(), column)})
+
+
+def _with_json(decoded: pd.DataFrame, payloads: Sequence[str]) -> pd.DataFrame:
+    """The rows with the fields of payloads that are JSON objects; an enumeration's value is its name."""
+    objects = {text: _object(text) for text in set(payloads) if text.startswith("{")}
+    rows = [row for row, text in enumerate(payloads) if text in objects]
+    for name in sorted({name for fields in objects.values() for name in fields}):
+        values = [objects[payloads[row]].get(name) for row in rows]
+        is_text = any(isinstance(value, str) for value in values)
+        column = pd.Series(values, index=rows, dtype="object").astype("str" if is_text else "Int64")
+        decoded = _with_column(decoded, name, column)
+    return decoded
+
+
+def _object(text: str) -> dict[str, int | str]:
+    """The texts and whole numbers of 64 bits of a JSON object; unsigned ones as the signed number of the same bits."""
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}
+    whole = {name: value for name, value in fields.items() if type(value) is int and -(2**63) <= value < 2**64}
+    signed = {name: value - 2**64 if value >= 2**63 else value for name, value in whole.items()}
+    return signed | {name: value for name, value in fields.items() if isinstance(value, str)}
 
 
 def _schemas(source: Source) -> dict[int, list[_Field]]:

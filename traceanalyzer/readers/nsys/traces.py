@@ -276,7 +276,7 @@ _OPEN = (
     "name, numbers apart, begins on its thread, else with the capture's last range."
 )
 _NO_OPERATORS = (
-    "The export has no PyTorch operators: where the program is PyTorch's, run the steps inside "
+    "The export has no PyTorch operators: run the steps of a PyTorch program inside "
     "torch.autograd.profiler.emit_nvtx() to have them."
 )
 _NO_KERNELS = "The export has no kernels: only copies and memsets are known."
@@ -327,7 +327,8 @@ def _recorded_errors(source: Source) -> list[str]:
     errors = int((source.frame(DIAGNOSTICS, ints=("severity",))["severity"] == Number.ERROR).sum())
     if not errors:
         return []
-    return [f"The report holds {errors} diagnostics of level error: open it in Nsight Systems to read them."]
+    what = "1 error" if errors == 1 else f"{errors} errors"
+    return [f"Nsight Systems reported {what} while it recorded; open the report there for the text."]
 
 
 # The ranks of one export, one after the other.
@@ -435,7 +436,8 @@ def _no_gpu_ops(source: Source, path: Path) -> NotATraceError:
     if not {STRINGS, NVTX, *GPU_TABLES} & source.tables:
         return NotATraceError(f"{path}: not an export of Nsight Systems (no table of one)")
     return NotATraceError(
-        f"{path}: no GPU operations; capture with --trace=cuda,nvtx and export again with nsys export"
+        f"{path}: no GPU operations were recorded; capture with --trace=cuda,nvtx while the GPU works, then export "
+        "with nsys export"
     )
 
 
