@@ -23,14 +23,12 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from traceanalyzer.runners.data import Batch
-from traceanalyzer.runners.model import Block
+from traceanalyzer.runners.model import Batch, Block
 from traceanalyzer.runners.options import parse
-from traceanalyzer.runners.profiling import profiled
-from traceanalyzer.runners.ranges import span
+from traceanalyzer.runners.recording import profiled, span
+from traceanalyzer.runners.run_json import StepTimer, from_all_ranks, slowest
 from traceanalyzer.runners.strategies import strategy_named
 from traceanalyzer.runners.strategies.base import Job
-from traceanalyzer.runners.timing import StepTimer, from_all_ranks, slowest
 from traceanalyzer.runners.train import Steps
 from traceanalyzer.runners.world import choose_device, joined
 

@@ -10,7 +10,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.doctor import parse_topology, read_logs
 from traceanalyzer.doctor.inputs import texts_beside
-from traceanalyzer.doctor.transports import wiring
+from traceanalyzer.doctor.rules import wiring
 from traceanalyzer.job.run_info import Wiring
 
 NVLINK = (SAMPLES / "doctor" / "topo_2xH200_nvlink.txt").read_text()

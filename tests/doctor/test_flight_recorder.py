@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.doctor.builders import dump, entry, write_dumps
-from traceanalyzer.doctor import examine, hang, read_flight_recorder
+from traceanalyzer.doctor import examine, read_flight_recorder
 from traceanalyzer.errors import InputError
 from traceanalyzer.report import examination as report_examination
 
@@ -30,7 +30,7 @@ def test_a_thousand_ranks_within_five_seconds(tmp_path, request):
     )
     assert (absent.ranks, different.ranks) == ((700,), (3, 900))
     assert "ranks 0–699 and 701–1023 wait there" in absent.diagnosis
-    (drawn,) = report_examination.pictures(found.case.recorder, found.case.standing)
+    (drawn,) = report_examination.pictures(found.case.recorder)
     assert [(row.label, row.is_suspect) for row in drawn.rows] == [
         ("rank 700", True), ("ranks 3 and 900", True), ("ranks 0–2, 4–699, 701–899 and 901–1023", False),
     ]  # fmt: skip
@@ -43,14 +43,14 @@ def test_a_thousand_ranks_within_five_seconds(tmp_path, request):
 def test_mismatches(tmp_path, others, what):
     dumps = {rank: dump([entry(1), entry(2, **(others if rank == 2 else {}))], range(4)) for rank in range(4)}
     recorder = read_flight_recorder(write_dumps(tmp_path / "dumps", dumps))
-    (found,) = hang.mismatches(recorder)
+    (found,) = recorder.mismatches
     assert (found.what, found.seq, list(found.others), found.agreeing) == (what, 2, [2], 3)
     assert recorder.where(found.calls[0]) == "train.py:42 in train_step"
 
 
 def test_uneven_all_to_all_is_no_mismatch(tmp_path):
     dumps = {rank: dump([entry(1, "nccl:all_to_all", sizes=((rank + 1,),))], range(2)) for rank in range(2)}
-    assert list(hang.mismatches(read_flight_recorder(write_dumps(tmp_path / "dumps", dumps)))) == []
+    assert read_flight_recorder(write_dumps(tmp_path / "dumps", dumps)).mismatches == []
 
 
 def test_groups_of_one_name_are_kept_apart(tmp_path):
@@ -62,7 +62,7 @@ def test_groups_of_one_name_are_kept_apart(tmp_path):
             entry(2, group=("tp", "mesh_tp"), state="started" if rank == 2 else "completed")
         ] * (rank != 3)
         dumps[rank] = dump(entries, group, "tp", "mesh_tp")
-    (found,) = hang.standing(read_flight_recorder(write_dumps(tmp_path / "dumps", dumps))).absences
+    (found,) = read_flight_recorder(write_dumps(tmp_path / "dumps", dumps)).absences
     assert (found.group.ranks, found.missing, found.came) == ((2, 3), (3,), (2,))
 
 
@@ -85,7 +85,7 @@ def test_older_dumps_and_json(tmp_path, shape):
             path.write_bytes(
                 pickle.dumps(entries if shape == "list of 2.2" else {"version": "1.5", "entries": entries})
             )
-    (found,) = hang.standing(read_flight_recorder(tmp_path)).absences
+    (found,) = read_flight_recorder(tmp_path).absences
     assert (found.call.seq, found.missing, found.call.created_ns) == (
         2,
         (1,),

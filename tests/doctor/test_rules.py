@@ -8,7 +8,7 @@ from tests.doctor.builders import SYS_TOPOLOGY, dump, entry, log, write_dumps
 from tests.samples import SAMPLES
 from traceanalyzer.doctor import examine
 from traceanalyzer.doctor.examination import RULES as ALL_RULES
-from traceanalyzer.doctor.words import KNOWLEDGE
+from traceanalyzer.doctor.knowledge import KNOWLEDGE
 
 FOLDER = SAMPLES / "doctor"
 NVLINK = (FOLDER / "topo_2xH200_nvlink.txt").read_text()

@@ -7,20 +7,17 @@ import pytest
 import torch
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners import command, nsys, run_json, world
+from traceanalyzer.runners import command, run_json, world
 from traceanalyzer.runners.options import parse
-from traceanalyzer.runners.run_json import RunRecord
+from traceanalyzer.runners.run_json import RunRecord, peak_memory
 from traceanalyzer.runners.strategies import strategy_named
-from traceanalyzer.runners.timing import peak_memory
 from traceanalyzer.runners.train import planned
 
 CPU = ["--device", "cpu"]
 
 
 def test_two_ranks_write_run_json(runner, tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("to be or not to be, that is the question\n" * 20)
-    done = runner("--strategy pytorch_ddp --device cpu --warmup 1 --steps 3 --data text.txt --out run", ranks=2)
+    done = runner("--strategy pytorch_ddp --device cpu --warmup 1 --steps 3 --out run", ranks=2)
     assert done.returncode == 0, done.stderr
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert (run["format_version"], run["status"], run["world_size"]) == (1, "ok", 2)
@@ -167,36 +164,30 @@ def test_nccls_own_words_become_the_links_used(tmp_path, monkeypatch):
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_text_that_is_too_short_is_refused(tmp_path, capsys):
-    (tmp_path / "short.txt").write_text("short")
-    arguments = ["--strategy", "single", *CPU, "--data", str(tmp_path / "short.txt"), "--out", str(tmp_path)]
-    assert command.main(arguments) == command.Exit.USAGE
-    assert "shorten --seq" in capsys.readouterr().err
-
-
 def test_nsys_commands_wrap_the_launcher(tmp_path):
-    job = nsys.launch_command(["--strategy", "zero3", "--profiler", "nsys"], ranks=2)
-    profile = nsys.profile_command(tmp_path, job)
+    job = command.launch_command(["--strategy", "zero3", "--profiler", "nsys"], ranks=2)
+    profile, export = command.nsys_commands(tmp_path, job)
     assert profile[:2] == ["nsys", "profile"]
     assert "--capture-range=cudaProfilerApi" in profile
     assert profile[-len(job) :] == job
     assert "--nproc_per_node=2" in job
-    assert "--include-blobs=true" in nsys.export_command(tmp_path)
+    assert "--include-blobs=true" in export
 
 
-def test_without_nsys_the_commands_are_printed(capsys):
-    arguments = ["--strategy", "zero3", "--profiler", "nsys", "--ranks", "2", "--nsys", "no-such-nsys"]
-    assert command.main(arguments) == command.Exit.USAGE
+def test_without_nsys_the_commands_are_printed(capsys, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert command.main(["--strategy", "zero3", "--profiler", "nsys", "--ranks", "2"]) == command.Exit.USAGE
     message = capsys.readouterr().err
-    assert "no-such-nsys profile" in message
-    assert "no-such-nsys export --type=sqlite" in message
+    assert "  nsys profile" in message
+    assert "  nsys export --type=sqlite" in message
 
 
-def test_nsys_records_then_exports(tmp_path):
+def test_nsys_records_then_exports(tmp_path, monkeypatch):
     program = tmp_path / "nsys"
     program.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/called\n')
     program.chmod(0o755)
-    assert nsys.record(tmp_path / "run", ["true"], str(program)) == 0
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert command.record_with_nsys(tmp_path / "run", command.nsys_commands(tmp_path / "run", ["true"])) == 0
     assert (tmp_path / "called").read_text().split() == ["profile", "export"]
 
 

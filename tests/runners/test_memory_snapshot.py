@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the runners need torch")
 
-from traceanalyzer.runners.memory_snapshot import NAME, snapshots  # noqa: E402 - after the check for torch
+from traceanalyzer.runners.recording import SNAPSHOT, snapshots  # noqa: E402 - after the check for torch
 
 GPU = SimpleNamespace(is_cuda=True, rank=1)
 
@@ -31,14 +31,14 @@ def test_only_what_is_wanted_for(tmp_path, recorded, is_wanted, calls):
     with snapshots(tmp_path, GPU, is_wanted=is_wanted):
         pass
     assert recorded == calls
-    assert (tmp_path / "rank_1" / NAME).exists() == is_wanted
+    assert (tmp_path / "rank_1" / SNAPSHOT).exists() == is_wanted
 
 
 def test_out_of_memory_leaves_one_in_any_case(tmp_path, recorded):
     with pytest.raises(torch.OutOfMemoryError), snapshots(tmp_path, GPU, is_wanted=False):
         raise torch.OutOfMemoryError("CUDA out of memory")
     assert recorded == ["dump"]
-    assert [path.name for path in (tmp_path / "rank_1").iterdir()] == [NAME]
+    assert [path.name for path in (tmp_path / "rank_1").iterdir()] == [SNAPSHOT]
 
 
 def test_another_error_leaves_none(tmp_path, recorded):

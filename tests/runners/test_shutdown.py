@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from traceanalyzer.runners.shutdown import Stuck, expect_progress, uninterrupted, unwinding_on_signals
+from traceanalyzer.runners.world import Stuck, expect_progress, uninterrupted, unwinding_on_signals
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from traceanalyzer.runners.data import Tokens
-from traceanalyzer.runners.model import build_model
+from traceanalyzer.runners.model import Tokens, build_model
 from traceanalyzer.runners.options import PRESETS
-from traceanalyzer.runners.strategies.zo_offload import PERTURBATION
+from traceanalyzer.runners.strategies.streams import PERTURBATION
 
 LEARNING_RATE = 1e-3
 BASE = f"--device cpu --profiler none --warmup 0 --steps 4 --lr {LEARNING_RATE} --out unused --strategy"

@@ -7,9 +7,9 @@ for diagnosis in examine(topo=Path("topo.txt"), nccl_logs=[Path("logs")]).diagno
     print(diagnosis.severity, diagnosis.diagnosis)
 """
 
-from traceanalyzer.doctor.case import Case, Diagnosis
 from traceanalyzer.doctor.examination import RULES, Examination, diagnose, examine
 from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
+from traceanalyzer.doctor.knowledge import Case, Diagnosis
 from traceanalyzer.doctor.monitors import Monitors, read_monitors
 from traceanalyzer.doctor.nccl_log import NcclLog, read_logs
 from traceanalyzer.doctor.topology import Topology, parse_topology

@@ -10,14 +10,13 @@ from typing import Any, Literal
 import pandas as pd
 
 from traceanalyzer.analyses.base import plain_rows
-from traceanalyzer.doctor import hang, job, known_errors, topology, transports, watchdog
+from traceanalyzer.doctor import flight_recorder as recorders
 from traceanalyzer.doctor import monitors as monitoring
-from traceanalyzer.doctor.case import Case, Diagnosis, Facts, counted
-from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
+from traceanalyzer.doctor import rules, topology, watchdog
 from traceanalyzer.doctor.inputs import left_out, log_files, read_text
+from traceanalyzer.doctor.knowledge import KNOWLEDGE, Case, Diagnosis, Facts, counted, said
 from traceanalyzer.doctor.monitors import arrivals, bandwidth, is_ras, parse_ras, products, read_monitors
 from traceanalyzer.doctor.nccl_log import Member, NcclLog, holds_log, read_logs
-from traceanalyzer.doctor.words import KNOWLEDGE, said
 from traceanalyzer.errors import UsageError
 from traceanalyzer.meaning.vocabulary import SEVERITIES
 from traceanalyzer.model.schema import printable
@@ -79,14 +78,17 @@ def examine(
     given = [text for place in nccl_logs for text in _texts(place, follows_links)]
     matrix = None if topo is None else _texts(topo, follows_links)[0]
     texts = [text for _, text in (*given, *filter(None, [matrix]))]
-    recorder = None if flight_recorder is None else read_flight_recorder(flight_recorder, follows_links=follows_links)
+    recorder = (
+        None
+        if flight_recorder is None
+        else recorders.read_flight_recorder(flight_recorder, follows_links=follows_links)
+    )
     records = read_monitors(monitors, follows_links=follows_links) if monitors else None
     logs = [one for one in given if holds_log(one[1]) or not (is_ras(one[1]) or topology.is_inventory(one[1]))]
     case = Case(
         topology=None if matrix is None else topology.parse_topology(matrix[1], matrix[0]),
         logs=read_logs(logs) if logs else (),
         recorder=recorder,
-        standing=None if recorder is None else hang.standing(recorder),
         monitors=records,
         ras=parse_ras(texts),
         gpus=tuple(gpu for text in texts for gpu in topology.parse_inventory(text)),
@@ -104,7 +106,7 @@ def _texts(given: Path | Text, follows_links: bool) -> list[Text]:
     return [(path.name, read_text(path)) for path in log_files(given, follows_links=follows_links)]
 
 
-_HOMES = (watchdog, known_errors, hang, transports, job, topology, monitoring)
+_HOMES = (watchdog, recorders, rules, topology, monitoring)
 
 RULES: tuple[Callable[..., Iterable[Facts]], ...] = tuple(
     getattr(home, name) for name in KNOWLEDGE.rules for home in _HOMES if hasattr(home, name)
@@ -144,8 +146,8 @@ def tables(case: Case) -> dict[TableName, Rows]:
     made: dict[TableName, Rows] = {} if case.topology is None else {"topology": _topology(case.topology)}
     for name, rows_of in _OF_LOGS.items():
         made[name] = [{"log": log.label, **row} for log in case.logs for row in rows_of(log)]
-    if case.recorder is not None and case.standing is not None:
-        made["last_calls"] = plain_rows(_last_calls(case.recorder, case.standing))
+    if case.recorder is not None:
+        made["last_calls"] = plain_rows(_last_calls(case.recorder))
     if case.monitors is not None:
         made["late_ranks"] = plain_rows(arrivals(case.monitors))
         made["bandwidth"] = plain_rows(bandwidth(case.monitors))
@@ -228,7 +230,7 @@ _OF_LOGS: dict[TableName, Callable[[NcclLog], Rows]] = {
         for (collective, algorithm, protocol), times in log.algorithms.most_common()
     ],
     "environment": lambda log: [
-        {"variable": name, "value": value, "processes": len(who), "changes": job.SETTINGS.get(name)}
+        {"variable": name, "value": value, "processes": len(who), "changes": KNOWLEDGE.settings.get(name)}
         for (name, value), who in sorted(log.environment.items())
     ],
     "warnings": lambda log: [
@@ -238,12 +240,12 @@ _OF_LOGS: dict[TableName, Callable[[NcclLog], Rows]] = {
 }
 
 
-def _last_calls(recorder: FlightRecorder, standing: hang.Standing) -> pd.DataFrame:
+def _last_calls(recorder: recorders.FlightRecorder) -> pd.DataFrame:
     """The last collective of each rank and group, those of suspects first."""
-    suspects = {rank for one in standing.absences for rank in one.missing}
-    suspects |= {rank for one in standing.mismatches for rank in one.others}
-    last = standing.last.assign(
-        group=standing.last["group"].astype(str).map({key: group.label for key, group in recorder.groups.items()}),
-        is_suspect=standing.last["rank"].isin(suspects),
+    suspects = {rank for one in recorder.absences for rank in one.missing}
+    suspects |= {rank for one in recorder.mismatches for rank in one.others}
+    last = recorder.last.assign(
+        group=recorder.last["group"].astype(str).map({key: group.label for key, group in recorder.groups.items()}),
+        is_suspect=recorder.last["rank"].isin(suspects),
     ).sort_values(["is_suspect", "group", "rank"], ascending=[False, True, True])
     return last[["rank", "group", "seq", "operation", "state", "sizes", "dtypes", "created_ns", "is_suspect"]]

@@ -40,32 +40,24 @@ def inputs_of(place: Path, *, follows_links: bool = False) -> Inputs:
     """
     if not place.exists():
         raise InputError(f"{place}: no such file or folder")
-    paths = all_below(place, follows_links=follows_links) if place.is_dir() else [place]
-    sorts = {path: _sorts(path) for path in paths}
-
-    def of(sort: str) -> tuple[Path, ...]:
-        return tuple(path for path, own in sorts.items() if sort in own)
-
-    found = Inputs(next(iter(of("topology")), None), of("log"), place if of("dump") else None, of("monitor"))
+    topologies, logs, records = list[Path](), list[Path](), list[Path]()
+    has_dumps = False
+    for path in all_below(place, follows_links=follows_links) if place.is_dir() else [place]:
+        ends = _ends(path)
+        has_dumps |= any(mark in ends for mark in _OF_RECORDER)
+        if is_topology(_text(ends)):
+            topologies.append(path)
+        if is_monitors_file(ends):
+            records.append(path)
+        elif is_log(ends):
+            logs.append(path)
+    found = Inputs(next(iter(topologies), None), tuple(logs), place if has_dumps else None, tuple(records))
     if found == Inputs():
         raise InputError(
             f"{place}: no topology, log of NCCL, dump of PyTorch's flight recorder or record of a monitor (NCCL "
             "Inspector, NCCL's profiler plugin, xpu_timer) in it; docs/hangs.md says how to get them"
         )
     return found
-
-
-def _sorts(path: Path) -> set[str]:
-    """What of an input a file holds: `topology`, `log`, `dump` of the recorder, `monitor`."""
-    ends = _ends(path)
-    is_monitor = is_monitors_file(ends)
-    held = {
-        "topology": is_topology(_text(ends)),
-        "log": not is_monitor and is_log(ends),
-        "dump": any(mark in ends for mark in _OF_RECORDER),
-        "monitor": is_monitor,
-    }
-    return {name for name, is_held in held.items() if is_held}
 
 
 def _ends(path: Path) -> bytes:
@@ -91,19 +83,13 @@ MOST_BYTES = 1 << 30
 
 def texts_beside(folder: Path) -> tuple[Path | None, list[Path]]:
     """A topology and NCCL logs among the texts of a folder, without those below it, by what stands in them."""
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES and path.is_file())
-    texts = [path for path in paths if not leads_out(path, folder)]
-    topology: Path | None = None
-    logs = []
-    for path in texts:
-        if path.stat().st_size > MOST_BYTES:
-            continue
-        text = _ends(path)
-        if b"NCCL INFO" in text or b"NCCL WARN" in text:
-            logs += [] if b"\0" in text else [path]
-        elif topology is None and b"\0" not in text and is_topology(_text(text)):
-            topology = path
-    return topology, logs
+    texts = {
+        path: ends for path in sorted(folder.iterdir())
+        if path.suffix.lower() in _SUFFIXES and path.is_file() and not leads_out(path, folder)
+        and path.stat().st_size <= MOST_BYTES and b"\0" not in (ends := _ends(path))
+    }  # fmt: skip
+    logs = [path for path, ends in texts.items() if b"NCCL INFO" in ends or b"NCCL WARN" in ends]
+    return next((path for path in texts if path not in logs and is_topology(_text(texts[path]))), None), logs
 
 
 MOST_TEXT_BYTES = 4 << 30

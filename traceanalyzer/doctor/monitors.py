@@ -1,8 +1,9 @@
 """What monitors of a running job wrote: NCCL Inspector, NCCL's example profiler plugin, RAS, xpu_timer."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pandas as pd
 
 from traceanalyzer.analyses.statistics import RATIO, SHARE, SIGMAS
 from traceanalyzer.discovery import all_below
-from traceanalyzer.doctor.case import Facts, by_value
+from traceanalyzer.doctor.knowledge import Facts, by_value
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import whole
+from traceanalyzer.meaning.vocabulary import numbered
 from traceanalyzer.model.schema import printable
 
 _COLUMNS = {
@@ -123,17 +125,16 @@ def _inspector(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The objects of a file: a line each, else laid out over several lines; a cut last one is left out."""
-    lines, start = text.splitlines(), 0
-    for number, line in enumerate(lines):
-        if line.rstrip() in {"}", "},"} or (line.startswith("{") and line.rstrip(" ,]").endswith("}")):
-            try:
-                found = msgspec.json.decode("\n".join(lines[start : number + 1]).strip("[], \n\r"))
-            except (msgspec.DecodeError, RecursionError):
-                continue  # a closing brace inside an object: it goes on
-            start = number + 1
-            if isinstance(found, dict):
-                yield found
+    """The outermost objects of a file, in lines or laid out over several; one that is cut off is left out."""
+    decode, at = json.JSONDecoder().raw_decode, 0
+    while (at := text.find("{", at)) >= 0:
+        try:
+            found, at = decode(text, at)
+            yield found
+        except (ValueError, RecursionError):  # goes on behind the line
+            at = text.find("\n", at)
+            if at < 0:
+                return
 
 
 # The example profiler plugin (plugins/profiler/example/print_event.cc): Chrome events, a file a communicator and rank.
@@ -331,19 +332,25 @@ _COUNTS = re.compile(
 _OPERATION = re.compile(r"have different (\w+) operation counts")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RasTrouble:
     """One communicator, or the job, that RAS reports as not in order.
 
     Attributes:
         communicator: its id; `None` for the job's processes.
         status: `INCOMPLETE`, `MISMATCH`, `ERROR`, …
-        details: its lines, as printed.
+        details: what it says of it.
+        ranks: that it lists.
+        counts: number of the last launched operation, and how many ranks have launched it.
+        operation: whose numbers differ; empty for all together.
     """
 
     communicator: str | None
     status: str
-    details: list[str]
+    details: list[str] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
+    counts: list[tuple[int, int]] = field(default_factory=list)
+    operation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,17 +369,30 @@ def is_ras(text: str) -> bool:
 
 def parse_ras(texts: Sequence[str]) -> RasReport | None:
     """The outputs of `ncclras` among texts, as one report; `None` when there is none."""
-    text = "\n".join(_of_json(text) or text for text in texts if is_ras(text))
+    found = [_of_json(text) or _of_text(text) for text in texts if is_ras(text)]
+    if not found:
+        return None
+    troubles = tuple(one for report in found for one in report.troubles)
+    states = tuple(state for report in found for state in report.states)
+    return RasReport(troubles, states, max(report.ranks for report in found))
+
+
+def _of_text(text: str) -> RasReport:
     troubles: list[RasTrouble] = []
     for line in text.splitlines():
         if head := _TROUBLE.match(line):
-            troubles.append(RasTrouble(head[1], head[2], []))
+            troubles.append(RasTrouble(head[1], head[2]))
         elif troubles and line.startswith("  "):
-            troubles[-1].details.append(line)
+            own = troubles[-1]
+            own.details.append(line.strip())
+            own.ranks += [int(rank[1])] if (rank := _RAS_RANK.match(line)) else []
+            if count := _COUNTS.match(line):
+                own.counts.append((int(count["launched"] or 0), int(count["ranks"] or 1)))
+            elif operation := _OPERATION.search(line):
+                own.operation = operation[1]
     groups = _RAS_GROUP.findall(text)
     states = tuple(state if errors == "OK" else errors for _, state, errors in groups)
-    ranks = max((int(ranks) for ranks, *_ in groups), default=0)
-    return RasReport(tuple(troubles), states, ranks) if text else None
+    return RasReport(tuple(troubles), states, max((int(ranks) for ranks, *_ in groups), default=0))
 
 
 class _Rank(msgspec.Struct):
@@ -390,36 +410,28 @@ class _Answer(msgspec.Struct):
     communicators: tuple[_Communicator, ...]
 
 
-def _of_json(text: str) -> str:
-    """What `ncclras -f json` tells, in the lines of its text; empty for any other text."""
+def _of_json(text: str) -> RasReport | None:
+    """What `ncclras -f json` tells; `None` for any other text."""
     try:
         answer = msgspec.json.decode(text, type=_Answer)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return ""
-    lines = ["RAS"]
+        return None
+    troubles = []
     for one in answer.communicators:
-        if one.missing_ranks:
-            lines += [f"#0-0 ({one.hash}) INCOMPLETE", *(f"  Rank {missing.rank}" for missing in one.missing_ranks)]
+        if missing := [rank.rank for rank in one.missing_ranks]:
+            troubles.append(RasTrouble(one.hash, "INCOMPLETE", ranks=missing))
         for operation in one.ranks[0].collective_counts if one.ranks else ():
             by_count = by_value({rank.rank: rank.collective_counts.get(operation, 0) for rank in one.ranks})
             if len(by_count) > 1:
-                lines += [f"#0-0 ({one.hash}) MISMATCH", f"  Ranks have different {operation} operation counts"]
-                lines += [
-                    f"  {len(who)} ranks have launched up to operation {count}" for count, who in by_count.items()
-                ]
-                lines += [f"  Rank {rank}" for rank in min(by_count.values(), key=len)]
-    return "\n".join(lines)
+                details = [f"{operation} operation {count}: {numbered('rank', who)}" for count, who in by_count.items()]
+                counts = [(count, len(who)) for count, who in by_count.items()]
+                fewest = min(by_count.values(), key=len)
+                troubles.append(RasTrouble(one.hash, "MISMATCH", details, fewest, counts, operation))
+    return RasReport(tuple(troubles))
 
 
 def ras_troubles(ras: RasReport) -> Iterator[Facts]:
     """What RAS reports as incomplete or mismatching."""
     for one in ras.troubles:
-        counts = [match for line in one.details if (match := _COUNTS.match(line))]
-        yield {
-            "one": one,
-            "where": f"communicator {one.communicator}" if one.communicator else "the job",
-            "details": [line.strip() for line in one.details],
-            "ranks": tuple(int(found[1]) for line in one.details if (found := _RAS_RANK.match(line))),
-            "counts": sorted((int(match["launched"] or 0), int(match["ranks"] or 1)) for match in counts),
-            "operation": next((f"{match[1]} " for line in one.details if (match := _OPERATION.search(line))), ""),
-        }
+        where = f"communicator {one.communicator}" if one.communicator else "the job"
+        yield {"one": one, "where": where, "counts": sorted(one.counts), "ranks": one.ranks}

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
-from traceanalyzer.doctor.known_errors import known_error
+from traceanalyzer.doctor.knowledge import KNOWLEDGE, known_error
 from traceanalyzer.doctor.watchdog import Watchdog, read_watchdog
-from traceanalyzer.doctor.words import KNOWLEDGE
 from traceanalyzer.errors import InputError
 
 _LEVEL = re.compile(r"NCCL +(INFO|WARN|TRACE|ERROR|ABORT) ?")

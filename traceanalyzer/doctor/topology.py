@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
-from traceanalyzer.doctor.case import Facts
+from traceanalyzer.doctor.knowledge import Facts
 from traceanalyzer.doctor.nccl_log import ANSI
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.run_info import FARTHEST_LAST, distance, nvlinks

@@ -6,9 +6,7 @@ from dataclasses import dataclass, field, replace
 from signal import SIGABRT, Signals
 from typing import TYPE_CHECKING
 
-from traceanalyzer.doctor.case import Case, Facts, by_value, operation_words
-from traceanalyzer.doctor.known_errors import known_error
-from traceanalyzer.doctor.words import KNOWLEDGE
+from traceanalyzer.doctor.knowledge import KNOWLEDGE, Case, Facts, by_value, known_error, operation_words
 
 if TYPE_CHECKING:
     from traceanalyzer.doctor.nccl_log import NcclLog

@@ -28,7 +28,7 @@ from traceanalyzer.files.whole import whole_file
 from traceanalyzer.functions import analyse
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.vocabulary import DATA, HOST, MARK_VIEWER
+from traceanalyzer.meaning.vocabulary import DATA, HOST
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import pandas_set_up
@@ -37,17 +37,8 @@ from traceanalyzer.validation import place_of
 # Rows that the analysis adds above a rank's streams: steps, ranges, the critical path and idle time by cause.
 
 
-SLICE_COLUMNS = ("name", "category", "start_ns", "end_ns", "colour", "args", "flows_out", "flows_in")
+SLICE_COLUMNS = ("name", "category", "start_ns", "end_ns", "args", "flows_out", "flows_in")
 """Of a table of slices, which may lack some; flows are tuples of numbers, of arrows that begin and end at the slice."""
-
-COLOURS: Mapping[str, str] = {
-    **{kind: vocabulary.viewer_colour(kind) for kind in vocabulary.LOOKS},
-    "mark": MARK_VIEWER,
-}
-"""Trace-event viewers have fixed colours: those nearest to the kinds'. A viewer that ignores them colours by name."""
-
-_NAMES = {cause.key: cause.part.label for cause in vocabulary.IDLE_CAUSES}
-_OF_CAUSE = {cause.key: COLOURS[cause.part.kind] for cause in vocabulary.IDLE_CAUSES}
 
 
 def steps(table: pd.DataFrame) -> pd.DataFrame:
@@ -56,7 +47,6 @@ def steps(table: pd.DataFrame) -> pd.DataFrame:
     return windows.assign(
         name=[f"step {step}" for step in windows["step"]],
         category="step",
-        colour=COLOURS["mark"],
         end_ns=windows["start_ns"] + windows["window_ns"],
         args=[{"complete": is_complete} for is_complete in is_true(windows["is_complete"]).tolist()],
     )
@@ -64,7 +54,7 @@ def steps(table: pd.DataFrame) -> pd.DataFrame:
 
 def ranges(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The user's ranges where their operations run, by their depth."""
-    every = table.assign(name=table["name"].map(short_name), category="range", colour=COLOURS["mark"])
+    every = table.assign(name=table["name"].map(short_name), category="range")
     return {f"ranges, {depth} deep" if depth else "ranges": own for depth, own in every.groupby("depth")}
 
 
@@ -76,17 +66,16 @@ def path(table: pd.DataFrame) -> pd.DataFrame:
         name=[f"{one}: {short_name(name)}" if isinstance(name, str) else one
               for one, name in zip(kind, what, strict=True)],
         category="critical path",
-        colour=kind.map({**COLOURS, HOST.key: COLOURS[HOST.part.kind]}).fillna(COLOURS["mark"]),
         args=_contents(table[["operator"]]),
     )  # fmt: skip
 
 
 def gaps(table: pd.DataFrame) -> pd.DataFrame:
     """Stretches in which nothing runs, by their cause."""
-    causes = table["cause"].astype("str")
+    labels = {cause.key: cause.part.label for cause in vocabulary.IDLE_CAUSES}
     host = table["doing"].map(short_name, na_action="ignore")
     return table.assign(
-        name=causes.map(_NAMES), category="idle", colour=causes.map(_OF_CAUSE), args=_contents(host.to_frame("host"))
+        name=table["cause"].astype("str").map(labels), category="idle", args=_contents(host.to_frame("host"))
     )
 
 
@@ -104,22 +93,8 @@ def _of_operation(rank: int, operation: pd.Series) -> pd.Series:
 # Every GPU operation as slices by stream: a communication call is its wait, then its transfer.
 
 
-def streams(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Name and slices of each stream, by its number.
-
-    Args:
-        ops: the rank's rows of `Timeline`.
-        calls: its rows of `_in_order`.
-        rank: its number.
-    """
-    if ops.empty:
-        return
-    slices = _gpu_slices(ops, calls.set_index("call"), rank)
-    for number, own in slices.groupby(ops["stream"].to_numpy()[slices.index]):
-        yield f"stream {number}", own
-
-
 def _gpu_slices(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFrame:
+    """The rank's slices, with their `stream`; of its rows of `Timeline` and of `_in_order`, by `call`."""
     own = calls.reindex(ops["call"].fillna(NONE).astype("int64")).set_index(ops.index)
     wait_ns = own["wait_ns"].astype("Int64").fillna(0).astype("int64").clip(0, ops["end_ns"] - ops["start_ns"])
     split_ns = ops["start_ns"] + wait_ns
@@ -130,11 +105,10 @@ def _gpu_slices(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFra
     whole = ops.assign(
         name=[short_name(name) for name in ops["name"]],
         category=kind,
-        colour=kind.map(COLOURS),
         args=_contents(details.assign(size_bytes=ops["size_bytes"].fillna(own["size_bytes"]))),
         **_arrows(ops, own, rank),
     )
-    waits = whole.assign(end_ns=split_ns, name="wait · " + whole["name"], category="wait", colour=COLOURS["wait"])
+    waits = whole.assign(end_ns=split_ns, name="wait · " + whole["name"], category="wait")
     moves = whole.assign(start_ns=split_ns)
     moves.loc[wait_ns > 0, ["flows_in", "flows_out"]] = None
     return pd.concat([waits[wait_ns > 0], moves[(wait_ns == 0) | (split_ns < ops["end_ns"])]])
@@ -187,7 +161,7 @@ def _thread_slices(trace: RankTrace, table: pd.DataFrame, category: str) -> pd.D
     events = table[_while_looked_at(trace, table)]
     details = events.reindex(columns=[*_THREAD_DETAILS.get(category, ())])
     slices = events.reindex(columns=["name", "start_ns", "end_ns", "thread", "flows_out"]).astype({"name": "str"})
-    return slices.assign(category=category, colour=COLOURS["mark"], args=_contents(details))
+    return slices.assign(category=category, args=_contents(details))
 
 
 def _launched(trace: RankTrace, ops: pd.DataFrame) -> pd.Series:
@@ -254,8 +228,9 @@ def tracks_of_rank(trace: RankTrace, tables: Mapping[str, pd.DataFrame]) -> Iter
     }
     for name, slices in analysis.items():
         yield from _laid("analysis", name, slices, is_nested=False)
-    for name, slices in streams(ops, tables["calls"], trace.rank):
-        yield from _laid("GPU", name, slices, is_nested=False)
+    on_gpu = _gpu_slices(ops, tables["calls"].set_index("call"), trace.rank)
+    for number, slices in on_gpu.groupby("stream"):
+        yield from _laid("GPU", f"stream {number}", slices, is_nested=False)
     for name, slices in threads(trace, ops):
         yield from _laid("host", name, slices, is_nested=True)
     yield from _counters(trace)
@@ -331,8 +306,6 @@ def _changes(name: str, time_ns: np.ndarray, level: np.ndarray, unit: str) -> Tr
 # with names of its own. Times are ns after the export's zero.
 
 
-_Packet = Any
-
 JOB = NONE
 """In place of a rank: what belongs to none."""
 
@@ -340,6 +313,7 @@ _EXPLICIT = proto.TrackDescriptor.ChildTracksOrdering.EXPLICIT
 _APART = proto.TrackDescriptor.SiblingMergeBehavior.SIBLING_MERGE_BEHAVIOR_NONE
 _BEGIN, _END = proto.TrackEvent.Type.TYPE_SLICE_BEGIN, proto.TrackEvent.Type.TYPE_SLICE_END
 _COUNTER, _INSTANT = proto.TrackEvent.Type.TYPE_COUNTER, proto.TrackEvent.Type.TYPE_INSTANT
+_BYTES = proto.CounterDescriptor.Unit.UNIT_SIZE_BYTES
 
 
 def pftrace_of_rank(
@@ -354,127 +328,86 @@ def pftrace_of_rank(
         tracks: from top to bottom.
         zero_ns: what is taken from its times.
     """
-    for packet in _Packets(rank, zero_ns).of(name, facts, tracks):
+    for packet in _packets(rank, name, facts, tracks, zero_ns):
+        packet.trusted_packet_sequence_id = rank + 2
         yield proto.Trace(packet=[packet]).SerializeToString()
 
 
-class _Packets:
-    """A sequence of packets; each text is written once, with the packet that first needs it."""
+def _packets(
+    rank: int, name: str, facts: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
+) -> Iterator[proto.TracePacket]:
+    """Each track under a heading for its group below the root; the facts stand under the first."""
+    uuids = count((rank + 2) << 20)
 
-    def __init__(self, rank: int, zero_ns: int) -> None:
-        self._rank, self._zero_ns = rank, zero_ns
-        self._sequence = rank + 2
-        self._uuids = count(self._sequence << 20)
-        self._is_first = True
-        self._texts: dict[tuple[str, str], int] = {}
+    def heading(place: int, **what: object) -> tuple[proto.TracePacket, int]:
+        order = {"sibling_order_rank": place, "child_ordering": _EXPLICIT, "sibling_merge_behavior": _APART}
+        descriptor = proto.TrackDescriptor(uuid=next(uuids), **order, **what)
+        return proto.TracePacket(track_descriptor=descriptor), descriptor.uuid
 
-    def of(self, name: str, facts: Mapping[str, object], tracks: Iterable[Track]) -> Iterator[_Packet]:
-        """Each track under a heading for its group below the root; the facts stand under the first."""
-        root, uuid = self._track(0, "", 0)
-        if self._rank == JOB:
-            root.track_descriptor.name = name
-        else:
-            process = root.track_descriptor.process
-            process.pid, process.process_name, process.legacy_sort_index = self._rank + 1, name, self._rank
-        yield root
-        groups = {"job": uuid}
-        for place, track in enumerate(tracks):
-            if track.group not in groups:
-                heading, groups[track.group] = self._track(uuid, track.group, len(groups))
-                yield heading
-            parent = groups[track.group]
-            if not place:
-                first_ns = int(track.rows["start_ns" if track.unit is None else "time_ns"].min())
-                about = self._event(_INSTANT, parent, first_ns)
-                about.track_event.name_iid = self._text(about, "event_names", "about this export")
-                self._tell(about, facts)
-                yield about
-            yield from self._of_track(track, parent, place)
-
-    def _of_track(self, track: Track, parent: int, place: int) -> Iterator[_Packet]:
-        heading, uuid = self._track(parent, track.name, place)
+    process = {"pid": rank + 1, "process_name": name, "legacy_sort_index": rank}
+    root, uuid = heading(0, name=name) if rank == JOB else heading(0, process=process)
+    yield root
+    groups = {"job": uuid}
+    for place, track in enumerate(tracks):
+        if track.group not in groups:
+            above, groups[track.group] = heading(len(groups), parent_uuid=uuid, name=track.group)
+            yield above
+        parent = groups[track.group]
+        times = track.rows["start_ns" if track.unit is None else "time_ns"]
+        if not place:
+            about = {"name": "about this export", "debug_annotations": _notes(facts)}
+            yield _event(_INSTANT, parent, int(times.min()) - zero_ns, **about)
+        what: dict[str, object] = {"parent_uuid": parent, "name": _utf8(track.name)}
+        if track.unit is not None:
+            what["counter"] = {"unit": _BYTES} if track.unit == "bytes" else {"unit_name": track.unit or None}
+        above, own = heading(place, **what)
+        yield above
         if track.unit is None:
-            yield heading
-            yield from self._slices(track.rows, uuid)
-            return
-        counter = heading.track_descriptor.counter
-        counter.SetInParent()
-        if track.unit == "bytes":
-            counter.unit = proto.CounterDescriptor.Unit.UNIT_SIZE_BYTES
-        elif track.unit:
-            counter.unit_name = track.unit
-        yield heading
-        for time, value in zip(track.rows["time_ns"].tolist(), track.rows["value"].tolist(), strict=True):
-            sample = self._event(_COUNTER, uuid, time)
-            sample.track_event.double_counter_value = value
-            yield sample
+            yield from _slice_packets(track.rows, own, zero_ns)
+            continue
+        for time, value in zip(times.tolist(), track.rows["value"].tolist(), strict=True):
+            yield _event(_COUNTER, own, time - zero_ns, double_counter_value=value)
 
-    def _slices(self, slices: pd.DataFrame, uuid: int) -> Iterator[_Packet]:
-        """Begins and ends in order: of those at one moment the ends of what was open first, then the begins."""
-        open_ends: list[int] = []
-        for row in slices.itertuples(index=False):
-            while open_ends and open_ends[-1] <= row.start_ns:
-                yield self._event(_END, uuid, open_ends.pop())
-            open_ends.append(row.end_ns)
-            packet = self._event(_BEGIN, uuid, row.start_ns)
-            event = packet.track_event
-            event.name_iid = self._text(packet, "event_names", row.name)
-            event.category_iids.append(self._text(packet, "event_categories", row.category))
-            self._tell(packet, row.args or {})
-            passes_on = row.flows_out or ()
-            event.flow_ids.extend(passes_on)
-            event.terminating_flow_ids.extend(number for number in row.flows_in or () if number not in passes_on)
-            yield packet
-        while open_ends:
-            yield self._event(_END, uuid, open_ends.pop())
 
-    def _packet(self) -> _Packet:
-        packet = proto.TracePacket()
-        packet.trusted_packet_sequence_id = self._sequence
-        packet.sequence_flags = 1 if self._is_first else 2  # names begin anew, or are those of earlier packets
-        self._is_first = False
-        return packet
+def _slice_packets(slices: pd.DataFrame, uuid: int, zero_ns: int) -> Iterator[proto.TracePacket]:
+    """Begins and ends in order: of those at one moment the ends of what was open first, then the begins."""
+    open_ends: list[int] = []
+    for row in slices.itertuples(index=False):
+        while open_ends and open_ends[-1] <= row.start_ns:
+            yield _event(_END, uuid, open_ends.pop() - zero_ns)
+        open_ends.append(row.end_ns)
+        leave = row.flows_out or ()
+        yield _event(
+            _BEGIN,
+            uuid,
+            row.start_ns - zero_ns,
+            name=_utf8(row.name),
+            categories=[row.category],
+            debug_annotations=_notes(row.args or {}),
+            flow_ids=leave,
+            terminating_flow_ids=[number for number in row.flows_in or () if number not in leave],
+        )
+    while open_ends:
+        yield _event(_END, uuid, open_ends.pop() - zero_ns)
 
-    def _track(self, parent: int, name: str, place: int) -> tuple[_Packet, int]:
-        packet, uuid = self._packet(), next(self._uuids)
-        descriptor = packet.track_descriptor
-        descriptor.uuid, descriptor.sibling_order_rank = uuid, place
-        descriptor.child_ordering, descriptor.sibling_merge_behavior = _EXPLICIT, _APART
-        if parent:
-            descriptor.parent_uuid, descriptor.name = parent, name
-        return packet, uuid
 
-    def _event(self, type_: int, uuid: int, time_ns: int) -> _Packet:
-        packet = self._packet()
-        packet.timestamp = max(0, time_ns - self._zero_ns)
-        packet.track_event.type, packet.track_event.track_uuid = type_, uuid
-        return packet
+def _event(kind: int, uuid: int, moment_ns: int, **what: object) -> proto.TracePacket:
+    event = proto.TrackEvent(type=kind, track_uuid=uuid, **what)
+    return proto.TracePacket(timestamp=max(0, moment_ns), track_event=event)
 
-    def _tell(self, packet: _Packet, values: Mapping[str, object]) -> None:
-        for name, value in values.items():
-            note = packet.track_event.debug_annotations.add()
-            note.name_iid = self._text(packet, "debug_annotation_names", name)
-            if isinstance(value, bool):
-                note.bool_value = value
-            elif isinstance(value, int):
-                note.int_value = value
-            elif isinstance(value, float):
-                note.double_value = value
-            else:
-                note.string_value_iid = self._text(packet, "debug_annotation_string_values", str(value))
 
-    def _text(self, packet: _Packet, kind: str, text: str) -> int:
-        """The number of a text among those of its kind."""
-        number = self._texts.get((kind, text))
-        if number is None:
-            number = self._texts[kind, text] = len(self._texts) + 1
-            entry = getattr(packet.interned_data, kind).add()
-            entry.iid = number
-            if kind == "debug_annotation_string_values":
-                entry.str = text.encode(errors="replace")
-            else:
-                entry.name = text.encode(errors="replace").decode()
-        return number
+def _notes(values: Mapping[str, object]) -> list[dict[str, object]]:
+    kinds = {bool: "bool_value", int: "int_value", float: "double_value"}
+    return [
+        {"name": name, kinds[type(value)]: value} if type(value) in kinds else
+        {"name": name, "string_value": _utf8(str(value))}
+        for name, value in values.items()
+    ]  # fmt: skip
+
+
+def _utf8(text: str) -> str:
+    """The text with a mark for what UTF-8 cannot hold."""
+    return text.encode(errors="replace").decode()
 
 
 # Tracks as Chrome trace events: a process for each rank, a thread for each track. Times are µs, exact to the ns.
@@ -522,8 +455,6 @@ def _rank_events(
 def _slice_events(row: Any, place: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A slice, and the arrows that begin or end at it."""
     event = {"ph": "X", "name": row.name, "cat": row.category, **place, "dur": (row.end_ns - row.start_ns) / 1000}
-    if row.colour:
-        event["cname"] = row.colour
     if row.args:
         event["args"] = row.args
     yield event

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from traceanalyzer import __version__
-from traceanalyzer.doctor import Diagnosis, Examination, FlightRecorder, hang
+from traceanalyzer.doctor import Diagnosis, Examination, FlightRecorder
 from traceanalyzer.doctor.examination import TableName, tables
 from traceanalyzer.job.run_info import nvlinks
 from traceanalyzer.meaning.columns import Column
@@ -76,10 +76,10 @@ class Picture:
     left_out: int
 
 
-def pictures(recorder: FlightRecorder, standing: hang.Standing, most_groups: int = 6) -> list[Picture]:
+def pictures(recorder: FlightRecorder, most_groups: int = 6) -> list[Picture]:
     """Groups with an absence or a mismatch, worst first; without any, groups with something not complete."""
-    at = [(one.group, one.call.seq) for one in standing.absences]
-    at += [(one.group, one.seq) for one in standing.mismatches]
+    at = [(one.group, one.call.seq) for one in recorder.absences]
+    at += [(one.group, one.seq) for one in recorder.mismatches]
     keys = {id(group): key for key, group in recorder.groups.items()}
     focus: dict[str, int] = {}
     for group, seq in at:
@@ -87,10 +87,10 @@ def pictures(recorder: FlightRecorder, standing: hang.Standing, most_groups: int
     if not focus:
         stuck = recorder.entries[(recorder.entries["state"] != "completed") & ~recorder.entries["is_p2p"]]
         focus = {str(key): int(seq) for key, seq in stuck.groupby("group", observed=True)["seq"].min().items()}
-    return [_picture(recorder, standing, key, seq) for key, seq in list(focus.items())[:most_groups]]
+    return [_picture(recorder, key, seq) for key, seq in list(focus.items())[:most_groups]]
 
 
-def _picture(recorder: FlightRecorder, standing: hang.Standing, key: str, focus: int) -> Picture:
+def _picture(recorder: FlightRecorder, key: str, focus: int) -> Picture:
     entries = recorder.entries
     calls = entries[(entries["group"] == key) & ~entries["is_p2p"] & (entries["seq"] >= 0)]
     seqs = sorted(calls["seq"].unique().tolist())
@@ -100,7 +100,7 @@ def _picture(recorder: FlightRecorder, standing: hang.Standing, key: str, focus:
     own = calls[calls["seq"].isin(seqs)]
     usual = own["operation"].astype(str).groupby(own["seq"]).agg(lambda names: names.mode().iloc[0])
     differs = own["operation"].astype(str) != own["seq"].map(usual)
-    for mismatch in standing.mismatches:
+    for mismatch in recorder.mismatches:
         if recorder.groups[key] is mismatch.group:
             differs |= (own["seq"] == mismatch.seq) & own["rank"].isin(list(mismatch.others))
     state = own["state"].eq("completed").map({True: "completed", False: "open"}).mask(differs, "other")
@@ -160,14 +160,14 @@ def write(examination: Examination, folder: Path, command: str | None = None) ->
 def page(examination: Examination, command: str | None = None) -> str:
     """The page's text."""
     made = tables(examination.case)
-    recorder, standing = examination.case.recorder, examination.case.standing
+    recorder = examination.case.recorder
     context: dict[str, Any] = {
         "examination": examination,
         "verdict": examination.verdict,
         "facts": _facts(examination),
         "topology": examination.case.topology,
         "is_nvlink": nvlinks,
-        "pictures": [] if recorder is None or standing is None else pictures(recorder, standing),
+        "pictures": [] if recorder is None else pictures(recorder),
         "states": STATES,
         "tables": {name: _table(name, made[name]) for name in _TITLES if name in made},
         "command": command,

@@ -53,7 +53,6 @@ def _one(one: Examined) -> dict[str, Any]:
         "peak_bytes": one.peak_bytes if one.has_history else None,
         "peak_allocated_bytes": one.peak_allocated_bytes if one.has_history else None,
         "contradicted_bytes": one.contradicted_bytes,
-        "peak_allocated_is_exact": one.is_exact,
         "peak_ns": int(one.levels["time_ns"].iloc[one.peak_at]) if one.peak_at >= 0 else None,
         "peak_categories": one.peak_categories.to_dict("records"),
         "peak_sites": _sites(one.peak_sites, stacks),

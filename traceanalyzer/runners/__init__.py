@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from traceanalyzer.runners.options import ProfileConfig
-    from traceanalyzer.runners.tracing import traced
+    from traceanalyzer.runners.train import traced
 
 __all__ = ["ProfileConfig", "traced"]
 
@@ -16,9 +16,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from traceanalyzer.runners import tracing  # noqa: PLC0415
+        from traceanalyzer.runners import train  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise ModuleNotFoundError(NEEDS_TORCH, name="torch") from None
-    return getattr(tracing, name)
+    return getattr(train, name)

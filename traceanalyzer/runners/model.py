@@ -1,15 +1,15 @@
-"""The models that the runners train: a GPT decoder and a BERT-like encoder in plain PyTorch."""
+"""What the runners train: a GPT decoder and a BERT-like encoder in plain PyTorch, on synthetic sequences."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # torch's own convention
 from torch.utils.checkpoint import checkpoint
 
-from traceanalyzer.runners.ranges import in_block_ranges
+from traceanalyzer.runners.recording import in_block_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -142,3 +142,50 @@ def build_model(config: ModelConfig, device: torch.device, seed: int) -> Transfo
 def parameter_count(module: nn.Module) -> int:
     """Elements of all parameters."""
     return sum(parameter.numel() for parameter in module.parameters())
+
+
+MASK_EVERY = 7  # one token in seven is predicted by an encoder, about BERT's 15%
+
+
+class Batch(NamedTuple):
+    """Token ids and what to predict, both [samples, seq_len]."""
+
+    tokens: Tensor
+    targets: Tensor
+
+
+class Tokens:
+    """Draws the global batch of each step and hands out one data-parallel rank's part of it.
+
+    Every rank draws the whole step's random numbers (a few per sample), so that sample i of step s
+    is the same whether one rank trains on all samples or many ranks share them.
+    """
+
+    def __init__(self, model: ModelConfig, device: torch.device, *, seed: int, samples: int) -> None:
+        self.model, self.device, self.seed, self.samples = model, device, seed, samples
+
+    def micro_batches(self, step: int, rank: int, ranks: int, accumulate: int) -> list[Batch]:
+        """The `accumulate` micro-batches of `rank` among `ranks` that see different data."""
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
+        # They count up in steps of 1 to 8, so that they can be learnt.
+        start = torch.randint(self.model.vocab, (self.samples, 1), generator=generator)
+        stride = torch.randint(1, 9, (self.samples, 1), generator=generator)
+        sequences = (start + stride * torch.arange(self.model.seq_len + 1)) % self.model.vocab
+        tokens, targets = sequences[:, :-1], sequences[:, 1:]
+        if not self.model.is_causal:
+            tokens, targets = self._masked(tokens, generator)
+        shape = (accumulate, ranks, -1, self.model.seq_len)
+        parts = zip(tokens.view(shape)[:, rank], targets.view(shape)[:, rank], strict=True)
+        return [Batch(self._on_device(t), self._on_device(y)) for t, y in parts]
+
+    def _masked(self, sequences: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        # Every sample predicts equally many tokens, so that a mean of means is the global mean.
+        first = torch.randint(MASK_EVERY, (self.samples, 1), generator=generator)
+        masked = first + MASK_EVERY * torch.arange(self.model.seq_len // MASK_EVERY)
+        targets = torch.full_like(sequences, IGNORED_TARGET).scatter(1, masked, sequences.gather(1, masked))
+        return sequences.scatter(1, masked, self.model.vocab - 1), targets
+
+    def _on_device(self, tensor: Tensor) -> Tensor:
+        if self.device.type != "cuda":
+            return tensor.contiguous()
+        return tensor.contiguous().pin_memory().to(self.device, non_blocking=True)

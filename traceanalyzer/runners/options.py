@@ -12,7 +12,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.strategies import STRATEGIES, strategy_named
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,10 @@ DEFAULT_BATCH = {"tiny": 4, "tiny-bert": 4, "gpt2": 24, "gpt2-large": 16, "360m"
 class ProfileConfig:
     """What to record, and at what cost.
 
-    `record_shapes` adds input shapes to operators (about a tenth more host time); `with_stack` Python frames
-    (host time doubles or worse, traces grow several times); `profile_memory` an event an allocation (traces
-    grow by about a half). `nvtx_ops` writes an NVTX range an operator under Nsight Systems, at the price of
-    the operators' host time about doubling. `stream_waits` adds one event a synchronisation, where the version
-    of torch can record them. Whatever makes the host slower can turn a GPU-bound step into a
-    CPU-bound one; un-profiled step times stand in run.json for comparison.
+    `record_shapes` adds input shapes to operators (about a tenth more CPU time); `with_stack` Python frames
+    (CPU time doubles or worse, traces grow several times); `profile_memory` an event an allocation (traces
+    grow by about a half). Whatever makes the CPU slower can turn a GPU-bound step into a CPU-bound one; un-profiled
+    step times stand in run.json for comparison.
     """
 
     profiler: Literal["torch", "nsys", "none"] = "torch"
@@ -62,8 +60,6 @@ class ProfileConfig:
     record_shapes: bool = True
     with_stack: bool = False
     profile_memory: bool = False
-    nvtx_ops: bool = False
-    stream_waits: bool = True
 
     @property
     def first_active(self) -> int:
@@ -88,7 +84,7 @@ class RunConfig:
     learning_rate: float
     dtype: str
     profile: ProfileConfig
-    microbatches: int = 1
+    microbatches: int
     split: tuple[int, ...] | None = None
     shard_size: int = 2
     slice_params: bool = False
@@ -101,11 +97,9 @@ class RunConfig:
     checkpoint_activations: bool = False
     steps: int = 10
     warmup: int = 5
-    data: Path | None = None
     device: str | None = None
     timeout_s: int = 120
     ranks: int | None = None
-    nsys: str = "nsys"
     under_nsys: bool = False
     die: tuple[int, int] | None = None
     memory_snapshot: bool = False
@@ -117,52 +111,38 @@ def parse(arguments: Sequence[str]) -> RunConfig:
     Raises:
         UsageError: a value that makes no sense.
     """
-    options = parser().parse_args(arguments)
+    given = vars(parser().parse_args(arguments))
     import torch  # noqa: PLC0415 - help and mistakes in the options need none
 
-    is_cpu = options.device == "cpu" or not torch.cuda.is_available()
-    strategy = strategy_named(options.strategy)
-    preset = options.model or ("tiny" if is_cpu else "360m")
-    accumulate = options.accumulate or strategy.default_accumulate
-    batch = options.batch or DEFAULT_BATCH[preset] * strategy.default_microbatches
-    if options.global_batch:
-        batch = _share_of(options, accumulate * (_ranks(options) if strategy.is_data_parallel else 1))
-    microbatches = options.microbatches or min(strategy.default_microbatches, batch)
-    # Options whose value goes into RunConfig as it is.
-    plain = {field.name: getattr(options, field.name) for field in fields(RunConfig) if hasattr(options, field.name)}
-    return RunConfig(**{
-        **plain,
-        "out": options.out or Path("profile") / options.strategy,
-        "model": _model(preset, options),
-        "batch": batch,
-        "accumulate": accumulate,
-        "learning_rate": options.lr or strategy.default_learning_rate,
-        "dtype": options.dtype or ("fp32" if is_cpu else "bf16"),
-        "profile": ProfileConfig(options.profiler, **{name: getattr(options, f"profile_{name}") for name in _PROFILER}),
-        "microbatches": microbatches,
-    })  # fmt: skip
-
-
-def _ranks(options: argparse.Namespace) -> int:
-    """Ranks of the job: of the launcher, else those that will be started."""
-    return int(os.environ.get("WORLD_SIZE") or options.ranks or 1)
-
-
-def _share_of(options: argparse.Namespace, parts: int) -> int:
-    """Samples of one rank and micro-step."""
-    if options.batch:
-        raise UsageError("--batch and --global-batch both size a step: give one of them")
-    if options.global_batch % parts:
-        raise UsageError(f"--global-batch {options.global_batch} is no multiple of {parts} (ranks × micro-steps)")
-    return int(options.global_batch // parts)
-
-
-def _model(preset: str, options: argparse.Namespace) -> ModelConfig:
-    given = {name: getattr(options, name) for name in ("layers", "d_model", "heads", "seq_len")}
-    model = replace(PRESETS[preset], **{name: value for name, value in given.items() if value is not None})
+    is_cpu = given["device"] == "cpu" or not torch.cuda.is_available()
+    strategy = strategy_named(given["strategy"])
+    preset = given["model"] or ("tiny" if is_cpu else "360m")
+    accumulate = given["accumulate"] or strategy.default_accumulate
+    batch = given["batch"] or DEFAULT_BATCH[preset] * strategy.default_microbatches
+    if samples := given["global_batch"]:
+        ranks = int(os.environ.get("WORLD_SIZE") or given["ranks"] or 1) if strategy.is_data_parallel else 1
+        if given["batch"]:
+            raise UsageError("--batch and --global-batch both size a step: give one of them")
+        if samples % (accumulate * ranks):
+            raise UsageError(f"--global-batch {samples} is no multiple of {accumulate * ranks} (ranks × micro-steps)")
+        batch = samples // (accumulate * ranks)
+    dimensions = {name: given[name] for name in ("layers", "d_model", "heads", "seq_len") if given[name]}
+    model = replace(PRESETS[preset], **dimensions)
     if model.d_model % model.heads:
         raise UsageError(f"--d-model {model.d_model} is not a multiple of the {model.heads} heads: set --heads")
-    return model
+    profile = ProfileConfig(given["profiler"], **{name: given[f"profile_{name}"] for name in _PROFILER})
+    made = {
+        "out": given["out"] or Path("profile") / given["strategy"],
+        "model": model,
+        "batch": batch,
+        "accumulate": accumulate,
+        "learning_rate": given["lr"] or strategy.default_learning_rate,
+        "dtype": given["dtype"] or ("fp32" if is_cpu else "bf16"),
+        "profile": profile,
+        "microbatches": given["microbatches"] or min(strategy.default_microbatches, batch),
+    }
+    plain = {field.name: given[field.name] for field in fields(RunConfig) if field.name in given}
+    return RunConfig(**{**plain, **made})
 
 
 def parser() -> argparse.ArgumentParser:
@@ -173,36 +153,38 @@ def parser() -> argparse.ArgumentParser:
         epilog="example: torchrun --standalone --nproc_per_node=2 -m traceanalyzer.runners "
         "--strategy pytorch_ddp --out profile/pytorch_ddp",
     )
-    made.add_argument("--strategy", required=True, choices=STRATEGIES, metavar="NAME", help=", ".join(STRATEGIES))
-    made.add_argument("--out", type=Path, help="folder for traces and run.json (default profile/<strategy>)")
-    made.add_argument("--device", choices=("cuda", "cpu"), help="cpu trains over gloo (default cuda)")
-    made.add_argument("--ranks", type=_positive, help="without torchrun: start that many ranks")
-    made.add_argument("--timeout", dest="timeout_s", type=_positive, default=120, metavar="S",
-                      help="a collective that a rank never joins fails after this (default 120 s)")  # fmt: skip
-    made.add_argument("--die", type=_rank_and_step, metavar="RANK:STEP",
-                      help="kill a rank at a step, to see what it leaves behind")  # fmt: skip
-    made.add_argument("--under-nsys", action="store_true", help=argparse.SUPPRESS)
-    group = made.add_argument_group("model and data")
-    group.add_argument("--model", choices=PRESETS, help="preset (default 360m, on CPU tiny)")
-    group.add_argument("--seq", dest="seq_len", metavar="SEQ", type=_positive, help="tokens a sample")
-    group.add_argument("--data", type=Path, help="a text whose bytes are the tokens (default synthetic)")
+    add = made.add_argument
+    add("--strategy", required=True, choices=STRATEGIES, metavar="NAME", help=", ".join(STRATEGIES))
+    add("--out", type=Path, help="folder for traces and run.json (default profile/<strategy>)")
+    add("--device", choices=("cuda", "cpu"), help="cpu trains over gloo (default cuda)")
+    add("--timeout", dest="timeout_s", type=_positive, default=120, metavar="S",
+        help="a collective that a rank never joins fails after this (default 120 s)")  # fmt: skip
+    add("--die", type=_rank_and_step, metavar="RANK:STEP", help="kill a rank at a step, to see what it leaves behind")
+    add("--under-nsys", action="store_true", help=argparse.SUPPRESS)
+    add("--model", choices=PRESETS, help="preset (default 360m, on CPU tiny)")
+    add("--seq", dest="seq_len", metavar="SEQ", type=_positive, help="tokens a sample")
     for name, what in _SIZES.items():
-        group.add_argument(f"--{name}", type=_positive, help=what)
-    group = made.add_argument_group("training")
-    group.add_argument("--dtype", choices=("bf16", "fp32"), help="matrix products (default bf16, on CPU fp32)")
-    group.add_argument("--lr", type=float)
-    group.add_argument("--split", type=_split, help="pp_*: blocks a stage, for example 6,2,2,2")
-    _add_fields(group, RunConfig, _TRAINING)
-    group = made.add_argument_group("profiler")
-    group.add_argument("--profiler", choices=("torch", "nsys", "none"), default="torch")
-    group.add_argument("--nsys", default="nsys", help="the nsys program, if it is not on the PATH")
-    group.add_argument("--memory-snapshot", action="store_true",
-                       help="write the allocator's history; a run out of memory leaves a snapshot always")  # fmt: skip
-    _add_fields(group, ProfileConfig, _PROFILER, dest="profile_")
+        add(f"--{name}", type=_positive, help=what)
+    add("--dtype", choices=("bf16", "fp32"), help="matrix products (default bf16, on CPU fp32)")
+    add("--lr", type=float)
+    add("--split", type=_split, help="pp_*: blocks a stage, for example 6,2,2,2")
+    add("--profiler", choices=("torch", "nsys", "none"), default="torch")
+    for config, helps, prefix in ((RunConfig, _RUN, ""), (ProfileConfig, _PROFILER, "profile_")):
+        defaults = {field.name: field.default for field in fields(config)}
+        for name, what in helps.items():
+            default: Any = defaults[name]
+            if isinstance(default, bool):
+                how: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "help": what}
+                flag = f"--{name}"
+            else:
+                how = {"type": int if name in _FROM_ZERO else _positive, "help": f"{what} (default {default})"}
+                flag = f"--{prefix}{name}"
+            add(flag.replace("_", "-"), dest=f"{prefix}{name}", default=default, **how)
     return made
 
 
 _SIZES = {
+    "ranks": "without torchrun: start that many ranks",
     "layers": None,
     "d-model": None,
     "heads": None,
@@ -211,7 +193,7 @@ _SIZES = {
     "accumulate": "micro-steps an optimizer step",
     "microbatches": "pp_*: parts of a batch (default 4)",
 }
-_TRAINING = {
+_RUN = {
     "seed": "of weights and data",
     "compile": "torch.compile every block",
     "checkpoint_activations": "recompute blocks in backward",
@@ -221,6 +203,7 @@ _TRAINING = {
     "slice_params": "zo_offload: each rank uploads 1/n and gathers",
     "payload_mib": "broadcast*: size",
     "pageable": "broadcast*: from pageable CPU memory",
+    "memory_snapshot": "write the allocator's history; a run out of memory leaves a snapshot always",
 }
 _PROFILER = {
     "wait": "steps before the profiler's warm-up",
@@ -229,25 +212,8 @@ _PROFILER = {
     "record_shapes": "input shapes of operators",
     "with_stack": "Python frames",
     "profile_memory": "an event an allocation",
-    "nvtx_ops": "nsys: a range an operator",
-    "stream_waits": "an event a wait of a stream",
 }
 _FROM_ZERO = {"seed", "wait", "warmup"}
-
-
-def _add_fields(group: argparse._ArgumentGroup, config: type, helps: Mapping[str, str], dest: str = "") -> None:
-    """An option for each of these fields of the dataclass, whose defaults are its own: a number, or a flag."""
-    for field in fields(config):
-        if (what := helps.get(field.name)) is None:
-            continue
-        is_flag = isinstance(field.default, bool)
-        prefix = dest if not is_flag else ""
-        how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
-        if not is_flag:
-            how = {"type": int if field.name in _FROM_ZERO else _positive}
-        name = f"--{prefix}{field.name}".replace("_", "-")
-        shown = what if is_flag else f"{what} (default {field.default})"
-        group.add_argument(name, dest=f"{dest}{field.name}", default=field.default, help=shown, **how)
 
 
 def _positive(text: str) -> int:

@@ -1,32 +1,34 @@
-"""The training loop that all strategies share: warm up, time, profile, write run.json."""
+"""The training loop of all strategies, and `traced` for a loop of one's own: timed, then profiled steps, run.json."""
 
 from __future__ import annotations
 
 import math
 import os
+import warnings
+from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec.structs import replace
 
 from traceanalyzer.job.run_info import Batch
-from traceanalyzer.runners.data import Tokens
-from traceanalyzer.runners.model import Transformer, parameter_count
-from traceanalyzer.runners.profiling import profiled
-from traceanalyzer.runners.ranges import span
-from traceanalyzer.runners.run_json import RunRecord
-from traceanalyzer.runners.shutdown import expect_progress
+from traceanalyzer.runners.model import Tokens, Transformer, parameter_count
+from traceanalyzer.runners.options import ProfileConfig
+from traceanalyzer.runners.recording import Capture, profiled, span
+from traceanalyzer.runners.run_json import RunRecord, StepTimer, from_all_ranks, peak_memory, recording_failure, slowest
 from traceanalyzer.runners.strategies import strategy_named
 from traceanalyzer.runners.strategies.base import Job, Strategy
-from traceanalyzer.runners.timing import StepTimer, from_all_ranks, peak_memory, slowest
-from traceanalyzer.runners.world import transports
+from traceanalyzer.runners.world import World, expect_progress, transports
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
     from torch import Tensor
 
     from traceanalyzer.runners.options import RunConfig
-    from traceanalyzer.runners.world import World
 
 
 def train(config: RunConfig, world: World) -> RunRecord:
@@ -53,8 +55,7 @@ def train(config: RunConfig, world: World) -> RunRecord:
             steps.take()
             capture.step()
     # A rank that hangs has left others here, their traces written.
-    if world.is_cuda:
-        expect_progress(config.timeout_s)
+    steps.expect_progress()
     world.synchronize()
 
     mine = {
@@ -65,7 +66,7 @@ def train(config: RunConfig, world: World) -> RunRecord:
         "transfer": strategy.transfer(),
         "transports": transports(),
     }
-    return _summarised(planned(config, world.size), strategy, from_all_ranks(mine), config)
+    return _summarised(planned(config, world.size), strategy, from_all_ranks(mine))
 
 
 class Steps:
@@ -74,15 +75,13 @@ class Steps:
     def __init__(self, config: RunConfig, world: World, strategy: Strategy) -> None:
         self.config, self.world, self.strategy = config, world, strategy
         self.losses: list[Tensor | None] = []
-        self.ranks = world.size if strategy.is_data_parallel else 1
-        self.rank = world.rank if strategy.is_data_parallel else 0
+        self.ranks, self.rank = (world.size, world.rank) if strategy.is_data_parallel else (1, 0)
         samples = config.batch * config.accumulate * self.ranks
-        self.tokens = Tokens(config.model, world.device, seed=config.seed, samples=samples, text=config.data)
+        self.tokens = Tokens(config.model, world.device, seed=config.seed, samples=samples)
 
     def take(self) -> None:
         """The next step, its data included."""
-        if self.world.is_cuda:  # gloo's collectives fail by themselves after the timeout
-            expect_progress(self.config.timeout_s)
+        self.expect_progress()
         index = len(self.losses)
         if self.config.die == (self.world.rank, index):
             os._exit(13)
@@ -91,6 +90,11 @@ class Steps:
             with span("data"):
                 micro_batches = self.tokens.micro_batches(index, self.rank, self.ranks, self.config.accumulate)
         self.losses.append(self.strategy.step(micro_batches))
+
+    def expect_progress(self) -> None:
+        """End this rank if it takes too long; gloo's collectives fail by themselves after the timeout."""
+        if self.world.is_cuda:
+            expect_progress(self.config.timeout_s)
 
 
 def planned(config: RunConfig, world_size: int) -> RunRecord:
@@ -110,14 +114,14 @@ def planned(config: RunConfig, world_size: int) -> RunRecord:
         model={**asdict(config.model), "parameters": parameters},
         batch=Batch(config.batch, config.accumulate, samples, tokens),
         dtype=config.dtype,
-        param_dtype=strategy.param_dtype(config),
+        param_dtype=config.dtype if strategy.casts_parameters else "fp32",
         compile=config.compile,
         activation_checkpointing=config.checkpoint_activations,
-        model_flops_per_step=_model_flops(config, parameters, tokens),
+        model_flops_per_step=tokens * _model_flops_per_token(config, parameters),
     )
 
 
-def _model_flops(config: RunConfig, parameters: int, tokens: int) -> int:
+def _model_flops_per_token(config: RunConfig, parameters: int) -> int:
     """FLOPs of the matrix products and the attention, recompute excluded, a look-up in a table not counted.
 
     Attention's two products take 4 · seq · d_model a token, layer and forward pass. They count in full in a causal
@@ -126,25 +130,23 @@ def _model_flops(config: RunConfig, parameters: int, tokens: int) -> int:
     model = config.model
     multiplied = parameters - (model.vocab + model.seq_len) * model.d_model
     attention = 4 * model.layers * model.seq_len * model.d_model
-    per_parameter = strategy_named(config.strategy).flops_per_parameter
-    return tokens * per_parameter * (multiplied + attention // 2)
+    return strategy_named(config.strategy).flops_per_parameter * (multiplied + attention // 2)
 
 
-def _summarised(record: RunRecord, strategy: Strategy, ranks: list[dict[str, Any]], config: RunConfig) -> RunRecord:
-    transfers = [{"rank": rank, **r["transfer"]} for rank, r in enumerate(ranks) if r["transfer"]]
-    losses = _mean_losses([rank["losses"] for rank in ranks])
+def _summarised(record: RunRecord, strategy: Strategy, ranks: list[dict[str, Any]]) -> RunRecord:
     parallel = strategy.parallel()
-    if record.batch is not None and parallel["microbatches"]:
-        micro_batch = config.batch // parallel["microbatches"]
-        record = replace(record, batch=replace(record.batch, micro_batch=micro_batch))
+    batch = record.batch
+    if batch is not None and batch.micro_batch and parallel["microbatches"]:
+        batch = replace(batch, micro_batch=batch.micro_batch // parallel["microbatches"])
     summarised = replace(
         record,
+        batch=batch,
         memory=tuple(rank["memory"] for rank in ranks),
-        losses=losses,
+        losses=_mean_losses([rank["losses"] for rank in ranks]),
         parallel=parallel,
         expected=[rank["expected"] for rank in ranks],
-        transfer=transfers or None,
-        transports=tuple(sorted({one for r in ranks for one in r["transports"] or ()})) or None,
+        transfer=[{"rank": rank, **own["transfer"]} for rank, own in enumerate(ranks) if own["transfer"]] or None,
+        transports=tuple(sorted({one for rank in ranks for one in rank["transports"] or ()})) or None,
     )
     return summarised.timed(slowest([rank["step_times_ns"] for rank in ranks]), record.tokens_per_step)
 
@@ -158,3 +160,96 @@ def _mean_losses(losses_by_rank: list[list[float]]) -> list[float] | None:
             break
         curve.append(sum(known) / len(known))
     return curve or None
+
+
+# A loop of one's own.
+
+
+# The first steps allocate, compile and connect.
+UNTIMED_STEPS = 3
+DEFAULT_PROFILE = ProfileConfig(wait=10)
+
+
+class TracedLoop:
+    """What the loop calls: `step()` after every optimizer step, `range(name)` around its parts if it likes."""
+
+    def __init__(self, capture: Capture, timer: StepTimer) -> None:
+        self._capture, self._timer = capture, timer
+        self.losses: list[torch.Tensor | float] = []
+
+    def step(self, loss: torch.Tensor | float | None = None) -> None:
+        """The end of a step; a loss is kept for run.json and read only when the block ends."""
+        if loss is not None:
+            self.losses.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+        if UNTIMED_STEPS <= self._capture.steps_done + 1 <= self._capture.config.wait:
+            self._timer.mark()
+        self._capture.step()
+
+    def range(self, name: str) -> AbstractContextManager[None]:
+        """A named range: `data`, `forward`, `backward`, `grad_sync`, `optimizer` are known to the analysis."""
+        return span(name)
+
+
+@contextmanager
+def traced(
+    out: str | Path,
+    *,
+    profile: ProfileConfig = DEFAULT_PROFILE,
+    strategy: str | None = None,
+    tokens_per_step: int | None = None,
+) -> Iterator[TracedLoop]:
+    """Profile a few steps of the loop inside, once, and write `out/rank_<r>/` and `out/run.json`.
+
+    The loop may be longer: it runs on un-profiled. Steps before the profiler's warm-up are timed, without
+    making the CPU wait. `tokens_per_step` counts all ranks' tokens; with it run.json has the throughput.
+
+    Rank 0 prints what was recorded, and warns (`RuntimeWarning`) when the loop ended before the first recorded step.
+    A block that ends by an exception leaves what was recorded until then, and a run.json that says how it ended.
+    """
+    out = Path(out)
+    world = _this_process()
+    timer = StepTimer(world.device)
+    record = RunRecord(strategy=strategy or out.name, world_size=world.size, profile=asdict(profile))
+    with recording_failure(out, world.rank, world.device, lambda: record), profiled(profile, out, world) as capture:
+        loop = TracedLoop(capture, timer)
+        yield loop
+    if world.rank == 0:
+        _say_what_was_recorded(capture.steps_done, profile, out)
+    # A framework may have started the other ranks inside the block, from a process that knew of none.
+    gathered = from_all_ranks((timer.step_times_ns(), peak_memory(world.rank, world.device)))
+    if world.rank == 0:
+        times_ns, memory = zip(*gathered, strict=True)
+        losses = [*map(float, loop.losses)] or None
+        record = replace(record, world_size=max(world.size, len(gathered)), memory=memory, losses=losses)
+        record.timed(slowest(times_ns), tokens_per_step).write(out)
+
+
+def _say_what_was_recorded(steps: int, profile: ProfileConfig, out: Path) -> None:
+    """One line, or a warning that it is nothing."""
+    if profile.profiler == "none":
+        return
+    recorded = min(max(steps - profile.first_active, 0), profile.active)
+    if not recorded:
+        warnings.warn(
+            f"traced: nothing was recorded: the loop took {steps} steps, and recording begins after "
+            f"{profile.first_active} (wait {profile.wait}, warmup {profile.warmup}). Take more steps, or shorten "
+            "ProfileConfig(wait=…).",
+            RuntimeWarning,
+            stacklevel=4,  # the line of the `with`
+        )
+        return
+    short = "" if recorded == profile.active else f" of {profile.active}, the loop ended"
+    where = f"{out}/rank_<r>/" if profile.profiler == "torch" else "Nsight's report"
+    count = "1 step" if recorded == 1 else f"{recorded} steps"
+    print(f"traced: {count}{short} → {where}", flush=True)  # noqa: T201 - what a user waits for
+
+
+def _this_process() -> World:
+    """From the launcher's variables, since many frameworks join their process group later.
+
+    Lightning gives the processes that it starts a local rank and the node's only.
+    """
+    size, local = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")))
+    per_node = torch.cuda.device_count() or size
+    rank = int(os.environ.get("RANK", int(os.environ.get("NODE_RANK", "0")) * per_node + local))
+    return World(rank, size, torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu"))

@@ -1,7 +1,7 @@
 """A snapshot of PyTorch's allocator read into tables."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import itemgetter
@@ -54,7 +54,7 @@ MOST_SIZE_BYTES = 1 << 50
 """Beyond all GPUs: what is larger is damage, and sums of it would not be exact."""
 
 
-def sizes_of(given: Sequence[int] | np.ndarray) -> np.ndarray:
+def sizes_of(given: Sequence[int] | np.ndarray | pd.Series) -> np.ndarray:
     """Sizes as integers.
 
     Raises:
@@ -68,54 +68,34 @@ def sizes_of(given: Sequence[int] | np.ndarray) -> np.ndarray:
 
 def state_of(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str, pd.DataFrame]:
     """Segments and blocks at the time of the snapshot."""
-    blocks = [(number, block) for number, segment in enumerate(segments) for block in segment["blocks"]]
-    starts = _addresses(segments)
+    is_private = [tuple(one.get("segment_pool_id", (0, 0))) != (0, 0) for one in segments]
+    blocks = pd.DataFrame(_blocks(segments, stacks), columns=[*_BLOCK_COLUMNS]).astype(_BLOCK_COLUMNS)
     return {
         "segments": pd.DataFrame(
             {
-                "addr": pd.Series([segment["address"] for segment in segments], dtype="int64"),
+                "addr": np.array([segment["address"] for segment in segments], "int64"),
                 "size_bytes": sizes_of([segment["total_size"] for segment in segments]),
-                "type": pd.Series([segment.get("segment_type", "") for segment in segments], dtype="str"),
-                "stream": pd.Series([segment.get("stream", 0) for segment in segments], dtype="int64"),
-                "is_expandable": pd.Series([bool(segment.get("is_expandable")) for segment in segments], dtype="bool"),
-                "is_private": pd.Series(
-                    [tuple(one.get("segment_pool_id", (0, 0))) != (0, 0) for one in segments], dtype="bool"
-                ),
+                "is_private": np.array(is_private, "bool"),
             }
         ),
-        "blocks": pd.DataFrame(
-            {
-                "segment": pd.Series([number for number, _ in blocks], dtype="int64"),
-                "addr": pd.Series(starts, dtype="int64"),
-                "size_bytes": sizes_of([block["size"] for _, block in blocks]),
-                "requested_bytes": sizes_of([_requested(block) for _, block in blocks]),
-                "state": pd.Series([block["state"] for _, block in blocks], dtype="str"),
-                "stack": pd.Series([stacks.number(_segments_frames(block)) for _, block in blocks], dtype="int32"),
-            }
-        ),
+        "blocks": blocks.assign(**{name: sizes_of(blocks[name]) for name in ("size_bytes", "requested_bytes")}),
     }
 
 
-def _addresses(segments: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Blocks lie behind each other; versions before 2.1 do not print their addresses."""
-    found = []
-    for segment in segments:
+_BLOCK_COLUMNS = {"segment": "int64", "addr": "int64", "size_bytes": "int64", "requested_bytes": "int64",
+                  "state": "str", "stack": "int32"}  # fmt: skip
+
+
+def _blocks(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> Iterator[tuple[Any, ...]]:
+    """Blocks lie behind each other; versions before 2.1 print no addresses, and what was asked for in a history."""
+    for number, segment in enumerate(segments):
         at = segment["address"]
         for block in segment["blocks"]:
-            found.append(block.get("address", at))
+            first = (block.get("history") or [{}])[0]
+            requested = block.get("requested_size", first.get("real_size", block["size"]))
+            stack = stacks.number(block.get("frames", first.get("frames")))
+            yield number, block.get("address", at), block["size"], int(requested), block["state"], stack
             at += block["size"]
-    return found
-
-
-def _requested(block: Mapping[str, Any]) -> int:
-    """Bytes that were asked for; the block's size where an older version does not tell."""
-    history = block.get("history") or [{}]
-    return int(block.get("requested_size", history[0].get("real_size", block["size"])))
-
-
-def _segments_frames(block: Mapping[str, Any]) -> Any:
-    history = block.get("history") or [{}]
-    return block.get("frames", history[0].get("frames"))
 
 
 # A snapshot of PyTorch's allocator (`torch.cuda.memory._dump_snapshot`), read into tables.
@@ -123,7 +103,7 @@ def _segments_frames(block: Mapping[str, Any]) -> Any:
 
 _RANK = re.compile(r"(?:(?<![a-z])(?:rank|worker)[_\-=\[]?|-TP-|^(?=\d+_step_\d))(\d{1,9})(?!\d)", re.IGNORECASE)
 """In a name: `rank3`, `worker_3`; SGLang's `-TP-3-memory`, torchtitan's `000003_step_10`."""
-_NEEDED = frozenset({"action", "addr", "size", "stream", "time_us", "frames"})
+_NEEDED = frozenset({"action", "addr", "size", "time_us", "frames"})
 ACTIONS = (
     "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap",
     "oom", "snapshot", "user_defined",
@@ -142,11 +122,11 @@ class Snapshot:
         path: the file.
         rank: by the file's name, `None` where it does not say.
         device: the GPU, as the process numbers it.
-        history: one row for each event in order: `action`, `addr`, `size_bytes`, `stream`, `time_ns` (since the epoch),
-            `stack` (number in `stacks`).
+        history: one row for each event in order: `action`, `addr`, `size_bytes`, `time_ns` (since the epoch), `stack`
+            (number in `stacks`).
         blocks: one row for each block: `segment` (row in `segments`), `addr`, `size_bytes`, `requested_bytes`, `state`,
             `stack`.
-        segments: one row for each segment: `addr`, `size_bytes`, `type`, `stream`, `is_expandable`, `is_private`.
+        segments: one row for each segment: `addr`, `size_bytes`, `is_private`.
         stacks: Python (and C++) frames, each different stack once.
         annotations: ranges that PyTorch marked: `name`, `stage`, `time_ns`.
         settings: the allocator's.
@@ -251,7 +231,6 @@ def _columns(events: Sequence[Mapping[str, Any]], stacks: Stacks) -> pd.DataFram
             "action": pd.Categorical.from_codes(codes, ACTIONS),
             "addr": column("addr", "uint64").view("int64"),
             "size_bytes": sizes_of(column("size", "int64")),
-            "stream": column("stream", "uint64").view("int64"),
             "time_ns": _times(column("time_us", "int64")),
             "stack": np.fromiter(map(stacks.number, map(itemgetter("frames"), events)), "int32", len(events)),
         }

@@ -12,19 +12,18 @@ from torch import Tensor, nn
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.model import Block, build_model, parameter_count
-from traceanalyzer.runners.ranges import span
+from traceanalyzer.runners.recording import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
-    from traceanalyzer.runners.data import Batch
-    from traceanalyzer.runners.model import Transformer
+    from traceanalyzer.runners.model import Batch, Transformer
     from traceanalyzer.runners.options import RunConfig
     from traceanalyzer.runners.world import World
 
-STATE_BYTES = {"parameter": 4, "gradient": 4, "optimizer": 8}
-"""Of a parameter in fp32 training with AdamW, whose two moments are fp32."""
+STATE_BYTES = {"optimizer": 8, "gradient": 4, "parameter": 4}
+"""Of a parameter in fp32 training with AdamW, whose two moments are fp32; in the order in which ZeRO shards them."""
 
 
 @dataclass(frozen=True)
@@ -62,23 +61,18 @@ class Strategy:
     # Whether whole parameters are cast before they are computed with, so that norms and the residual stream are of that
     # type too; autocast, which casts each use, would then keep second copies.
     casts_parameters: ClassVar[bool] = False
-    # Which of STATE_BYTES are cut into `shards` parts.
-    sharded: ClassVar[tuple[str, ...]] = ()
+    # How many of STATE_BYTES are cut into `shards` parts.
+    zero_stage: ClassVar[int] = 0
     # A strategy that only moves bytes trains nothing.
     has_model: ClassVar[bool] = True
 
     def __init__(self, job: Job) -> None:
         self.config, self.world = job.config, job.world
-        self.model: nn.Module = job.model
-        self.parameters: list[nn.Parameter] = list(job.model.parameters())
-        self.elements = parameter_count(job.model)
+        self.model = self.build_model(job)
+        self.parameters = list(self.model.parameters())
+        self.elements = parameter_count(self.model)
         self.is_last_micro_step = True
         self.optimizer = self.build_optimizer()
-
-    @classmethod
-    def param_dtype(cls, config: RunConfig) -> str:
-        """What parameters are while they are computed with, for run.json."""
-        return config.dtype if cls.casts_parameters else "fp32"
 
     @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:
@@ -95,9 +89,13 @@ class Strategy:
                 f"torchrun --standalone --nproc_per_node={cls.fewest_ranks} -m traceanalyzer.runners …"
             )
 
+    def build_model(self, job: Job) -> nn.Module:
+        """What this rank trains."""
+        return job.model
+
     def build_optimizer(self) -> torch.optim.Optimizer:
         """AdamW over what this rank updates."""
-        return adamw(self.parameters, self.config, self.world)
+        return self.adamw(self.parameters)
 
     def step(self, micro_batches: list[Batch]) -> Tensor | None:
         """One optimizer step; the mean loss over this rank's samples, None on a rank that computes none."""
@@ -149,8 +147,8 @@ class Strategy:
         This is the arithmetic of the ZeRO paper. Activations, bf16 copies and communication buffers come on top.
         """
         return {
-            f"{part}_bytes": size * self.elements // (self.shards() if part in self.sharded else 1)
-            for part, size in STATE_BYTES.items()
+            f"{part}_bytes": size * self.elements // (self.shards() if place < self.zero_stage else 1)
+            for place, (part, size) in enumerate(STATE_BYTES.items())
         }
 
     def shards(self) -> int:
@@ -158,24 +156,22 @@ class Strategy:
         return self.world.size
 
     def transfer(self) -> dict[str, Any] | None:
-        """What a strategy that moves data between host and GPUs moves in a step, for run.json."""
+        """What a strategy that moves data between CPU and GPUs moves in a step, for run.json."""
         return None
 
+    def adamw(self, parameters: Iterable[Tensor]) -> torch.optim.AdamW:
+        """AdamW in one fused kernel where there is a GPU: a loop over parameters would be CPU-bound."""
+        return torch.optim.AdamW(parameters, **self.adamw_options())
 
-def adamw(parameters: Iterable[Tensor], config: RunConfig, world: World) -> torch.optim.AdamW:
-    """AdamW in one fused kernel where there is a GPU: a loop over parameters would be CPU-bound."""
-    return torch.optim.AdamW(parameters, **adamw_options(config, world))
-
-
-def adamw_options(config: RunConfig, world: World) -> dict[str, Any]:
-    """The optimizer's settings, one set for all strategies."""
-    return {
-        "lr": config.learning_rate,
-        "betas": (0.9, 0.95),
-        "eps": config.adam_eps,
-        "weight_decay": 0.1,
-        "fused": world.is_cuda,
-    }
+    def adamw_options(self) -> dict[str, Any]:
+        """The optimizer's settings, one set for all strategies."""
+        return {
+            "lr": self.config.learning_rate,
+            "betas": (0.9, 0.95),
+            "eps": self.config.adam_eps,
+            "weight_decay": 0.1,
+            "fused": self.world.is_cuda,
+        }
 
 
 def parallel_sizes(**sizes: Any) -> dict[str, Any]:

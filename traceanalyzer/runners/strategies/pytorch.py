@@ -1,26 +1,31 @@
-"""Data parallelism and sharding by PyTorch: DDP, ZeroRedundancyOptimizer and FSDP2."""
+"""Data parallelism and sharding by PyTorch (DDP, ZeroRedundancyOptimizer, FSDP2) and DeepSpeed, where installed."""
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.strategies.base import STATE_BYTES, Job, Strategy, adamw, adamw_options
+from traceanalyzer.runners.recording import span
+from traceanalyzer.runners.strategies.base import Job, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from torch import Tensor
+    from torch import Tensor, nn
+    from torch.distributed.device_mesh import DeviceMesh
 
+    from traceanalyzer.runners.model import Batch
     from traceanalyzer.runners.options import RunConfig
 
 
@@ -55,7 +60,7 @@ class PyTorchDDPBf16(PyTorchDDP):
         self.masters = [parameter.detach().clone().requires_grad_() for parameter in self.parameters]
         if self.config.dtype != "fp32":
             self.model.to(torch.bfloat16)
-        return adamw(self.masters, self.config, self.world)
+        return self.adamw(self.masters)
 
     def comm_hook(self) -> tuple[Any, Callable[..., Any]]:
         # Not the function itself: DDP compares its annotations, which are texts here, with its own classes.
@@ -98,37 +103,35 @@ def _mean_in_fp32(ranks: int, bucket: Any) -> torch.futures.Future[Tensor]:
 class PyTorchZero1(PyTorchDDP):
     """DDP's all-reduces, then a broadcast of each rank's share of the updated parameters."""
 
-    sharded = ("optimizer",)
+    zero_stage = 1
 
     def build_optimizer(self) -> torch.optim.Optimizer:
         # Imported here: the package runs deprecated code of its own when it is loaded, which no other strategy needs.
         from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: PLC0415
 
-        options = adamw_options(self.config, self.world)
-        return ZeroRedundancyOptimizer(self.parameters, optimizer_class=torch.optim.AdamW, **options)
+        return ZeroRedundancyOptimizer(self.parameters, optimizer_class=torch.optim.AdamW, **self.adamw_options())
 
 
 class PyTorchZero3(Strategy):
     """`fully_shard` a block, then the root, which stays gathered between forward and backward."""
 
     fewest_ranks = 2
-    sharded = tuple(STATE_BYTES)
+    zero_stage = 3
     reshard_after_forward: ClassVar[bool] = True
     casts_parameters = True
 
-    def __init__(self, job: Job) -> None:
-        mesh = self.build_mesh(job)
+    def build_model(self, job: Job) -> nn.Module:
         policy = MixedPrecisionPolicy()
         if job.config.dtype == "bf16":
             policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        mesh = self.build_mesh()
         for block in job.model.blocks:
             fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.reshard_after_forward)
         self.fsdp: FSDPModule = fully_shard(job.model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
-        super().__init__(job)
+        return job.model
 
-    def build_mesh(self, job: Job) -> DeviceMesh | None:
+    def build_mesh(self) -> DeviceMesh | None:
         """The ranks to shard over: all of them."""
-        del job
         return None
 
     def micro_step(self) -> AbstractContextManager[object]:
@@ -139,7 +142,7 @@ class PyTorchZero3(Strategy):
 class PyTorchZero2(PyTorchZero3):
     """One all-gather a unit and step, half of stage 3's, for the memory of the gathered parameters."""
 
-    sharded = ("gradient", "optimizer")
+    zero_stage = 2
     reshard_after_forward = False
 
 
@@ -155,16 +158,67 @@ class FSDPHybrid(PyTorchZero3):
         if world_size % config.shard_size:
             raise UsageError(f"--shard-size {config.shard_size} does not divide the {world_size} ranks")
 
-    def build_mesh(self, job: Job) -> DeviceMesh:
-        groups = job.world.size // job.config.shard_size
-        return init_device_mesh(
-            job.world.device.type,
-            (groups, job.config.shard_size),
-            mesh_dim_names=("replicate", "shard"),
-        )
+    def build_mesh(self) -> DeviceMesh:
+        shape = (self.world.size // self.config.shard_size, self.config.shard_size)
+        return init_device_mesh(self.world.device.type, shape, mesh_dim_names=("replicate", "shard"))
 
     def shards(self) -> int:
         return self.config.shard_size
 
     def parallel(self) -> dict[str, Any]:
         return {**super().parallel(), "shard": self.config.shard_size}
+
+
+class DeepSpeedZero3(Strategy):
+    """An engine of DeepSpeed takes the passes and the step."""
+
+    fewest_ranks = 2
+    casts_parameters = True
+    zero_stage = 3
+
+    def __init__(self, job: Job) -> None:
+        if not job.world.is_cuda:
+            os.environ.setdefault("DS_ACCELERATOR", "cpu")
+        import deepspeed  # noqa: PLC0415 - not among what the extra installs
+
+        super().__init__(job)
+        settings = {
+            "train_micro_batch_size_per_gpu": job.config.batch,
+            "gradient_accumulation_steps": job.config.accumulate,
+            "zero_optimization": {"stage": self.zero_stage},
+            "zero_allow_untested_optimizer": True,
+            "bf16": {"enabled": job.config.dtype == "bf16"},
+        }
+        self.engine, *_ = deepspeed.initialize(
+            model=job.model, optimizer=self.optimizer, config=settings, dist_init_required=False
+        )
+
+    @classmethod
+    def check(cls, config: RunConfig, world_size: int) -> None:
+        super().check(config, world_size)
+        if find_spec("deepspeed") is None:
+            raise UsageError(f"{config.strategy} needs DeepSpeed: pip install deepspeed")
+
+    def step(self, micro_batches: list[Batch]) -> Tensor | None:
+        losses = []
+        for batch in micro_batches:
+            with span("forward"):
+                loss = self.engine(*batch)
+            with span("backward"):
+                self.engine.backward(loss)  # divides by the number of micro-steps
+            with span("optimizer"):
+                self.engine.step()  # steps behind the last one only
+            losses.append(loss.detach())
+        return torch.stack(losses).mean()
+
+
+class DeepSpeedZero2(DeepSpeedZero3):
+    """Gradients and optimizer state are shared."""
+
+    zero_stage = 2
+
+
+class DeepSpeedZero1(DeepSpeedZero3):
+    """Optimizer state is shared."""
+
+    zero_stage = 1

@@ -1,4 +1,4 @@
-"""Pipeline parallelism: a stage a rank, under a naive, a GPipe or a 1F1B schedule."""
+"""Model parallelism by hand: a pipeline's stages under three schedules, and tensor parallelism as in Megatron."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn.functional import linear
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.data import Batch
-from traceanalyzer.runners.model import Transformer, parameter_count, run_blocks
-from traceanalyzer.runners.ranges import span
+from traceanalyzer.runners.model import Batch, Block, Transformer, run_blocks
+from traceanalyzer.runners.recording import span
 from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes
 
 if TYPE_CHECKING:
     from traceanalyzer.runners.options import RunConfig
+    from traceanalyzer.runners.world import World
 
 
 class Stage(nn.Module):
@@ -29,16 +31,11 @@ class Stage(nn.Module):
         self.blocks = model.blocks[self.first_block : self.first_block + split[stage]]
         self.head = model.head if stage == len(split) - 1 else None
 
-    def forward(self, received: Tensor | None, batch: Batch) -> Tensor:
+    def forward(self, received: Any, batch: Batch) -> Any:
         """The activation for the next stage, or the loss."""
-        if self.embedding is not None:
-            received = self.embedding(batch.tokens)
-        assert received is not None
-        x = run_blocks(enumerate(self.blocks, self.first_block), received)
-        if self.head is None:
-            return x
-        loss: Tensor = self.head(x, batch.targets)
-        return loss
+        x = received if self.embedding is None else self.embedding(batch.tokens)
+        x = run_blocks(enumerate(self.blocks, self.first_block), x)
+        return x if self.head is None else self.head(x, batch.targets)
 
 
 class GPipe(Strategy):
@@ -53,14 +50,14 @@ class GPipe(Strategy):
 
     def __init__(self, job: Job) -> None:
         self.split = stage_split(job.config, job.world.size)
-        self.is_first = job.world.rank == 0
         self.is_last = job.world.rank == job.world.size - 1
-        self.stage = Stage(job.model, self.split, job.world.rank)
         self.in_flight: deque[tuple[Tensor | None, Tensor]] = deque()
         self.losses: list[Tensor] = []
         self.sends: list[tuple[dist.Work, Tensor]] = []
         super().__init__(job)
-        self.model, self.elements = self.stage, parameter_count(self.stage)
+
+    def build_model(self, job: Job) -> nn.Module:
+        return Stage(job.model, self.split, job.world.rank)
 
     @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:
@@ -76,16 +73,11 @@ class GPipe(Strategy):
         """Microbatches a step."""
         return config.microbatches
 
-    def build_optimizer(self) -> torch.optim.Optimizer:
-        self.parameters = list(self.stage.parameters())
-        return super().build_optimizer()
-
     def step(self, micro_batches: list[Batch]) -> Tensor | None:
         (batch,) = micro_batches
         count = self.microbatch_count(self.config)
-        parts = zip(batch.tokens.chunk(count), batch.targets.chunk(count), strict=True)
         self.losses.clear()
-        self.run_schedule([Batch(*part) for part in parts])
+        self.run_schedule([Batch(*part) for part in zip(*(each.chunk(count) for each in batch), strict=True)])
         for work, _ in self.sends:
             work.wait()
         self.sends.clear()
@@ -124,7 +116,7 @@ class GPipe(Strategy):
     def forward_microbatch(self, index: int, batch: Batch, received: Tensor | None) -> Tensor | None:
         """Compute a microbatch's output and keep it for its backward pass; what the next stage gets of it."""
         with span(f"forward mb{index}"), self.autocast():
-            output: Tensor = self.stage(received, batch)
+            output: Tensor = self.model(received, batch)
         self.in_flight.append((received, output))
         if not self.is_last:
             return output.detach()
@@ -172,7 +164,7 @@ class GPipe(Strategy):
 
     def activation(self, batch: Batch) -> Tensor | None:
         """Memory for what the stage before sends."""
-        return None if self.is_first else self._residual_stream(batch).requires_grad_()
+        return self._residual_stream(batch).requires_grad_() if self.world.rank else None
 
     def output_gradient(self, batch: Batch) -> Tensor | None:
         """Memory for the gradient that the stage after sends."""
@@ -227,3 +219,69 @@ class OneForwardOneBackward(GPipe):
 
     def forwards_ahead(self, count: int) -> int:
         return min(self.world.size - self.world.rank - 1, count)
+
+
+class TensorParallel(Strategy):
+    """Every rank computes its heads and hidden units of every block, on the same batch.
+
+    Two all-reduces a block in the forward pass and two in the backward, all of them exposed: the next
+    operation needs their result. Embedding, norms and head are computed by every rank alike.
+    """
+
+    fewest_ranks = 2
+    is_data_parallel = False
+
+    def build_model(self, job: Job) -> nn.Module:
+        for block in job.model.blocks:
+            assert isinstance(block, Block)
+            for part, by_output, by_input in ((block.attention, "qkv", "proj"), (block.mlp, "up", "down")):
+                for name, is_by_output in ((by_output, True), (by_input, False)):
+                    setattr(part, name, OwnPart(getattr(part, name), job.world, is_by_output=is_by_output))
+        return job.model
+
+    @classmethod
+    def check(cls, config: RunConfig, world_size: int) -> None:
+        super().check(config, world_size)
+        if config.model.heads % world_size:
+            raise UsageError(f"{config.model.heads} heads cannot be shared evenly over {world_size} ranks")
+
+    def parallel(self) -> dict[str, Any]:
+        return parallel_sizes(tp=self.world.size)
+
+
+class OwnPart(nn.Module):
+    """This rank's features of a linear layer.
+
+    By output the backward pass sums the input's gradient over the ranks, by input the forward pass the outputs.
+    """
+
+    def __init__(self, whole: nn.Module, world: World, *, is_by_output: bool) -> None:
+        super().__init__()
+        self.is_by_output = is_by_output
+        part = whole.get_parameter("weight").chunk(world.size, dim=0 if is_by_output else 1)[world.rank]
+        self.weight = nn.Parameter(part.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.is_by_output:
+            return linear(_AllReduce.apply(x, False), self.weight)
+        return _AllReduce.apply(linear(x, self.weight), True)
+
+
+class _AllReduce(Function):
+    """The sum over the ranks in one of the passes, and nothing in the other."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, in_forward: bool) -> Tensor:
+        ctx.in_forward = in_forward
+        return _summed(x) if in_forward else x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0] if ctx.in_forward else _summed(gradients[0]), None
+
+
+def _summed(x: Tensor) -> Tensor:
+    summed = x.contiguous().clone()
+    with span("tp_all_reduce"):
+        dist.all_reduce(summed)
+    return summed

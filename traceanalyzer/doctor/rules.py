@@ -1,15 +1,131 @@
-"""Rules about the transports between GPUs and nodes, and the job's wiring by topology and log."""
+"""Rules about a job's log and topology: messages, versions, init, settings, the transports between GPUs and nodes."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from traceanalyzer.analyses.statistics import SHARE
-from traceanalyzer.doctor.case import Case, Facts, gpus_of
-from traceanalyzer.doctor.nccl_log import NcclLog
+from traceanalyzer.doctor.knowledge import KNOWLEDGE, Case, Facts, Known, by_value, known_error
+from traceanalyzer.doctor.nccl_log import Link, Member, NcclLog, Process
 from traceanalyzer.doctor.topology import Topology
 from traceanalyzer.job.run_info import Wiring, nvlinks
-from traceanalyzer.meaning.vocabulary import numbered
+from traceanalyzer.meaning.vocabulary import first_upper, numbered
+
+
+def warnings(log: NcclLog) -> Iterator[Facts]:
+    """What was warned of: each known kind with its meaning, then all the rest together."""
+    by_kind: dict[int, list[tuple[re.Match[str], str, Sequence[Process]]]] = {}
+    rest = {}
+    for text, who in log.warnings.items():
+        if found := known_error(text):
+            by_kind.setdefault(found[0], []).append((found[1], text, who))
+        else:
+            rest[text] = who
+    yield from (_known(KNOWLEDGE.messages[number], own, log) for number, own in sorted(by_kind.items()))
+    if rest:
+        ranks = log.ranks_of(process for who in rest.values() for process in who)
+        first = max(rest, key=lambda text: len(rest[text]))
+        yield {"known": None, "first": first, "texts": rest, "count": sum(map(len, rest.values())), "ranks": ranks}
+
+
+def _known(known: Known, found: Sequence[tuple[re.Match[str], str, Sequence[Process]]], log: NcclLog) -> Facts:
+    values = {name: list(dict.fromkeys(value.strip() for match, _, _ in found if (value := match[name])))
+              for name in found[0][0].re.groupindex}  # fmt: skip
+    codes = values.get("status", [])
+    values["status"] = [f"{KNOWLEDGE.ib_status.get(code, 'status')} ({code})" for code in codes]
+    values["xid"] = [f"{code} ({KNOWLEDGE.xid.get(code, 'see the catalog')})" for code in values.get("xid", [])]
+    texts = {name: " and ".join(own[:3]) for name, own in values.items()}
+    interfaces = sorted(set(log.facts["interface"].values()))
+    settings = ", ".join(f"{name}={value}" for name in known.settings if (value := log.set_to(name)) is not None)
+    texts["settings"] = f"through {' or '.join(interfaces)} " * bool(interfaces) + f"({settings})" * bool(settings)
+    who = [process for _, _, own in found for process in own]
+    ranks = {number for host, number in who if not host and number >= 0} | set(log.ranks_of(who))
+    texts["who"] = first_upper(numbered("rank", ranks)) if ranks else "A rank"
+    headline = " ".join(known.headline.format(**texts).split()).replace(" :", ":").strip(": ")
+    return {
+        "known": known,
+        "is_flushed": bool(codes) and set(codes) <= {"5"},
+        "headline": headline,
+        "why": known.why.format(**texts),
+        "place": [f"{name} {texts[name]}" for name in ("peer", "hca", "gid")
+                  if texts.get(name) and texts[name] not in headline],
+        "count": len(who),
+        "texts": {text: own for _, text, own in found},
+        "ranks": sorted(ranks),
+    }  # fmt: skip
+
+
+def mixed_versions(case: Case) -> Iterator[Facts]:
+    """Ranks of one job with different versions of NCCL, by its log, else by the flight recorder's dumps."""
+    sources: list[Mapping[Any, str]] = [
+        {log.ranks.get(process, "{}:{}".format(*process)): version for process, version in log.facts["nccl"].items()}
+        for log in case.logs
+    ]
+    sources += [case.recorder.library_versions] if case.recorder else []
+    for versions in [by_version for source in sources if len(by_version := by_value(source)) > 1][:1]:
+        who = {version: [one for one in own if isinstance(one, int)] for version, own in versions.items()}
+        places = {version: numbered("rank", ranks) if ranks else ", ".join(map(str, versions[version][:4]))
+                  for version, ranks in who.items()}  # fmt: skip
+        yield {"places": places, "ranks": min(who.values(), key=len)}
+
+
+def init_incomplete(log: NcclLog) -> Iterator[Facts]:
+    """Ranks that began to make a communicator and never finished, or that no log mentions."""
+    by_communicator: dict[str, list[Member]] = {}
+    for member in log.members:
+        by_communicator.setdefault(member.communicator, []).append(member)
+    for members in by_communicator.values():
+        if unfinished := [one for one in members if one.is_unfinished]:
+            absent = sorted(set(range(members[0].size)) - {member.rank for member in members})
+            last = Counter(log.last_texts.get(member.process, "") for member in unfinished).most_common(1)[0][0]
+            who = [member.rank for member in unfinished]
+            yield {"first": members[0], "who": who, "absent": absent, "last": last, "ranks": absent or who}
+
+
+def wrong_values(log: NcclLog) -> list[Facts]:
+    """Results that nccl-tests found wrong."""
+    return [{}] if log.wrong_values else []
+
+
+_REPORTED = {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}
+"""By other rules."""
+_OF_NODE = {"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_TOPO_FILE", "NCCL_DEBUG_FILE"}
+"""May rightly differ between nodes."""
+
+
+def settings(log: NcclLog) -> Iterator[Facts]:
+    """Variables in the environment that change what NCCL does, and that no other rule reports."""
+    known = [one for one in sorted(log.environment) if one[0] in KNOWLEDGE.settings]
+    values = Counter(name for name, _ in known)
+    uneven = [name for name, own in values.items() if own > 1 and name not in _OF_NODE]
+    shown = [f"{name}={value} ({KNOWLEDGE.settings[name]})" for name, value in known if name not in _REPORTED]
+    if shown or uneven:
+        yield {"shown": shown, "uneven": uneven}
+
+
+def log_in_words(log: NcclLog) -> Iterator[Facts]:
+    """What a log tells that is in order."""
+    facts = log.facts
+    versions = sorted(set(facts["nccl"].values()))
+    if versions or log.nccl_lines or log.test_gb_per_s:
+        world = [member for member in log.members if member.size == log.world]
+        complete = [member for member in world if member.is_complete]
+        rings = [facts[name].values() for name in ("ring_channels", "ring_gb_per_s", "ring_path")]
+        transports = Counter(link.transport for link in log.links)
+        yield {
+            "versions": versions,
+            "complete": len(complete),
+            "times": sorted(member.init_s for member in world if member.init_s is not None),
+            "transports": ", ".join(f"{count} connections via {name}" for name, count in transports.most_common(4)),
+            "rings": "; ".join(sorted({f"rings of {count} channels at {float(rate):g} GB/s over {path}"
+                                       for count, rate, path in zip(*rings, strict=True)})),
+            "domains": "; ".join(f"NVLink domain of {gpus} GPUs (MNNVL)"
+                                 for gpus in sorted(set(facts["nvl_domain"].values()))),
+            "tested": max(log.test_gb_per_s.items(), key=lambda one: one[1], default=None),
+            "is_fine": complete and len(complete) == len(world) and not log.warnings and len(versions) == 1,
+            "is_closed": any(member.closed_by == "Destroy" for member in world),
+        }  # fmt: skip
 
 
 def suspected_p2p_failure(log: NcclLog, case: Case) -> Iterator[Facts]:
@@ -21,7 +137,7 @@ def suspected_p2p_failure(log: NcclLog, case: Case) -> Iterator[Facts]:
              if case.topology and link.kind == "P2P" and (pair := gpus_of(link, log, case.topology))
              and (path := case.topology.path(*pair))}  # fmt: skip
     far = {pair for pair, path in known.items() if path == "SYS"}
-    is_explained = case.standing is not None and (case.standing.absences or case.standing.mismatches)
+    is_explained = case.recorder is not None and (case.recorder.absences or case.recorder.mismatches)
     paths = [*known.values(), *log.facts["ring_path"].values()]
     has_nvlink = any(path.startswith("NV") for path in paths) or log.has_nvls or log.facts["nvl_domain"]
     is_over_sys = bool(far) and len(far) == len(known)
@@ -189,3 +305,15 @@ def _transports(log: NcclLog) -> dict[tuple[int, int], Counter[str]]:
         if len(ends) == 2:  # a communicator that is not named is the job's
             channels.setdefault((ends[0], ends[1]), set()).add((link.transport, link.communicator, link.channel))
     return {pair: Counter(name for name, _, _ in found) for pair, found in channels.items()}
+
+
+def gpus_of(link: Link, log: NcclLog, topology: Topology) -> tuple[str, str] | None:
+    """The two GPUs that a connection joins, as the topology names them; `None` when the log does not tell."""
+    ends = log.ends(link)
+    numbers: list[int | None] = []
+    if ends and ends[0].process[0] == ends[1].process[0]:
+        numbers = [one.device if one.gpu is None else one.gpu for one in ends]
+    elif log.is_one_node and log.world <= len(topology.gpus):
+        numbers = [link.source, link.target]
+    names = [f"GPU{number}" for number in numbers if number is not None]
+    return (names[0], names[1]) if len(names) == 2 and set(names) <= set(topology.gpus) else None

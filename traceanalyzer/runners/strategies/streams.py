@@ -1,12 +1,8 @@
-"""Offloaded zeroth-order training: two forward passes a step, blocks on the host except while they are used.
-
-Each block is uploaded, computed and offloaded on a stream of its own for each of the three, so block k+1
-uploads and block k−1 offloads while block k computes. With `--slice-params` each rank keeps and uploads 1/n
-of every block and the ranks all-gather it over the link between the GPUs, on a fourth stream.
-"""
+"""Copies beside compute: broadcasts three ways, and zeroth-order training with its blocks in CPU memory."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +12,143 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.lanes import Lane, pinned_empty
 from traceanalyzer.runners.model import parameter_count
-from traceanalyzer.runners.ranges import span
-from traceanalyzer.runners.strategies.base import STATE_BYTES, Job, Strategy
-from traceanalyzer.runners.strategies.zero import all_gather
+from traceanalyzer.runners.recording import span
+from traceanalyzer.runners.strategies.base import STATE_BYTES, Job, Strategy, parallel_sizes
+from traceanalyzer.runners.strategies.by_hand import all_gather
 
 if TYPE_CHECKING:
-    from traceanalyzer.runners.data import Batch
+    from contextlib import AbstractContextManager
+
+    from traceanalyzer.runners.model import Batch
     from traceanalyzer.runners.options import RunConfig
+
+
+class Lane:
+    """A stream of one device.
+
+    Work queued inside `with lane.queue():` runs in order with the lane's other work and beside other lanes'.
+    """
+
+    def __init__(self, device: torch.device, *, is_current: bool = False) -> None:
+        self.stream: torch.cuda.Stream | None = None
+        if device.type == "cuda":
+            self.stream = torch.cuda.current_stream(device) if is_current else torch.cuda.Stream(device)
+
+    def queue(self) -> AbstractContextManager[object]:
+        """Queue what the block launches on this lane."""
+        return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
+
+    def mark(self) -> torch.cuda.Event | None:
+        """A point after everything queued so far."""
+        return None if self.stream is None else self.stream.record_event()
+
+    def wait_for(self, mark: torch.cuda.Event | None) -> None:
+        """Start what is queued from now on only after `mark`."""
+        if self.stream is not None and mark is not None:
+            self.stream.wait_event(mark)
+
+
+def pinned_empty(elements: int, device: torch.device) -> torch.Tensor:
+    """CPU memory that copies to the device without a staging buffer, so that they can overlap."""
+    return torch.empty(elements, pin_memory=device.type == "cuda")
+
+
+class Broadcast(Strategy):
+    """A step brings the payload to every GPU; a subclass is a way to do so.
+
+    One process drives all GPUs, so that copies between them are peer copies on streams of its own.
+    On CPU two buffers in host memory stand for GPUs.
+    """
+
+    has_model = False
+    is_data_parallel = False
+    is_one_process = True
+
+    def __init__(self, job: Job) -> None:
+        self.config, self.world = job.config, job.world
+        elements = job.config.payload_mib * 2**20 // 4
+        names = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if job.world.is_cuda else ["cpu", "cpu"]
+        self.devices = [*map(torch.device, names)]
+        self.payload = torch.empty(elements) if job.config.pageable else pinned_empty(elements, job.world.device)
+        torch.arange(elements, out=self.payload)
+        self.buffers = [torch.empty(elements, device=device) for device in self.devices]
+        self.upload_lanes = [Lane(device) for device in self.devices]
+        # A peer copy is queued on the device that it reads from, GPU 0.
+        self.peer_lanes = [Lane(self.devices[0]) for _ in self.devices[1:]]
+
+    def step(self, micro_batches: list[Batch]) -> Tensor | None:
+        del micro_batches
+        self.broadcast()
+        # The step ends with its last copy: the next one writes the same buffers, and timing needs an end.
+        lanes = [*self.upload_lanes, *self.peer_lanes]
+        current = Lane(self.devices[0], is_current=True)
+        for lane in lanes:
+            current.wait_for(lane.mark())
+        for lane in lanes:
+            lane.wait_for(current.mark())
+        return None
+
+    def broadcast(self) -> None:
+        """Queue the copies."""
+        raise NotImplementedError
+
+    def parallel(self) -> dict[str, Any]:
+        return parallel_sizes()
+
+    def expected(self) -> dict[str, Any]:
+        return {}
+
+    def transfer(self) -> dict[str, Any]:
+        return {
+            "payload_bytes": self.payload.nbytes,
+            "devices": len(self.devices),
+            "uploaded_bytes_per_step": self.payload.nbytes,
+            "peer_bytes_per_step": self.payload.nbytes * (len(self.devices) - 1),
+            "is_pinned": self.payload.is_pinned() if self.world.is_cuda else None,
+        }
+
+
+class HostToEveryGPU(Broadcast):
+    """Every byte leaves the host once a GPU."""
+
+    def broadcast(self) -> None:
+        with span("upload"):
+            for buffer, lane in zip(self.buffers, self.upload_lanes, strict=True):
+                with lane.queue():
+                    buffer.copy_(self.payload, non_blocking=True)
+
+    def transfer(self) -> dict[str, Any]:
+        uploads = self.payload.nbytes * len(self.devices)
+        return {**super().transfer(), "uploaded_bytes_per_step": uploads, "peer_bytes_per_step": 0}
+
+
+class ChunkedBroadcast(Broadcast):
+    """Every byte leaves the host once: one stream uploads, one a peer passes on, and an event a chunk ties them."""
+
+    chunk_mib = 16
+
+    def broadcast(self) -> None:
+        elements = self.chunk_mib * 2**20 // self.payload.element_size()
+        for source, first, *peers in zip(
+            *(each.split(elements) for each in (self.payload, *self.buffers)), strict=True
+        ):
+            with span("upload"), self.upload_lanes[0].queue():
+                first.copy_(source, non_blocking=True)
+            uploaded = self.upload_lanes[0].mark()
+            with span("peer_copy"):
+                for peer, lane in zip(peers, self.peer_lanes, strict=True):
+                    lane.wait_for(uploaded)
+                    with lane.queue():
+                        peer.copy_(first, non_blocking=True)
+
+
+class HostToOneThenPeers(ChunkedBroadcast):
+    """The links between the GPUs idle until all of it has arrived at the first."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.chunk_mib = job.config.payload_mib
 
 
 @dataclass
@@ -52,6 +176,10 @@ SLOTS = 3  # one block is uploaded, one computed, one offloaded
 
 class ZerothOrderOffload(Strategy):
     """MeZO's two-point estimate, with each update applied when its block is next on the GPU.
+
+    Each block is uploaded, computed and offloaded on a stream of its own for each of the three, so block k+1
+    uploads and block k−1 offloads while block k computes. With `--slice-params` each rank keeps and uploads 1/n
+    of every block and the ranks all-gather it over the link between the GPUs, on a fourth stream.
 
     The projected gradient g = (loss(θ + εz) − loss(θ − εz)) / 2ε is known only after the last block, so block k
     takes its update θ −= lr · g · z at the next step's upload, as in ZO2. z comes from a seed, never from memory.
