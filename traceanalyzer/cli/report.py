@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from traceanalyzer.doctor import Examination
     from traceanalyzer.gate import Gate, Outcome
     from traceanalyzer.job.run_info import RunInfo, Wiring
+    from traceanalyzer.model import RankTrace
     from traceanalyzer.report.contents import Report
     from traceanalyzer.scale import Summary
     from traceanalyzer.snapshots import Examined
@@ -231,10 +232,9 @@ class _OneRun:
             if debug := DEBUG_FILE.get():
                 write_debug(debug, measured(clock, failures, made.results))
             if "parquet" in formats:
-                from traceanalyzer.export.events import write_rank
                 from traceanalyzer.scale import visit
 
-                events = partial(write_rank, folder=draft.path / "events")
+                events = partial(write_events, folder=draft.path / "events")
                 visit(run, source.load, summary.claims, events, jobs=source.jobs)
             if snapshots:
                 from traceanalyzer.report import snapshots as memory_page
@@ -406,7 +406,7 @@ def examined(
     if not (is_named or found_topo or found_logs or in_run):
         return None, None, ()
     from traceanalyzer.doctor import examine
-    from traceanalyzer.doctor.transports import wiring
+    from traceanalyzer.doctor.rules import wiring
 
     try:
         examination = examine(topo=topo or found_topo or in_run, nccl_logs=nccl_logs or found_logs)
@@ -442,3 +442,18 @@ def demo(name: str, output: Path, open_page: bool) -> int:
         f"  analyze-traces export {sample(name)}"
     )
     return code
+
+
+def write_events(trace: "RankTrace", folder: Path) -> None:
+    """Write every event table of a rank as `<table>/rank_<r>.parquet`, with its rank; `gpu_ops` has its step too."""
+    from traceanalyzer.model.schema import TABLES
+
+    for name in TABLES:
+        frame = trace.table(name).copy()
+        if name == "gpu_ops" and len(trace.steps):
+            numbers = trace.steps["step"].astype("Int64")
+            frame["step"] = numbers.reindex(trace.op_step).array  # row -1 is none
+        frame.insert(0, "rank", trace.rank)
+        path = folder / name / f"rank_{trace.rank}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frame.to_parquet(path, index=False)
