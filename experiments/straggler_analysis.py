@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.replay.graph import Piece, no_hosts
 from traceanalyzer.analyses.replay.job import Job, Lengths
-from traceanalyzer.analyses.replay.piece import Piece, no_hosts
 
 COMPUTE = ("forward-compute", "backward-compute")
 LOCAL = ("optimizer", "gc", "layernorm-grads-all-reduce")

@@ -18,7 +18,7 @@ from traceanalyzer.analyses import ANALYSES, thresholds_of
 from traceanalyzer.cli import MOVED, cli
 from traceanalyzer.cli.options import RENAMED, Rare
 from traceanalyzer.diff import metrics as diff_metrics
-from traceanalyzer.findings.kinds import every_kind
+from traceanalyzer.findings.conclude import every_kind
 from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.savings import Saves
 from traceanalyzer.findings.what_if import Answer

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import traceanalyzer
-from traceanalyzer.findings.kinds import every_kind
+from traceanalyzer.findings.conclude import every_kind
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.readers import FORMATS
 from traceanalyzer.report import assets

@@ -10,7 +10,7 @@ import traceanalyzer
 from tests.builders import rank_trace
 from traceanalyzer.analyses import ANALYSES, run
 from traceanalyzer.analyses.registry import SHARED
-from traceanalyzer.findings.kinds import every_kind
+from traceanalyzer.findings.conclude import every_kind
 from traceanalyzer.readers import READERS
 from traceanalyzer.report import assets
 from traceanalyzer.report.charts import CHARTS

@@ -5,11 +5,11 @@ from typing import Literal, TypeAlias
 from traceanalyzer.analyses import Result as Result
 from traceanalyzer.analyses import Results as _Results
 from traceanalyzer.analyses.blame.episodes import Episodes as _Episodes
+from traceanalyzer.analyses.blame.episodes import Stragglers as _Stragglers
 from traceanalyzer.analyses.blame.rank_sets import Places as _Places
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls as _SlowerCalls
 from traceanalyzer.analyses.blame.step_budget import StepNeeds as _StepNeeds
 from traceanalyzer.analyses.blame.step_budget import WhatRan as _WhatRan
-from traceanalyzer.analyses.blame.stragglers import Stragglers as _Stragglers
 from traceanalyzer.analyses.breakdown import Breakdown as _Breakdown
 from traceanalyzer.analyses.breakdown import Headline as _Headline
 from traceanalyzer.analyses.breakdown import Steps as _Steps

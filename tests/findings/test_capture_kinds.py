@@ -14,8 +14,8 @@ from traceanalyzer import load
 from traceanalyzer.analyses import run as analysed
 from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.findings import find
+from traceanalyzer.findings.conclude import believable
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.usable import believable
 
 MS = 1_000_000
 

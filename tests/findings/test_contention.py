@@ -8,8 +8,7 @@ from tests.findings.of_job import said
 from tests.simulator import workloads as usual
 from traceanalyzer.analyses.replay.contention import Alone
 from traceanalyzer.findings.contention import contention
-from traceanalyzer.findings.run import Run
-from traceanalyzer.findings.terms import Terms
+from traceanalyzer.findings.run import Run, Terms
 
 
 def _run(beside_ns):

@@ -29,7 +29,7 @@ from traceanalyzer.analyses import (
     trace,
 )
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.blame import episodes, rank_sets, slow_transfers, step_budget, stragglers
+from traceanalyzer.analyses.blame import episodes, rank_sets, slow_transfers, step_budget
 from traceanalyzer.analyses.communication import calls, clocks, collectives, groups, waits
 from traceanalyzer.analyses.host import api_calls, cpu_time, idle
 from traceanalyzer.analyses.memory import Held
@@ -139,7 +139,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "episodes": Analysis(episodes.across),
         "what_ran": Analysis(step_budget.what_ran_across, step_budget.what_ran_per_rank),
         "step_needs": Analysis(step_budget.step_needs_across, step_budget.step_needs_per_rank),
-        "stragglers": Analysis(stragglers.across),
+        "stragglers": Analysis(episodes.stragglers),
         "collectives": Analysis(collectives.collectives_across),
         "replay": Analysis(replay.across, replay.per_rank),
         "critical_path": Analysis(critical_path.across),

@@ -5,11 +5,10 @@ from typing import Literal, Protocol, overload
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.episodes import Episodes, Stragglers
 from traceanalyzer.analyses.blame.rank_sets import Places
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan
-from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.breakdown import Breakdown, Headline, Steps
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clocks import Clocks

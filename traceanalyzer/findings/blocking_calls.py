@@ -33,9 +33,8 @@ from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.streams import SyncCopies
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.findings.cpu_activity import doing, other_work
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.run import Run
+from traceanalyzer.findings.run import Run, doing, other_work
 from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import numbered

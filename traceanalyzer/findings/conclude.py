@@ -1,25 +1,49 @@
 """All findings of a run: every kind is asked, every change replayed, one finding kept for each cause."""
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
-from traceanalyzer.analyses.replay.changes import EVEN
+from traceanalyzer.analyses.integrity import DIFFERENT_JOBS, untrue_ranks
+from traceanalyzer.analyses.integrity.checks import LOST_AMID, SHIFTED, TRUNCATED
+from traceanalyzer.analyses.replay.changes import EVEN, PEERS, USUAL
 from traceanalyzer.analyses.replay.critical_path import bottleneck_after
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.errors import Failure
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.kinds import Kind, every_kind
 from traceanalyzer.findings.run import Run
 from traceanalyzer.findings.savings import Question, Saves, savings_of
-from traceanalyzer.findings.usable import believable
-from traceanalyzer.meaning.vocabulary import INFO, SEVERITIES
+from traceanalyzer.meaning.vocabulary import HIGH, INFO, MEDIUM, SEVERITIES
 from traceanalyzer.model.tables import pandas_set_up
+
+Kind = Callable[..., Iterable[Finding]]
+
+GROUPS = ("Input and CPU", "Uneven ranks", "Communication", "Compute", "Memory and copies", "The capture")
+"""Of the cookbook, in its order."""
+
+
+@cache
+def every_kind() -> tuple[Kind, ...]:
+    """All of them, in the cookbook's order."""
+    here = str(Path(__file__).parent)
+    modules = {one.name: import_module(f"{__package__}.{one.name}") for one in iter_modules([here])}
+    kinds = [name for name, module in modules.items() if hasattr(module, name)]
+    kinds.sort(key=lambda name: (GROUPS.index(modules[name].PLACE[0]), modules[name].PLACE[1], name))
+    return tuple(getattr(modules[name], name) for name in kinds)
+
+
+# Every kind of finding: the modules of this package that define a function of their own name. It takes the run and the
+# Results that it names; its name is the kind's id. The module's docstring is its section of the cookbook, and `PLACE`
+# that section's group and number in it; findings that are otherwise equal follow the same order.
+
 
 NEEDED = (
     "headline",
@@ -188,3 +212,44 @@ def _key(finding: Finding, *, has_lead: bool, ideal: float = 1.0) -> tuple[int, 
     if finding.leads and saves is not None:
         return 0, -saves.low_ns * (ideal if finding.half_of else 1), saves.high_ns - saves.low_ns
     return (4 if finding.is_nothing else 2), -(saves.likely_ns if saves else 0), bool(finding.half_of)
+
+
+# What may still be concluded of a capture that lacks something.
+
+
+def believable(facts: Sequence[Finding], results: Results) -> list[Finding]:
+    """The facts that hold of what was recorded.
+
+    None about a rank of which nothing is known, none that compares ranks that were recorded apart, or steps that are
+    numbered otherwise. Where the capture lets nothing be concluded, facts keep no change, so that none leads; else what
+    they save is an upper bound, with what the capture lacks as the reason.
+    """
+    integrity = results["integrity"].to_frame()
+    has = {*integrity["check"]}
+    spoilt = spoilt_ranks(results["integrity"])
+    if results["headline"].table["steps"].isna().all():  # no step is without a loss
+        spoilt |= {*integrity.loc[(integrity["check"] == LOST_AMID) & (integrity["severity"] == MEDIUM), "rank"]}
+    if untrue_ranks(integrity):  # lengths of steps rest on times
+        facts = [fact for fact in facts if fact.kind != "usable_steps"]
+    caveats = [fact for fact in facts if fact.is_about_capture]
+    facts = [fact for fact in facts if not fact.is_about_capture and not spoilt & {*fact.ranks, *fact.named}]
+    if DIFFERENT_JOBS in has:
+        facts = [fact for fact in facts if not _compares(fact)]
+    if SHIFTED in has:
+        facts = [fact for fact in facts if not (fact.steps and fact.ranks)]
+    if any(caveat.severity == HIGH for caveat in caveats):
+        return [*caveats, *(replace(fact, changes=()) for fact in facts)]
+    doubts = [caveat for caveat in caveats if caveat.severity == MEDIUM]
+    bound = f"Upper bound: {doubts[0].headline}" if doubts else ""
+    return [*caveats, *(replace(fact, caveat=fact.caveat or bound) if fact.changes else fact for fact in facts)]
+
+
+def spoilt_ranks(integrity: Result) -> set[int]:
+    """Ranks whose files are cut or hold impossible times: nothing is concluded of them."""
+    table = integrity.to_frame()
+    return {*untrue_ranks(table), *table.loc[table["check"] == TRUNCATED, "rank"].dropna().astype(int)}
+
+
+def _compares(fact: Finding) -> bool:
+    """Whether it rests on what other ranks do."""
+    return bool(fact.ranks) or any(change.to in (PEERS, EVEN, USUAL) for change in fact.changes)

@@ -11,7 +11,7 @@ Only kernels with the same name, grid, operator, shapes and types are compared.
 from collections.abc import Iterator
 
 from traceanalyzer.analyses.replay.changes import ALONE, Change
-from traceanalyzer.analyses.replay.piece import NEVER
+from traceanalyzer.analyses.replay.graph import NEVER
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run

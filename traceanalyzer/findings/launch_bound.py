@@ -29,9 +29,8 @@ from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.critical_path import Bottleneck
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.trace import Ranks
-from traceanalyzer.findings.cpu_activity import doing, launching_ns, other_work
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.run import Run
+from traceanalyzer.findings.run import Run, doing, launching_ns, other_work
 from traceanalyzer.meaning.columns import digits, time_span, time_text
 from traceanalyzer.meaning.gpus import has_triton
 from traceanalyzer.meaning.names import short_name

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from traceanalyzer.analyses.replay.changes import COST_NS, EVEN, EXPLAINED, NOT_MADE, PEERS, UNMATCHED, Change
-from traceanalyzer.analyses.replay.gains import WITHIN_PCT, Engine, evened_ends, step_weights
+from traceanalyzer.analyses.replay.replay import WITHIN_PCT, Engine, evened_ends, step_weights
 from traceanalyzer.analyses.replay.schedule import Rescheduled
 from traceanalyzer.analyses.statistics import LEAST_PCT, RATIO
 from traceanalyzer.meaning.columns import Scale, Unit, per_cent, scale, time_text
@@ -239,16 +239,14 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     kept, gone = corners[0, 0], dict(zip(unknown, corners[0], strict=True))
     likely_ns, steps = max(0, round(least[:, 0].mean())), _span(least[:, :1])
     # Beyond all corners what a change saves is as uncertain as two runs of the same work are unlike: calibration.md.
-    low_ns, high_ns = round(_span(least)[0] / RATIO), _span(full)[1]
-    before_ns = round(engine.steps(costs[:1]).mean())
+    low_ns, high_ns = round(_span(least)[0] / RATIO), round(_span(full)[1] * RATIO)
+    before_ns = most_ns = round(engine.steps(costs[:1]).mean())
     likely_ns = min(likely_ns, round(_most_share(question.least) * before_ns))
     if question.half_of:  # nothing takes away more than all of it
         low_ns = round(HALF_WAY * low_ns)
         left_ns = engine.steps(_asked(engine, question.changes, unknown)).mean(axis=0).min()
-        high_ns = min(high_ns, round(before_ns - left_ns))
-    elif 100 * RATIO * high_ns >= LEAST_PCT * before_ns:  # nor more than the changes remove
-        high_ns = round(max(high_ns, min(RATIO * high_ns, before_ns, engine.removed_ns(question.changes))))
-    high_ns = max(high_ns, likely_ns)
+        most_ns = min(_span(full)[1], round(before_ns - left_ns))
+    high_ns = max(min(high_ns, most_ns), likely_ns)
     limit, remedy = _widest(
         {
             ("only part of an ideal can be reached", ""): full[:, 0].mean() - least[:, 0].mean(),

@@ -25,9 +25,8 @@ from traceanalyzer.analyses.host.cpu_time import LEAST_NS, OPERATOR, Compilation
 from traceanalyzer.analyses.host.host_names import is_data
 from traceanalyzer.analyses.replay.changes import Change, Changeable
 from traceanalyzer.analyses.statistics import SHARE, few_longer
-from traceanalyzer.findings.cpu_activity import doing, launching_ns, other_work
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.run import Run
+from traceanalyzer.findings.run import Run, doing, launching_ns, other_work
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import COMPUTE, HIGH, HOST, LOW, MEDIUM, named, numbered

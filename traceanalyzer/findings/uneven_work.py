@@ -18,9 +18,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.episodes import Episodes, Stragglers
 from traceanalyzer.analyses.blame.step_budget import KERNEL, StepNeeds, WhatRan
-from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.breakdown import Headline
 from traceanalyzer.analyses.grouping import by_step_and_rank
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline

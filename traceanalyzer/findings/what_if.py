@@ -11,8 +11,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.replay.changes import EVEN, OF_HOSTS, PEERS, Change
 from traceanalyzer.analyses.replay.critical_path import composition, path_of
-from traceanalyzer.analyses.replay.gains import Engine
-from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.replay.replay import Engine, Replay
 from traceanalyzer.analyses.replay.schedule import NEEDED, Rescheduled, rescheduled
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.errors import InputError, UsageError

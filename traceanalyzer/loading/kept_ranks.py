@@ -14,7 +14,7 @@ import msgspec
 import pandas as pd
 
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
-from traceanalyzer.analyses.replay.piece import Piece
+from traceanalyzer.analyses.replay.graph import Piece
 from traceanalyzer.cuda_graphs import captures_beside, notes_beside
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.kinds import KindRules

@@ -1,7 +1,7 @@
 """The job as a graph that can be run again: its replay, what-if, its critical path.
 
 The graph is built a rank at a time (`rank_graph.piece_of`), joined over ranks by matched collectives and messages
-(`job.Job`), and run with lengths as recorded or changed (`gains.Engine`). An analysis whose gains stand on it names
+(`job.Job`), and run with lengths as recorded or changed (`replay.Engine`). An analysis whose gains stand on it names
 `replay` in its `across` and asks
 
     from traceanalyzer.analyses.replay.changes import Change

@@ -9,9 +9,8 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.intervals import Intervals
-from traceanalyzer.analyses.replay.graph import Timing
+from traceanalyzer.analyses.replay.graph import NEVER, Timing
 from traceanalyzer.analyses.replay.job import Job, Lengths
-from traceanalyzer.analyses.replay.piece import NEVER
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, rows_named

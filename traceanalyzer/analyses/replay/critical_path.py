@@ -9,7 +9,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.replay.changes import UNRECORDED, Change
-from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.graph import (
     ANCHOR,
     BLOCKS,
@@ -18,10 +17,10 @@ from traceanalyzer.analyses.replay.graph import (
     LAUNCHED,
     OWN,
     RELEASED,
+    SOURCE,
 )
 from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
-from traceanalyzer.analyses.replay.piece import SOURCE
-from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.replay.replay import Engine, Replay
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.meaning.columns import Adds, Column, declared
 from traceanalyzer.meaning.vocabulary import (

@@ -11,8 +11,7 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.breakdown import Steps, complete_steps, shared_steps
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.analyses.replay.graph import Nodes, Order, Timing, main_streams, order_of
-from traceanalyzer.analyses.replay.piece import NEVER, SOURCE, Piece
+from traceanalyzer.analyses.replay.graph import NEVER, SOURCE, Nodes, Order, Piece, Timing, main_streams, order_of
 from traceanalyzer.analyses.statistics import PERCENT
 from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.meaning.vocabulary import LAUNCH_NS

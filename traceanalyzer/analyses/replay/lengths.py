@@ -23,10 +23,9 @@ from traceanalyzer.analyses.replay.changes import (
     Change,
     with_waits_for_workers,
 )
-from traceanalyzer.analyses.replay.graph import HostTiming, Nodes, Timing
+from traceanalyzer.analyses.replay.graph import MEMORY, NEVER, HostTiming, Nodes, Piece, Timing
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.peers import Made, Peers, more_calls, without_profiler
-from traceanalyzer.analyses.replay.piece import MEMORY, NEVER, Piece
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model.schema import NONE

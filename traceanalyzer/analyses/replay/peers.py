@@ -14,9 +14,8 @@ from traceanalyzer.analyses.grouping import Groups, number_in_group
 from traceanalyzer.analyses.pipelines.shape import is_of_hub
 from traceanalyzer.analyses.replay.changes import COST_NS
 from traceanalyzer.analyses.replay.contention import Contention
-from traceanalyzer.analyses.replay.graph import Nodes
+from traceanalyzer.analyses.replay.graph import Nodes, Piece
 from traceanalyzer.analyses.replay.job import Job
-from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.vocabulary import DATA

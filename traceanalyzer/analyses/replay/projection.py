@@ -11,8 +11,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.collectives import bus_factors
 from traceanalyzer.analyses.replay.changes import RUN_TO_RUN, Change
-from traceanalyzer.analyses.replay.gains import Engine
-from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.replay.replay import Engine, Replay
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.job.model_state import Model, needs
 

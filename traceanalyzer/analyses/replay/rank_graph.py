@@ -16,7 +16,7 @@ from traceanalyzer.analyses.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.analyses.operators.operator_tree import PASS_NAMES, OperatorTree
 from traceanalyzer.analyses.phases import NAMES as PHASES
 from traceanalyzer.analyses.replay.changes import recorded_calls, stretches_taken_up
-from traceanalyzer.analyses.replay.piece import LATENCY_NS, MEMORY, Piece, explained, no_hosts
+from traceanalyzer.analyses.replay.graph import LATENCY_NS, MEMORY, Piece, explained, no_hosts
 from traceanalyzer.analyses.replay.waits import event_waits, touching
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.meaning.vocabulary import DATA, LAUNCH_NS

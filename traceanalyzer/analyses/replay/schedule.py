@@ -28,8 +28,8 @@ from traceanalyzer.analyses.pipelines.orders import (
 )
 from traceanalyzer.analyses.pipelines.pipeline import KINDS
 from traceanalyzer.analyses.replay.changes import Change
-from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.job import Job, Lengths
+from traceanalyzer.analyses.replay.replay import Engine
 from traceanalyzer.errors import InputError
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.model.schema import NONE

@@ -9,7 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups, largest_before, number_in_group, rows_of_each
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.replay.piece import LATENCY_NS, NEVER, Piece
+from traceanalyzer.analyses.replay.graph import LATENCY_NS, NEVER, Piece
 from traceanalyzer.analyses.statistics import PERCENT, SHARE
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE

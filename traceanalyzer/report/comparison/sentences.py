@@ -11,7 +11,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.grouping import memoized_by_tables
 from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
-from traceanalyzer.analyses.replay.gains import run_to_run
+from traceanalyzer.analyses.replay.replay import run_to_run
 from traceanalyzer.analyses.statistics import LEAST_PCT, PERCENT
 from traceanalyzer.diff import Comparison, TableDiff, joins, metrics
 from traceanalyzer.diff.captures import Capture, Side, world_size
