@@ -1,5 +1,7 @@
 """What recording takes the hosts is taken away where they bind, and only where its cost is known."""
 
+import dataclasses
+
 import pytest
 
 from tests.host_builders import host_trace
@@ -70,3 +72,13 @@ def test_a_step_that_tells_nothing_of_the_overhead_leaves_the_estimate():
     (bound,) = run([launching(1_990 * US)], ["replay"], unprofiled_step_ns=step_ns).values()
     assert bound.note == ""
     assert len(bound.engine.costs) == 3
+
+
+def test_what_another_profiler_costs_is_known_only_from_the_step_without_it():
+    trace = launching(50 * US)
+    other = dataclasses.replace(trace, meta=dataclasses.replace(trace.meta, format="nsys_sqlite"))
+    estimated = replay_of(other).engine
+    assert estimated.costs == ((),)
+    step_ns = estimated.before_ns - 200 * US
+    (known,) = run([other], ["replay"], unprofiled_step_ns=step_ns).values()
+    assert abs(known.engine.steps(known.engine.costs).mean(axis=0)[0] - step_ns) < 10 * US

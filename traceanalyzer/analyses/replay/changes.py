@@ -38,17 +38,15 @@ PLAIN_LAUNCH_NS = 10_000
 READY_NS = 2_000_000
 """Who takes a batch that is there is done within this time."""
 
-_PROFILER = "kineto"
+ESTIMATED = "kineto"
+"""The format of the profiler whose cost is estimated: what others cost is known where the step without them is."""
 
 
 def recorded_calls(trace: RankTrace, threads: np.ndarray, since: np.ndarray, until: np.ndarray) -> np.ndarray:
-    """How many operators and calls the PyTorch profiler wrote down of the threads from each time until another.
+    """How many operators and calls the profiler wrote down of the threads from each time until another.
 
-    The launch of a CUDA graph counts for what it launches, too. 0 for other profilers: what theirs cost has not been
-    measured.
+    The launch of a CUDA graph counts for what it launches, too.
     """
-    if trace.meta.format != _PROFILER:
-        return np.zeros(len(since), dtype=np.int64)
     frames = (trace.api_calls, trace.host_ops)
     starts = [array_of(frame, "start_ns")[np.isin(array_of(frame, "thread"), threads)] for frame in frames]
     begun = np.sort(np.concatenate([*starts, _of_graphs(trace, threads)]))

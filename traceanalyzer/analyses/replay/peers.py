@@ -117,7 +117,7 @@ class Peers:
 
     def __init__(self, job: Job, contention: Contention) -> None:
         self.job, self.contention = job, contention
-        self.overhead_ns: Mapping[str, int] = {**COST_NS}
+        self.overhead_ns: Mapping[str, int] = dict.fromkeys(COST_NS, 0)
         self.ranks = np.array([*job.nodes])
         self.place = {rank: column for column, rank in enumerate(job.nodes)}
         self.known = Known()

@@ -17,6 +17,7 @@ from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.shape import in_ring
 from traceanalyzer.analyses.replay.changes import (
     COST_NS,
+    ESTIMATED,
     EVEN,
     IDEAL,
     LEAST,
@@ -74,10 +75,11 @@ def run_to_run(steps: np.ndarray) -> np.ndarray:
 class Engine:
     """A job and what its replays are compared with."""
 
-    def __init__(self, job: Job, windows: Windows) -> None:
-        self.job, self.windows = job, windows
+    def __init__(self, job: Job, windows: Windows, estimated_ns: Mapping[str, int]) -> None:
+        self.job, self.windows, self._estimated_ns = job, windows, estimated_ns
         self.contention = Contention(job)
         self.peers = Peers(job, self.contention)
+        self.peers.overhead_ns = {**estimated_ns}
         self.edits = Edits(job, self.peers)
         self._replayed: dict[tuple[Change, ...], np.ndarray] = {}
 
@@ -109,9 +111,13 @@ class Engine:
         """Whether any rank's capture has the host's side."""
         return any(not nodes.piece.why_no_host for nodes in self.job.nodes.values())
 
-    @cached_property
+    @property
     def has_cost_of_recording(self) -> bool:
         """Whether any capture holds calls of which is known what writing them down takes."""
+        return self._has_records and any(self.peers.overhead_ns.values())
+
+    @cached_property
+    def _has_records(self) -> bool:
         return any(array_of(nodes.piece.host, "recorded").any() for nodes in self.job.nodes.values())
 
     @cached_property
@@ -250,10 +256,10 @@ class Engine:
         """Take the profiler's overhead for what explains a mean step that long; why it is not taken, or "".
 
         That step is the mean of one run: what the overhead may be is what explains it, give or take `_run_to_run`, and
-        lies within the estimate (`COST_NS`) as far as that explains the step, too.
+        lies within the estimate, where there is one, as far as that explains the step, too.
         """
-        if not self.has_cost_of_recording:
-            return "The step without the profiler is not used: only PyTorch's profiler is known to slow its calls."
+        if not self._has_records:
+            return "The step without the profiler is not used: the trace has no CPU calls that a profiler slows."
         costs, steps = self._steps_by_overhead
         within = PERCENT / 100 * step_ns
         if step_ns > steps[0] + within or step_ns < steps[-1] - within:
@@ -265,10 +271,11 @@ class Engine:
         shortest_ns, longest_ns = nearest_ns * self._run_to_run
         least, likely, most = np.interp([-longest_ns, -nearest_ns, -shortest_ns], -steps, costs)
         most = most if shortest_ns > steps[-1] else max(COST_NS[MOST], least)
-        if least <= COST_NS[MOST] and most >= COST_NS[LEAST]:
-            least, most = max(least, COST_NS[LEAST]), min(most, COST_NS[MOST])
-        is_any = shortest_ns <= steps[-1] and longest_ns >= steps[0]
-        found = (np.clip(COST_NS[TYPICAL] if is_any else likely, least, most), least, most)
+        known = self._estimated_ns
+        if known[MOST] and least <= known[MOST] and most >= known[LEAST]:
+            least, most = max(least, known[LEAST]), min(most, known[MOST])
+        is_any = known[MOST] and shortest_ns <= steps[-1] and longest_ns >= steps[0]
+        found = (np.clip(known[TYPICAL] if is_any else likely, least, most), least, most)
         self._take_overhead(dict(zip(COST_NS, map(round, found), strict=True)))
         return ""
 
@@ -281,7 +288,7 @@ class Engine:
             self._take_overhead(dict(zip(COST_NS, each, strict=True)))
             steps += self.steps_after([(Change("profiler", word),) for word in COST_NS]).mean(axis=0).tolist()
             costs += each
-        self._take_overhead({**COST_NS})
+        self._take_overhead(self._estimated_ns)
         return np.array(costs), np.minimum.accumulate(steps)
 
     @cached_property
@@ -289,7 +296,7 @@ class Engine:
         """Between which factors of its mean step a run of the job lies, by its recorded steps."""
         return run_to_run(self._steps[:, 0])
 
-    def _take_overhead(self, overhead_ns: dict[str, int]) -> None:
+    def _take_overhead(self, overhead_ns: Mapping[str, int]) -> None:
         self.let_go()
         self.peers.overhead_ns, self._replayed = {**overhead_ns}, {}
 
@@ -409,7 +416,8 @@ def across(
     pieces = with_waits_alike({rank: part["piece"].iloc[0] for rank, part in held.items()})
     offset_ns = clocks.offsets_ns()
     try:
-        engine = _engine(pieces, members, offset_ns, steps)
+        is_estimated = ranks.table["format"].eq(ESTIMATED).any()
+        engine = _engine(pieces, members, offset_ns, steps, COST_NS if is_estimated else dict.fromkeys(COST_NS, 0))
         lengths = engine.windows.lengths(engine.unchanged)
     except CircleError:
         return Replay(_EMPTY, why_not=CIRCULAR)
@@ -423,8 +431,10 @@ def across(
     return Replay(table[["rank", "step", "has_host", "recorded_ns", "replayed_ns"]], engine, note=note)
 
 
-def _engine(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int, int], steps: Steps) -> Engine:
+def _engine(
+    pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int, int], steps: Steps, cost_ns: Mapping[str, int]
+) -> Engine:
     job = Job(pieces, members.table, offset_ns)
     if any(len(piece) > LARGE for piece in pieces.values()):
         job = spilled_arrays(job)
-    return Engine(job, windows_of(job, steps))
+    return Engine(job, windows_of(job, steps), cost_ns)
