@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
 from tests.snapshots.builders import History, write
@@ -157,12 +156,12 @@ def test_that_snapshots_are_left_out_is_said(tmp_path):
         (tmp_path / place).parent.mkdir(exist_ok=True)
         write(tmp_path / place, leak().snapshot())
     found = find_snapshots(tmp_path)
-    examined, told = memory_beside(found, own, [own, other], pd.DataFrame())
+    examined, told = memory_beside(found, own, [own, other])
     assert [one.snapshot.path for one in examined] == [tmp_path / "a/rank0.pickle"]
     left = f"{tmp_path / 'b/rank0.pickle'} and {tmp_path / 'rank1.pickle'}"
     assert told[-1].startswith(f"Skipped: {left} (the runs of these snapshots are another or unknown;")
-    assert not any("Skipped" in one for one in memory_beside(found[:1], own, [own, other], pd.DataFrame())[1])
-    examined, told = memory_beside(found[1:2], own, [own, other], pd.DataFrame())
+    assert not any("Skipped" in one for one in memory_beside(found[:1], own, [own, other])[1])
+    examined, told = memory_beside(found[1:2], own, [own, other])
     assert (examined, len(told)) == ((), 1)
     assert "(the run of this snapshot is another or unknown;" in told[0]
-    assert memory_beside([], own, [own, other], pd.DataFrame()) == ((), ())
+    assert memory_beside([], own, [own, other]) == ((), ())

@@ -290,7 +290,7 @@ class _OneRun:
         if asked.snapshots:
             from traceanalyzer.cli.snapshots import memory_beside
 
-            snapshots, told = memory_beside(asked.snapshots, run, asked.found.runs, made.results["steps"].table)
+            snapshots, told = memory_beside(asked.snapshots, run, asked.found.runs)
             made = replace(made, snapshots=told)
 
         def complete() -> "tuple[Summary, Report]":

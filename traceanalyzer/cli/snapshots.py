@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pandas as pd
 
 from traceanalyzer import __version__, gate
 from traceanalyzer.cli.options import Options, Source, default_output, gate_code
@@ -27,7 +26,6 @@ from traceanalyzer.report.writers import gates as gate_writer
 from traceanalyzer.snapshots import (
     Examined,
     MemoryChange,
-    beside_trace,
     change,
     examine_readable,
     examine_snapshots,
@@ -78,8 +76,8 @@ def report_alone(paths: Sequence[Path], source: Source, options: Options, gates:
     return gate_code(outcomes)
 
 
-def memory_beside(paths: Sequence[Path], run: Run, runs: Sequence[Run], steps: pd.DataFrame) -> Memory:
-    """What snapshots beside a run's traces show, with the traces' steps."""
+def memory_beside(paths: Sequence[Path], run: Run, runs: Sequence[Run]) -> Memory:
+    """What snapshots beside a run's traces show."""
     own = of_run(paths, run, runs)
     others: tuple[str, ...] = ()
     if rest := [str(path) for path in paths if path not in own]:
@@ -89,8 +87,7 @@ def memory_beside(paths: Sequence[Path], run: Run, runs: Sequence[Run], steps: p
         examined, skipped = examine_readable(own)
     except InputError as error:
         return (), (f"Skipped: {error}", *others)
-    beside = beside_trace(examined, steps)
-    return beside, (*sentences(beside), *skipped, *others)
+    return examined, (*sentences(examined), *skipped, *others)
 
 
 def of_run(paths: Sequence[Path], run: Run, runs: Sequence[Run]) -> list[Path]:

@@ -1,14 +1,13 @@
 """What the runners' command does: one rank of a run, the launcher of several, or Nsight Systems around them."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
 
@@ -27,10 +26,6 @@ from traceanalyzer.runners.world import (
     unwinding_on_signals,
     world_size,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 class Exit(IntEnum):

@@ -1,20 +1,15 @@
 """What the runners train: a GPT decoder and a BERT-like encoder in plain PyTorch, on synthetic sequences."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # torch's own convention
 from torch.utils.checkpoint import checkpoint
 
+from traceanalyzer.runners.options import ModelConfig
 from traceanalyzer.runners.recording import in_block_ranges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from traceanalyzer.runners.options import ModelConfig
 
 IGNORED_TARGET = -100
 

@@ -1,18 +1,14 @@
 """The command line of the runners, and the frozen configuration that it becomes."""
 
-from __future__ import annotations
-
 import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.strategies import STRATEGIES, strategy_named
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +26,12 @@ class ModelConfig:
 
 # The output head has its own matrix (a pipeline can then split the model anywhere), so `gpt2` counts
 # 163 M parameters and `gpt2-large` 838 M, 39 M and 64 M more than the published models with tied ones.
-PRESETS = {
-    "tiny": ModelConfig("tiny", layers=4, d_model=64, heads=4, vocab=256, seq_len=32),
+PRESETS = {  # layers, d_model, heads, vocab, seq_len
+    "tiny": ModelConfig("tiny", 4, 64, 4, 256, 32),
     "tiny-bert": ModelConfig("tiny-bert", 4, 64, 4, 256, 32, is_causal=False),
-    "gpt2": ModelConfig("gpt2", layers=12, d_model=768, heads=12, vocab=50_304, seq_len=1024),
-    "gpt2-large": ModelConfig("gpt2-large", layers=36, d_model=1280, heads=20, vocab=50_304, seq_len=1024),
-    "360m": ModelConfig("360m", layers=24, d_model=1024, heads=16, vocab=28_672, seq_len=1024),
+    "gpt2": ModelConfig("gpt2", 12, 768, 12, 50_304, 1024),
+    "gpt2-large": ModelConfig("gpt2-large", 36, 1280, 20, 50_304, 1024),
+    "360m": ModelConfig("360m", 24, 1024, 16, 28_672, 1024),
     "bert": ModelConfig("bert", 12, 768, 12, 30_720, 512, is_causal=False),
 }
 # Samples a rank and micro-step that keep a large GPU busy also while a profiler slows the host

@@ -1,30 +1,23 @@
 """What a run leaves behind: named ranges, a profiler's capture of some steps, memory snapshots."""
 
-from __future__ import annotations
-
 import contextlib
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch._C._profiler import _ExperimentalConfig
 from torch.autograd.profiler import record_function
 from torch.cuda import nvtx
 from torch.distributed import distributed_c10d
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from traceanalyzer.runners.world import uninterrupted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from traceanalyzer.runners.options import ProfileConfig
-    from traceanalyzer.runners.world import World
+from traceanalyzer.runners.options import ProfileConfig
+from traceanalyzer.runners.world import World, uninterrupted
 
 _uses_nvtx = False
 

@@ -1,7 +1,5 @@
 """run.json, beside the traces: the job, its speed without a profiler, and its memory."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -9,9 +7,11 @@ import shutil
 import statistics
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import msgspec
 import torch
@@ -20,10 +20,6 @@ from msgspec import field
 from msgspec.structs import replace
 
 from traceanalyzer.job.run_info import KNOWN_VERSION, RunInfo, StepTime, StepTimes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -101,7 +97,7 @@ class RunRecord(RunInfo, frozen=True):
     hosts: tuple[str | None, ...] | None = field(default_factory=_hosts)
     environment: dict[str, str] | None = field(default_factory=_environment)
 
-    def timed(self, step_times_ns: list[int], tokens_per_step: int | None) -> RunRecord:
+    def timed(self, step_times_ns: list[int], tokens_per_step: int | None) -> Self:
         """With the un-profiled step time (mean, sample standard deviation) and what follows from it."""
         if not step_times_ns:
             return self
@@ -113,7 +109,7 @@ class RunRecord(RunInfo, frozen=True):
             tokens_per_s=tokens_per_step * 1e9 / mean_ns if tokens_per_step else None,
         )
 
-    def failed(self, error: BaseException, memory: dict[str, int | None]) -> RunRecord:
+    def failed(self, error: BaseException, memory: dict[str, int | None]) -> Self:
         """The same run with how it ended: the error's first line, without folders and addresses.
 
         `memory` is what the rank that failed had needed so far; of the other ranks nothing is known.

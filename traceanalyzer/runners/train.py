@@ -1,34 +1,26 @@
 """The training loop of all strategies, and `traced` for a loop of one's own: timed, then profiled steps, run.json."""
 
-from __future__ import annotations
-
 import math
 import os
 import warnings
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from msgspec.structs import replace
+from torch import Tensor
 
 from traceanalyzer.job.run_info import Batch
 from traceanalyzer.runners.model import Tokens, Transformer, parameter_count
-from traceanalyzer.runners.options import ProfileConfig
+from traceanalyzer.runners.options import ProfileConfig, RunConfig
 from traceanalyzer.runners.recording import Capture, profiled, span
 from traceanalyzer.runners.run_json import RunRecord, StepTimer, from_all_ranks, peak_memory, recording_failure, slowest
 from traceanalyzer.runners.strategies import strategy_named
 from traceanalyzer.runners.strategies.base import Job, Strategy
 from traceanalyzer.runners.world import World, expect_progress, transports
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from torch import Tensor
-
-    from traceanalyzer.runners.options import RunConfig
 
 
 def train(config: RunConfig, world: World) -> RunRecord:

@@ -1,17 +1,15 @@
 """Which rank this process is, on which device; its process group; an orderly end when another rank dies or hangs."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -22,9 +20,6 @@ from torch.distributed import (
 
 from traceanalyzer.doctor.nccl_log import holds_log, read_logs
 from traceanalyzer.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)

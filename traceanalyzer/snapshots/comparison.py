@@ -15,7 +15,7 @@ from traceanalyzer.discovery.clustering import RUN_INFO
 from traceanalyzer.errors import UsageError
 from traceanalyzer.job.model_state import Model
 from traceanalyzer.job.run_info import RunInfo
-from traceanalyzer.meaning.columns import Unit, size_text, time_text, unit_of
+from traceanalyzer.meaning.columns import Unit, size_text, unit_of
 from traceanalyzer.meaning.vocabulary import named
 from traceanalyzer.snapshots.examination import BEFORE, UNKNOWN, Examined, Growth, OutOfMemory
 
@@ -60,7 +60,7 @@ def _capital(text: str) -> str:
     return text[0].upper() + text[1:] if text.startswith("rank") else text
 
 
-_CONTRADICTED, _FAILED, _DECIDES, _GROWS, _NOT_FAILED, _PEAK, _BESIDE, _FRAGMENTED, _OTHERS = range(9)
+_CONTRADICTED, _FAILED, _DECIDES, _GROWS, _NOT_FAILED, _PEAK, _FRAGMENTED, _OTHERS = range(8)
 
 
 def _of_one(one: Examined) -> list[tuple[int, str]]:
@@ -74,9 +74,12 @@ def _of_one(one: Examined) -> list[tuple[int, str]]:
     made += [(_FAILED, _failed(one.oom))] if one.oom else []
     made += [(_GROWS, _grows(growth)) for growth in one.growths[:3]]
     if one.oom is None and one.growths:
-        made.append((_NOT_FAILED, _not_failed(one)))
+        text = (
+            f"{_WHO}'s history has no failed request. To see one, write the snapshot when it fails "
+            "(torch._C._cuda_attach_out_of_memory_observer)."
+        )
+        made.append((_NOT_FAILED, text))
     made.append((_PEAK, _peak(one)))
-    made += [(_BESIDE, text) for text in _beside_trace(one)]
     if one.end["reserved"] and one.free_bytes > 0.25 * one.end["reserved"]:
         made.append((_FRAGMENTED, _fragmented(one)))
     if others := ", ".join(f"{count:,} of GPU {device}" for device, count in one.snapshot.other_events.items()):
@@ -108,25 +111,6 @@ def _grows(growth: Growth) -> str:
     )
 
 
-def _not_failed(one: Examined) -> str:
-    """Of memory that grows without a failed request: where the next one is likely."""
-    none = "" if one.gave_back else ", and the allocator returned nothing to the GPU"
-    text = (
-        f"{_WHO}'s history has no failed request{none}. To see one, write the snapshot when it fails "
-        "(torch._C._cuda_attach_out_of_memory_observer)."
-    )
-    if not one.taken:
-        return text
-    first = one.taken[0]
-    times = "once" if first.times == 1 else f"{first.times} times"
-    most = "" if len(one.taken) == 1 else " most often"
-    return (
-        f"{text} If the run failed later, the request was most likely at {first.site}, "
-        f"which{most} made the allocator take more from the GPU in the second "
-        f"half ({times}, {size_text(first.size_bytes)})."
-    )
-
-
 def _fragmented(one: Examined) -> str:
     of_graphs = (
         f" {size_text(one.free_private_bytes)} of it is in pools of CUDA graphs, which only those use."
@@ -139,17 +123,6 @@ def _fragmented(one: Examined) -> str:
         f"{one.free_blocks:,} blocks (largest {size_text(one.largest_free_bytes)}): usual between steps."
         f"{of_graphs}{'' if one.snapshot.settings.get('expandable_segments') else advice}"
     )
-
-
-def _beside_trace(one: Examined) -> list[str]:
-    steps = one.trace_steps
-    if steps is None:
-        return []
-    if steps.peak_step is not None:
-        return [f"{_WHO}'s peak is in step {steps.peak_step} of the trace."]
-    if steps.before_ns is not None:
-        return [f"{_WHO}'s history ends {time_text(steps.before_ns)} before the trace's first step."]
-    return [] if steps.table.empty else [f"{_WHO}'s peak is outside the trace's steps."]
 
 
 def _peak(one: Examined) -> str:

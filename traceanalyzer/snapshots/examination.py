@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.errors import InputError
-from traceanalyzer.selection import step_at
 from traceanalyzer.snapshots.reading import Snapshot, Stack, read_snapshot
 
 # Where blocks were allocated, by file and line of the code that is not PyTorch's.
@@ -158,45 +157,6 @@ def step_bounds(snapshot: Snapshot) -> tuple[np.ndarray, bool]:
     return np.linspace(times[0], times[-1], PARTS + 1).astype("int64")[1:], False
 
 
-# Whose requests made the allocator take more memory from the GPU, after the history's first half.
-
-
-_TAKES, _GIVES_BACK = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What one site's requests took in the second half of the recorded time.
-
-    Attributes:
-        site: who asked.
-        times: how often none of the blocks that the allocator held would do.
-        size_bytes: what it took from the GPU for them.
-    """
-
-    site: str
-    times: int
-    size_bytes: int
-
-
-def late_allocations(snapshot: Snapshot) -> tuple[Taken, ...]:
-    """By site, most bytes first: the first steps of a run take what all steps need, and are left out."""
-    history = snapshot.history
-    times = history["time_ns"].to_numpy()
-    if not len(times):
-        return ()
-    is_late = times > times[0] + (times[-1] - times[0]) // 2
-    own = history[history["action"].isin(_TAKES).to_numpy() & is_late]
-    names = np.array([site(snapshot.stacks[number]) for number in own["stack"]], dtype=object)
-    made = [Taken(str(name), len(sizes), int(sizes.sum())) for name, sizes in own.groupby(names)["size_bytes"]]
-    return tuple(sorted(made, key=lambda one: -one.size_bytes))
-
-
-def gave_back(snapshot: Snapshot) -> bool:
-    """Whether the allocator gave memory back to the GPU: it does so before it fails a request."""
-    return bool(snapshot.history["action"].isin(_GIVES_BACK).any())
-
-
 # What the allocator held over time: requested by tensors, allocated for them, and reserved, after every event.
 #
 # The history records what was asked for; what was given is that rounded up. What the allocator leaves with a block
@@ -279,53 +239,6 @@ def living(lives: pd.DataFrame, position: int) -> pd.DataFrame:
     return lives[(lives["born"] <= position) & (lives["died"] > position)]
 
 
-# A snapshot's history by the steps of the trace that was recorded beside it: both have the host's clock.
-
-
-@dataclass(frozen=True, slots=True)
-class TraceSteps:
-    """What the history tells of a trace's steps.
-
-    Attributes:
-        table: one row for each step that the history reaches into: `step`, `peak_bytes` and `end_bytes` (requested).
-        peak_step: in which the peak of the history lies; `None` outside all.
-        before_ns: how long before the trace's first step the history ends; `None` where it reaches into one or ends
-            after them all.
-    """
-
-    table: pd.DataFrame
-    peak_step: int | None
-    before_ns: int | None
-
-
-def by_steps(levels: pd.DataFrame, peak_at: int, steps: pd.DataFrame) -> TraceSteps | None:
-    """The levels by step.
-
-    Args:
-        levels: as `traceanalyzer.snapshots.levels.levels` gives them.
-        peak_at: row of their peak.
-        steps: of the snapshot's rank: `step`, `host_start_ns`, `host_end_ns`.
-
-    Returns:
-        `None` without a history, or without steps.
-    """
-    known = steps.dropna(subset=["step", "host_start_ns", "host_end_ns"]).sort_values("host_start_ns")
-    if levels.empty or known.empty:
-        return None
-    starts, ends = (known[name].to_numpy(dtype=np.int64) for name in ("host_start_ns", "host_end_ns"))
-    times = levels["time_ns"].to_numpy()
-    row = step_at(starts, ends, times)
-    grouped = levels["requested_bytes"][row >= 0].groupby(row[row >= 0])
-    numbers = known["step"].to_numpy(dtype=np.int64)
-    table = pd.DataFrame({"peak_bytes": grouped.max(), "end_bytes": grouped.last()})
-    table.insert(0, "step", numbers[table.index])
-    peak = int(row[peak_at])
-    before = int(starts[0] - times[-1])
-    return TraceSteps(
-        table.reset_index(drop=True), None if peak < 0 else int(numbers[peak]), before if before > 0 else None
-    )
-
-
 # What a snapshot tells: peak, who holds it, what grows, what was asked for in vain, how fragmented it is.
 
 
@@ -358,8 +271,8 @@ class Examined:
 
     Attributes:
         snapshot: as it was read.
-        levels: as `traceanalyzer.snapshots.levels.levels` gives them.
-        end: the levels at the time of the snapshot, as `traceanalyzer.snapshots.levels.at_end` gives them.
+        levels: as `levels` gives them.
+        end: the levels at the time of the snapshot, as `levels_at_end` gives them.
         peak_bytes: the most that tensors had requested at once in the history; without one what they held at the end.
         peak_at: position in the history of the event that reached it; -1 without a history.
         peak_allocated_bytes: about the most that `torch.cuda.memory_allocated` said in the history.
@@ -371,13 +284,10 @@ class Examined:
         end_sites: who holds what is in use at the end.
         growths: what piles up over steps.
         oom: the last request that failed, where the history has one.
-        taken: whose requests made the allocator take more from the GPU in the second half of the history.
-        gave_back: whether the allocator gave memory back to the GPU, as it does before it fails a request.
         free_bytes: reserved but not in use at the end.
         free_private_bytes: of these in pools of their own, as CUDA graphs have: only their graphs use them again.
         free_blocks: in how many blocks.
         largest_free_bytes: the largest of them.
-        trace_steps: the history by the steps of the trace beside it; `None` without one.
     """
 
     snapshot: Snapshot
@@ -393,13 +303,10 @@ class Examined:
     end_sites: pd.DataFrame
     growths: tuple[Growth, ...]
     oom: OutOfMemory | None
-    taken: tuple[Taken, ...]
-    gave_back: bool
     free_bytes: int
     free_private_bytes: int
     free_blocks: int
     largest_free_bytes: int
-    trace_steps: TraceSteps | None = None
 
     @property
     def has_history(self) -> bool:
@@ -432,23 +339,11 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         end_sites=by_site(at_end, snapshot.stacks),
         growths=tuple(growths(snapshot, lives)),
         oom=_oom(snapshot, over_time),
-        taken=late_allocations(snapshot),
-        gave_back=gave_back(snapshot),
         free_bytes=int(free.sum()),
         free_private_bytes=int(free[of_private].sum()),
         free_blocks=len(free),
         largest_free_bytes=int(free.max()) if len(free) else 0,
     )
-
-
-def beside_trace(examined: Sequence[Examined], steps: pd.DataFrame) -> tuple[Examined, ...]:
-    """The same with the steps of the trace beside them: rows `rank`, `step`, `host_start_ns`, `host_end_ns`."""
-    made = []
-    for one in examined:
-        own = steps[steps["rank"] == one.snapshot.rank] if len(steps) else steps
-        found = by_steps(one.levels, one.peak_at, own) if len(own) else None
-        made.append(replace(one, trace_steps=found))
-    return tuple(made)
 
 
 def examine_snapshots(paths: Sequence[Path]) -> tuple[Examined, ...]:

@@ -1,26 +1,19 @@
 """What a strategy is: one way to take an optimizer step with the ranks at hand."""
 
-from __future__ import annotations
-
-from contextlib import nullcontext
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.model import Block, build_model, parameter_count
+from traceanalyzer.runners.model import Batch, Block, Transformer, build_model, parameter_count
+from traceanalyzer.runners.options import RunConfig
 from traceanalyzer.runners.recording import span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from contextlib import AbstractContextManager
-
-    from traceanalyzer.runners.model import Batch, Transformer
-    from traceanalyzer.runners.options import RunConfig
-    from traceanalyzer.runners.world import World
+from traceanalyzer.runners.world import World
 
 STATE_BYTES = {"optimizer": 8, "gradient": 4, "parameter": 4}
 """Of a parameter in fp32 training with AdamW, whose two moments are fp32; in the order in which ZeRO shards them."""
@@ -49,22 +42,22 @@ class Job:
 class Strategy:
     """Plain training on one rank's data; a strategy overrides what it does differently."""
 
-    fewest_ranks: ClassVar[int] = 1
-    is_one_process: ClassVar[bool] = False
-    default_accumulate: ClassVar[int] = 1
+    fewest_ranks = 1
+    is_one_process = False
+    default_accumulate = 1
     # Parts that a batch is cut into; the default batch is so many times the preset's.
-    default_microbatches: ClassVar[int] = 1
-    default_learning_rate: ClassVar[float] = 3e-4
+    default_microbatches = 1
+    default_learning_rate = 3e-4
     # Model FLOPs per parameter and token: 2 for a forward pass, 4 for a backward.
-    flops_per_parameter: ClassVar[int] = 6
-    is_data_parallel: ClassVar[bool] = True
+    flops_per_parameter = 6
+    is_data_parallel = True
     # Whether whole parameters are cast before they are computed with, so that norms and the residual stream are of that
     # type too; autocast, which casts each use, would then keep second copies.
-    casts_parameters: ClassVar[bool] = False
+    casts_parameters = False
     # How many of STATE_BYTES are cut into `shards` parts.
-    zero_stage: ClassVar[int] = 0
+    zero_stage = 0
     # A strategy that only moves bytes trains nothing.
-    has_model: ClassVar[bool] = True
+    has_model = True
 
     def __init__(self, job: Job) -> None:
         self.config, self.world = job.config, job.world

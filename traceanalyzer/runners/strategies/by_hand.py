@@ -1,19 +1,13 @@
 """One rank as the baseline; data parallelism and ZeRO stages 1 to 3 by hand."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from traceanalyzer.runners.model import Batch
 from traceanalyzer.runners.recording import span
 from traceanalyzer.runners.strategies.base import Job, Strategy
-
-if TYPE_CHECKING:
-    from traceanalyzer.runners.model import Batch
-    from traceanalyzer.runners.world import World
+from traceanalyzer.runners.world import World
 
 
 class Single(Strategy):

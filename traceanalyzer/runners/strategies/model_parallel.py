@@ -1,9 +1,7 @@
 """Model parallelism by hand: a pipeline's stages under three schedules, and tensor parallelism as in Megatron."""
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,12 +11,10 @@ from torch.nn.functional import linear
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.model import Batch, Block, Transformer, run_blocks
+from traceanalyzer.runners.options import RunConfig
 from traceanalyzer.runners.recording import span
 from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes
-
-if TYPE_CHECKING:
-    from traceanalyzer.runners.options import RunConfig
-    from traceanalyzer.runners.world import World
+from traceanalyzer.runners.world import World
 
 
 class Stage(nn.Module):
@@ -98,20 +94,20 @@ class GPipe(Strategy):
         ahead = self.forwards_ahead(count)
         for index in range(ahead):
             received = self.receive_activation(microbatches[index])
-            self.exchange(to_next=self.forward_microbatch(index, microbatches[index], received))
+            self.exchange((dist.isend, self.forward_microbatch(index, microbatches[index], received), 1))
         received = self.receive_activation(microbatches[ahead]) if ahead < count else None
         for index in range(ahead, count):
             batch = microbatches[index]
             output = self.forward_microbatch(index, batch, received)
             gradient = self.output_gradient(batch)
-            self.exchange(to_next=output, from_next=gradient)
+            self.exchange((dist.isend, output, 1), (dist.irecv, gradient, 1))
             sent = self.backward_microbatch(index - ahead, count, gradient)
             received = self.activation(batch) if index + 1 < count else None
-            self.exchange(to_previous=sent, from_previous=received)
+            self.exchange((dist.isend, sent, -1), (dist.irecv, received, -1))
         for index in range(count - ahead, count):
             gradient = self.output_gradient(microbatches[index])
-            self.exchange(from_next=gradient)
-            self.exchange(to_previous=self.backward_microbatch(index, count, gradient))
+            self.exchange((dist.irecv, gradient, 1))
+            self.exchange((dist.isend, self.backward_microbatch(index, count, gradient), -1))
 
     def forward_microbatch(self, index: int, batch: Batch, received: Tensor | None) -> Tensor | None:
         """Compute a microbatch's output and keep it for its backward pass; what the next stage gets of it."""
@@ -133,24 +129,14 @@ class GPipe(Strategy):
                 torch.autograd.backward(output, gradient)
         return None if received is None else received.grad
 
-    def exchange(
-        self,
-        *,
-        to_next: Tensor | None = None,
-        to_previous: Tensor | None = None,
-        from_next: Tensor | None = None,
-        from_previous: Tensor | None = None,
-    ) -> None:
-        """Start the given sends and wait for the given receives, all in one group.
+    def exchange(self, *wanted: tuple[Any, Tensor | None, int]) -> None:
+        """Start sends to, and wait for receives from, the stage so many further on, all in one group.
 
         Separate operations could deadlock: two neighbours that both send first wait for each other.
         """
-        rank = self.world.rank
-        wanted = [
-            (dist.isend, to_next, rank + 1), (dist.isend, to_previous, rank - 1),
-            (dist.irecv, from_next, rank + 1), (dist.irecv, from_previous, rank - 1),
-        ]  # fmt: skip
-        operations = [dist.P2POp(kind, tensor, peer) for kind, tensor, peer in wanted if tensor is not None]
+        operations = [
+            dist.P2POp(kind, tensor, self.world.rank + step) for kind, tensor, step in wanted if tensor is not None
+        ]
         if not operations:
             return
         with span("p2p"):
@@ -177,7 +163,7 @@ class GPipe(Strategy):
     def receive_activation(self, batch: Batch) -> Tensor | None:
         """What the stage before sends."""
         received = self.activation(batch)
-        self.exchange(from_previous=received)
+        self.exchange((dist.irecv, received, -1))
         return received
 
     def parallel(self) -> dict[str, Any]:

@@ -1,32 +1,24 @@
 """Data parallelism and sharding by PyTorch (DDP, ZeroRedundancyOptimizer, FSDP2) and DeepSpeed, where installed."""
 
-from __future__ import annotations
-
 import os
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.runners.model import Batch
+from traceanalyzer.runners.options import RunConfig
 from traceanalyzer.runners.recording import span
 from traceanalyzer.runners.strategies.base import Job, Strategy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from torch import Tensor, nn
-    from torch.distributed.device_mesh import DeviceMesh
-
-    from traceanalyzer.runners.model import Batch
-    from traceanalyzer.runners.options import RunConfig
 
 
 class PyTorchDDP(Strategy):
@@ -63,8 +55,7 @@ class PyTorchDDPBf16(PyTorchDDP):
         return self.adamw(self.masters)
 
     def comm_hook(self) -> tuple[Any, Callable[..., Any]]:
-        # Not the function itself: DDP compares its annotations, which are texts here, with its own classes.
-        return self.world.size, lambda ranks, bucket: _mean_in_fp32(ranks, bucket)  # noqa: PLW0108 - see above
+        return self.world.size, _mean_in_fp32
 
     def update(self) -> None:
         for master, parameter in zip(self.masters, self.parameters, strict=True):
@@ -92,7 +83,7 @@ class PyTorchDDPPowerSGD(PyTorchDDP):
         return state, powerSGD_hook.powerSGD_hook
 
 
-def _mean_in_fp32(ranks: int, bucket: Any) -> torch.futures.Future[Tensor]:
+def _mean_in_fp32(ranks: int, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """The bucket's mean over ranks, added up in fp32."""
     total = bucket.buffer().float().div_(ranks)
     work = dist.all_reduce(total, async_op=True)
@@ -117,7 +108,7 @@ class PyTorchZero3(Strategy):
 
     fewest_ranks = 2
     zero_stage = 3
-    reshard_after_forward: ClassVar[bool] = True
+    reshard_after_forward = True
     casts_parameters = True
 
     def build_model(self, job: Job) -> nn.Module:

@@ -1,10 +1,8 @@
 """Copies beside compute: broadcasts three ways, and zeroth-order training with its blocks in CPU memory."""
 
-from __future__ import annotations
-
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,16 +10,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.model import parameter_count
+from traceanalyzer.runners.model import Batch, parameter_count
+from traceanalyzer.runners.options import RunConfig
 from traceanalyzer.runners.recording import span
 from traceanalyzer.runners.strategies.base import STATE_BYTES, Job, Strategy, parallel_sizes
 from traceanalyzer.runners.strategies.by_hand import all_gather
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from traceanalyzer.runners.model import Batch
-    from traceanalyzer.runners.options import RunConfig
 
 
 class Lane:
