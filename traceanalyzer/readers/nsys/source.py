@@ -5,9 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from enum import IntEnum
-from functools import cached_property, reduce
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,9 +32,6 @@ class Number(IntEnum):
     ERROR = 3  # of diagnostics
 
 
-PACK_BITS = (32, 16, 0)
-"""Where a triple's three numbers stand in its packed int64: CUDA's limits are 2³¹−1, 65,535 and 65,535."""
-
 STRINGS = "StringIds"
 """The table of all names."""
 
@@ -44,18 +41,8 @@ ESSENTIAL = frozenset({
 })  # fmt: skip
 """Tables without which figures would be wrong, and not only fewer."""
 
-_TYPES = {
-    "ints": pa.int64(), "floats": pa.float64(), "texts": pa.large_string(), "blobs": pa.large_string(),
-    "triples": pa.int64(),
-}  # fmt: skip
+_TYPES = {"ints": pa.int64(), "floats": pa.float64(), "texts": pa.large_string(), "blobs": pa.large_string()}
 """Arrow's type of each kind of column."""
-
-
-class Column(NamedTuple):
-    """A column to read: its kind (a key of `_TYPES`) and the names of the table's columns that it is made of."""
-
-    kind: str
-    parts: tuple[str, ...]
 
 
 class Source(ABC):
@@ -76,17 +63,10 @@ class Source(ABC):
         """Columns of a table; empty when there is no such table."""
 
     @abstractmethod
-    def _select(self, table: str, columns: Mapping[str, Column], words: Sequence[str]) -> pa.Table:
-        """Columns that the table has, of all its rows; see `read`."""
+    def _select(self, table: str, kinds: Mapping[str, str], words: Sequence[str]) -> pa.Table:
+        """Columns that the table has, by name with their kinds (keys of `_TYPES`), of all its rows; see `read`."""
 
-    def read(
-        self,
-        table: str,
-        *,
-        triples: Mapping[str, tuple[str, str, str]] | None = None,
-        containing: Sequence[str] = (),
-        **names: Sequence[str],
-    ) -> pa.Table:
+    def read(self, table: str, *, containing: Sequence[str] = (), **names: Sequence[str]) -> pa.Table:
         """Chosen columns of all rows.
 
         Columns that the table lacks are NULL, a table that is absent is empty. So is one that cannot be read, where
@@ -94,7 +74,6 @@ class Source(ABC):
 
         Args:
             table: its name.
-            triples: name → three columns, read as one int64 (`PACK_BITS`), NULL where one is.
             containing: a database's rows only whose column `text`, or string of `textId`, contains one of these words,
                 in any case.
             names: `ints` are read as int64 (unsigned ones wrap), `floats` as float64, `texts` as text and `blobs`
@@ -103,13 +82,12 @@ class Source(ABC):
         Raises:
             NotATraceError: a table of `ESSENTIAL` cannot be read.
         """
-        columns = {name: Column(kind, (name,)) for kind, own in names.items() for name in own}
-        columns |= {name: Column("triples", parts) for name, parts in (triples or {}).items()}
-        present: dict[str, Column] = {}
+        kinds = {name: kind for kind, own in names.items() for name in own}
+        present: dict[str, str] = {}
         rows = pa.table({})
         try:
             if has := self.columns(table):
-                present = {name: column for name, column in columns.items() if has.issuperset(column.parts)}
+                present = {name: kind for name, kind in kinds.items() if name in has}
                 rows = self._select(table, present, containing)
         except NotATraceError as error:
             if table in ESSENTIAL:
@@ -117,8 +95,8 @@ class Source(ABC):
             self.damaged[table] = str(error)
             present = {}
         read = {
-            name: rows[name] if name in present else pa.chunked_array([pa.nulls(len(rows), _TYPES[column.kind])])
-            for name, column in columns.items()
+            name: rows[name] if name in present else pa.chunked_array([pa.nulls(len(rows), _TYPES[kind])])
+            for name, kind in kinds.items()
         }
         return with_valid_text(pa.table(read))
 
@@ -188,12 +166,6 @@ def labelled(values: Any, label: Callable[[Any], str | None]) -> pd.Categorical:
     return texts_as_category([label(one) for one in distinct.tolist()]).take(codes)
 
 
-def triple(packed: int) -> str | None:
-    """A packed triple as "24x1x1"; `None` for a negative one."""
-    high, middle, _ = PACK_BITS
-    return None if packed < 0 else f"{packed >> high}x{(packed >> middle) & 0xFFFF}x{packed & 0xFFFF}"
-
-
 # Tables of a database that `nsys export --type=sqlite` wrote, read without touching the file.
 #
 # ADBC fills Arrow columns: the standard library's cursor takes many times as long.
@@ -226,13 +198,13 @@ class SqliteSource(Source):
             self._columns[table] = frozenset(row[1] for row in self._ask(f"PRAGMA table_info({_quoted(table)})"))
         return self._columns[table]
 
-    def _select(self, table: str, columns: Mapping[str, Column], words: Sequence[str]) -> pa.Table:
+    def _select(self, table: str, kinds: Mapping[str, str], words: Sequence[str]) -> pa.Table:
         # Without any of the columns the number of rows still matters.
-        selected = ", ".join(f"{_sql(*one)} AS {_quoted(name)}" for name, one in columns.items()) or "0"
+        selected = ", ".join(f"{_sql(kind, name)} AS {_quoted(name)}" for name, kind in kinds.items()) or "0"
         condition = self._named(self.columns(table), words) if words else "1"
         rows = self._fetch(f"SELECT {selected} FROM {_quoted(table)} WHERE {condition}")  # noqa: S608
         # A column that is all NULL comes with another type.
-        return rows.cast(pa.schema([(name, _TYPES[one.kind]) for name, one in columns.items()])) if columns else rows
+        return rows.cast(pa.schema([(name, _TYPES[kind]) for name, kind in kinds.items()])) if kinds else rows
 
     def _named(self, has: frozenset[str], words: Sequence[str]) -> str:
         """A condition on a row's text."""
@@ -310,13 +282,12 @@ _SQL = {
     "floats": "IFNULL(CAST({0} AS REAL), 9e999)",
     "texts": "IFNULL(CAST({0} AS TEXT), '')",
     "blobs": "CASE typeof({0}) WHEN 'blob' THEN hex({0}) WHEN 'text' THEN {0} ELSE '' END",
-    "triples": "(({0} << 32) | ({1} << 16) | {2})",
 }
-"""What is selected for a column of each kind; `triples` as of `PACK_BITS`."""
+"""What is selected for a column of each kind."""
 
 
-def _sql(kind: str, parts: tuple[str, ...]) -> str:
-    return _SQL["times" if kind == "ints" and parts[0] in _TIMES else kind].format(*map(_quoted, parts))
+def _sql(kind: str, name: str) -> str:
+    return _SQL["times" if kind == "ints" and name in _TIMES else kind].format(_quoted(name))
 
 
 def _like(column: str, words: Sequence[str]) -> str:
@@ -342,14 +313,11 @@ class ParquetSource(Source):
         with self._explained(table):
             return frozenset(pq.read_schema(self._file(table)).names)
 
-    def _select(self, table: str, columns: Mapping[str, Column], words: Sequence[str]) -> pa.Table:  # noqa: ARG002
+    def _select(self, table: str, kinds: Mapping[str, str], words: Sequence[str]) -> pa.Table:  # noqa: ARG002 - of a database alone
         with self._explained(table), pq.ParquetFile(self._file(table)) as file:
-            parts = [part for column in columns.values() for part in column.parts]
             # Without any of the columns the number of rows still matters.
-            rows = file.read(columns=parts or file.schema_arrow.names[:1])
-            if not columns:
-                return rows
-            return pa.table({name: _of_kind(rows, *column) for name, column in columns.items()})
+            rows = file.read(columns=[*kinds] or file.schema_arrow.names[:1])
+            return pa.table({name: _of_kind(rows[name], kind) for name, kind in kinds.items()}) if kinds else rows
 
     def _file(self, table: str) -> Path:
         return self.path / f"{table}.parquet"
@@ -364,14 +332,8 @@ class ParquetSource(Source):
             raise NotATraceError(f"{self.path}: {why}; export the report again") from error
 
 
-def _of_kind(rows: pa.Table, kind: str, parts: tuple[str, ...]) -> pa.ChunkedArray:
-    """A column of that kind."""
-    if kind == "triples":
-        numbers = zip(parts, PACK_BITS, strict=True)
-        return reduce(
-            pc.bit_wise_or, (pc.shift_left(rows[name].cast(pa.int64(), safe=False), bits) for name, bits in numbers)
-        )
-    column = rows[parts[0]]
+def _of_kind(column: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
+    """The column as of that kind."""
     if kind == "blobs":
         # The export declares bytes as text: they need not be valid UTF-8.
         raw = column.cast(pa.large_binary(), safe=False).to_pylist()

@@ -12,7 +12,7 @@ from traceanalyzer.kinds import ACTIVITIES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.make import UNKNOWN_NS
 from traceanalyzer.model.schema import NONE, UNNAMED
-from traceanalyzer.readers.nsys.source import Number, Source, labelled, maybe, triple
+from traceanalyzer.readers.nsys.source import Number, Source, labelled, maybe
 
 # What the packed ids of an export hold: `globalPid` and `globalTid` are machine, VM, process and thread.
 
@@ -223,10 +223,20 @@ def are_nameless(ops: pd.DataFrame) -> bool:
 
 
 def _kernels(source: Source) -> dict[str, Column]:
-    rows = _placed(source, KERNEL, KERNEL_NAMES[0], "graphNodeId", triples={"grid": _GRID, "block": _BLOCK})
+    rows = _placed(source, KERNEL, KERNEL_NAMES[0], "graphNodeId", *_GRID, *_BLOCK)
     ids = _name_ids(source, rows)
-    sizes = {name: labelled(rows[name], triple) for name in ("grid", "block")}
+    sizes = {"grid": _extents(rows, *_GRID), "block": _extents(rows, *_BLOCK)}
     return _part(rows, "kernel", ids, source.names(ids, UNNAMED), **sizes)
+
+
+def _extents(rows: pd.DataFrame, *axes: str) -> pd.Categorical:
+    """Three sizes as "24x1x1", absent where one is; CUDA's limits are 2³¹−1, 65,535 and 65,535."""
+    x, y, z = (rows[axis].to_numpy() for axis in axes)
+
+    def text(packed: int) -> str | None:
+        return None if packed < 0 else f"{packed >> 32}x{(packed >> 16) & 0xFFFF}x{packed & 0xFFFF}"
+
+    return labelled((x << 32) | (y << 16) | z, text)
 
 
 def _name_ids(source: Source, rows: pd.DataFrame) -> np.ndarray:
@@ -276,10 +286,10 @@ def _graphs(source: Source) -> dict[str, Column]:
     return _part(rows, "graph", rows["graphId"], lambda one: "CUDA graph" if one < 0 else f"CUDA graph {one}")
 
 
-def _placed(source: Source, table: str, *ints: str, **triples: Any) -> pd.DataFrame:
+def _placed(source: Source, table: str, *ints: str) -> pd.DataFrame:
     """Times, places and these columns of a table's rows."""
     missing = {"start": UNKNOWN_NS, "end": UNKNOWN_NS, "streamId": 0}
-    return source.frame(table, missing, ints=(*_PLACE, *ints), **triples)
+    return source.frame(table, missing, ints=(*_PLACE, *ints))
 
 
 def _part(
