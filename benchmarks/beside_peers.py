@@ -26,14 +26,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import venv
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import nsys_read
-import peer_tools
 import speed_report
-from kineto_speed import repeat
 
 ROOT = Path(__file__).parent.parent
 
@@ -100,9 +99,7 @@ class Row:
 
 def main() -> None:
     options = arguments()
-    pythons, missing = (
-        ({}, {}) if options.no_peers else peer_tools.environments(options.environments, dict(options.peer))
-    )
+    pythons, missing = ({}, {}) if options.no_peers else environments(options.environments, dict(options.peer))
     rows: list[Row] = []
     for job in options.jobs:
         rows += measured_job(job, pythons, options)
@@ -120,13 +117,13 @@ def measured_job(job: Job, pythons: Mapping[str, str], options: argparse.Namespa
         rows = ours(Path(folder), traces, like, options)
         first = next(traces.iterdir())
         if job.ranks == 1 and not job.form:
-            rows.append(run("json.load", like, [sys.executable, "-c", peer_tools.LOADED, str(first)]))
+            rows.append(run("json.load", like, [sys.executable, "-c", LOADED, str(first)]))
         for name, python in pythons.items():
-            is_parser = name == peer_tools.SIMDJSON
+            is_parser = name == SIMDJSON
             if job.form == "nsys" or (is_parser and (job.ranks > 1 or job.form)):
                 continue  # which it does not read
             target = first if is_parser else traces
-            command = [python, "-c", peer_tools.code_of(name), str(target)]
+            command = [python, "-c", code_of(name), str(target)]
             rows.append(run(name, like, command, limit_s=options.limit_s))
     return rows
 
@@ -143,7 +140,7 @@ def ours(folder: Path, traces: Path, like: Row, options: argparse.Namespace) -> 
             shutil.rmtree(folder / "cache", ignore_errors=True)
         paths = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "XDG_CACHE_HOME": f"{folder}/cache", "PYTHONPATH": paths}
-        command = peer_tools.ours(folder / "own", traces, folder / "report", jobs=count)
+        command = our_command(folder / "own", traces, folder / "report", jobs=count)
         rows.append(run(what, like, command, environment, own=folder / "own"))
         shutil.rmtree(folder / "report", ignore_errors=True)
     return rows
@@ -246,6 +243,132 @@ def arguments() -> argparse.Namespace:
     options.jobs = options.jobs or jobs(QUICK if options.quick else MODERATE)
     options.no_peers = options.no_peers or options.quick
     return options
+
+
+# Traces that are made: a sample's events, again and again.
+
+
+def repeat(sample: Path, target: Path, wanted: int) -> int:
+    """Write the sample's events again and again, one after the other in time, in the profiler's own layout."""
+    opened = gzip.open if sample.suffix == ".gz" else open
+    text = opened(sample).read().decode()
+    head, _, rest = text.partition('"traceEvents": [')
+    events = re.split(r"(?<=\}),(?=\s*\{\s*\"(?:ph|name)\")", rest[: rest.rindex("]")])
+    times = [float(match[1]) for event in events if (match := re.search(r'"ts": (\d+\.\d+)', event))]
+    span = max(times) - min(times) + 1000.0
+    copies = -(-wanted // len(events))
+    with target.open("w", encoding="utf-8") as file:
+        file.write(head + '"traceEvents": [')
+        for copy in range(copies):
+            file.write(",".join(shifted(event, copy, span) for event in events) + ("," if copy + 1 < copies else ""))
+        file.write('],\n"traceName": "rank0.json"\n}')
+    return len(events) * copies
+
+
+def shifted(event: str, copy: int, span_us: float) -> str:
+    if not copy:
+        return event
+    event = re.sub(r'"ts": (\d+\.\d+)', lambda m: f'"ts": {float(m[1]) + copy * span_us:.3f}', event, count=1)
+    event = re.sub(
+        r'("correlation"|"External id"|"id"): (\d+)', lambda m: f"{m[1]}: {int(m[2]) + copy * 10_000_000}", event
+    )
+    return re.sub(r"ProfilerStep#(\d+)", lambda m: f"ProfilerStep#{int(m[1]) + copy * 10}", event)
+
+
+# Each tool in an environment of its own, and the code that it runs.
+
+
+PEERS = {"HolisticTraceAnalysis": "HolisticTraceAnalysis==0.5.0", "traceinsight": "traceinsight==0.6.0"}
+"""What to install. Both are imported as `hta`: in one environment the later would overwrite the earlier."""
+
+SIMDJSON = "pysimdjson"
+
+INSTALLED = {**PEERS, SIMDJSON: "pysimdjson>=7"}
+
+_ANALYSES = """
+import sys
+from importlib.metadata import distributions
+from hta.trace_analysis import TraceAnalysis
+here = {{each.metadata["Name"].lower() for each in distributions()}} & {{"holistictraceanalysis", "traceinsight"}}
+assert here == {{{name!r}.lower()}}, here
+made = TraceAnalysis(trace_dir=sys.argv[1])
+made.get_temporal_breakdown(visualize=False)
+made.get_comm_comp_overlap(visualize=False)
+made.get_gpu_kernel_breakdown(visualize=False)
+made.get_idle_time_breakdown(ranks=None, visualize=False)
+"""
+"""The four of its analyses of which this project's report has a counterpart."""
+
+_PARSED = "import simdjson, sys; simdjson.Parser().load(sys.argv[1])"
+
+LOADED = "import json, sys; json.load(open(sys.argv[1]))"
+
+OURS = """
+import resource, sys
+from pathlib import Path
+from traceanalyzer.__main__ import main
+place = sys.argv.pop(1)
+sys.argv.append("--quiet")
+try:
+    main()
+finally:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    Path(place).write_text(f"{own.ru_utime + own.ru_stime} {own.ru_maxrss}")
+"""
+"""The command as it is installed; says what this process alone took, without those that it starts for the ranks."""
+
+_INSTALL_S = 900
+
+
+def code_of(name: str) -> str:
+    """What a tool runs; its argument is the folder of a job, of the parser a file."""
+    return _PARSED if name == SIMDJSON else _ANALYSES.format(name=name)
+
+
+def environments(folder: Path, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Python of each tool's environment, and why others have none.
+
+    Args:
+        folder: where environments are made, or lie since the last run.
+        given: interpreters of environments that exist.
+    """
+    found, missing = dict(given), {}
+    for name, package in INSTALLED.items():
+        if name in found:
+            continue
+        python = folder / name / "bin" / "python"
+        why = None if _has(python, package) else _installed(python, package)
+        if why is None:
+            found[name] = str(python)
+        else:
+            missing[name] = why
+            print(f"without {name}: {why}", flush=True)
+    return found, missing
+
+
+def _has(python: Path, package: str) -> bool:
+    distribution = package.replace(">=", "==").partition("==")[0]
+    code = f"from importlib.metadata import version; version({distribution!r})"
+    return python.exists() and subprocess.run([python, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def _installed(python: Path, package: str) -> str | None:
+    """Make the environment; returns why it could not be made."""
+    venv.create(python.parent.parent, with_pip=True, clear=True)
+    command = [python, "-m", "pip", "install", "--quiet", "--retries", "1", "--timeout", "15", package]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"pip install {package} took more than {_INSTALL_S} s"
+    lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    return f"pip install {package}: {(lines or ['failed'])[-1][:160]}" if done.returncode else None
+
+
+def our_command(own: Path, folder: Path, report: Path, *, jobs: int | None) -> list[str]:
+    """The whole command of this project: page, CSV and JSON."""
+    asked = [] if jobs is None else ["--jobs", str(jobs)]
+    # Safe path: the package is the one that the environment names, not what lies in the working folder.
+    return [sys.executable, "-P", "-c", OURS, str(own), str(folder), "--output", str(report), *asked]
 
 
 if __name__ == "__main__":
