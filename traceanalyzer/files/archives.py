@@ -25,9 +25,10 @@ from traceanalyzer.files.bounds import BLOCK_BYTES, ROOM_BYTES, TOO_MANY, Bounde
 # Packed files: which names they have, and their bytes unpacked as they are read.
 
 
-_NAME = r"\.json(?:\.(?:gz|zst|xz|bz2))?$"
+JSON_END = r"\.json(?:\.(?:gz|zst|xz|bz2))?$"
+"""How names of JSON end, packed or not, as an expression."""
 
-_JSON = re.compile(_NAME)
+_JSON = re.compile(JSON_END)
 
 NOT_UNPACKED: Mapping[str, str] = {".lz4": "lz4", ".7z": "7-Zip", ".rar": "RAR", ".br": "Brotli", ".Z": "compress"}
 """Suffixes of files that are named as skipped, and what packed them."""

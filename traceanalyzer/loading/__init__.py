@@ -13,6 +13,7 @@ from traceanalyzer.cuda_graphs import captures_beside, has_replays, with_capture
 from traceanalyzer.discovery import BY_NAME, BY_REGEX, Found, discover, is_of_captures, of_files
 from traceanalyzer.discovery.clustering import SAME_RUN_NS, Run, TraceFile
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.files.archives import JSON_END, SUFFIXES
 from traceanalyzer.files.remote import named
 from traceanalyzer.job.run_info import given_step_ns
 from traceanalyzer.kinds import KindRules
@@ -23,7 +24,7 @@ from traceanalyzer.meaning.vocabulary import named as listed_named
 from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet
 from traceanalyzer.model.schema import printable
 from traceanalyzer.model.tables import pandas_set_up
-from traceanalyzer.readers import FILE_ORDER, GUESSED, NODE_ORDER, RankHint, ranks_of
+from traceanalyzer.readers import FILE_ORDER, FORMATS, GUESSED, NODE_ORDER, RankHint, ranks_of
 from traceanalyzer.selection import Selection, select
 from traceanalyzer.validation import place_of, text_of, threshold
 
@@ -291,11 +292,11 @@ def label_of(path: Path) -> str:
 
 
 def _stem(name: str) -> str:
-    return re.sub(
-        r"\.(?:pt\.trace\.)?json(?:\.(?:gz|zst|xz|bz2))?$|\.zip$|\.tgz$|\.tar(?:\.(?:gz|zst|xz|bz2))?$|\.sqlite$|\.db$|\.xplane\.pb$|\.nsys-rep$|_pqtdir$",
-        "",
-        name,
-    )
+    """A file's name without the end that tells its format."""
+    return re.sub(rf"(?:\.pt\.trace)?{JSON_END}|(?:{_ENDS}|_pqtdir)$", "", name)
+
+
+_ENDS = "|".join(map(re.escape, (*SUFFIXES, *(end for one in FORMATS.values() for end in one.suffixes))))
 
 
 # From files to ranks in memory: the library's `load`.
