@@ -58,6 +58,24 @@ def test_peak_and_categories_add_up(tmp_path):
     assert (one.free_bytes, one.free_blocks) == ((1 << 30) - 52 * MB, 1)
 
 
+def test_what_an_optimizer_of_ones_own_keeps_is_its_state(tmp_path):
+    step = (("my_adam.py", 74, "step"), ("torch/optim/optimizer.py", 480, "wrapper"), ("train.py", 22, "<module>"))
+    history = History()
+    gradient = history.alloc(
+        2 * MB, (("torch/csrc", 0, "torch::autograd::AccumulateGrad"), ("x", 0, "autograd::Engine"))
+    )
+    history.alloc(4 * MB, step)
+    product = history.alloc(16 * MB, step)
+    history.free(product)
+    size, _ = history.blocks[gradient]
+    history.blocks[gradient] = (size, (("torch/optim/optimizer.py", 990, "zero_grad"), ("train.py", 23, "<module>")))
+    history.free(gradient)
+    one = examined(tmp_path, history)
+    assert dict(zip(one.peak_categories["category"], one.peak_categories["size_bytes"], strict=True)) == {
+        "gradients": 2 * MB, "optimizer state": 4 * MB, "temporaries": 16 * MB,
+    }  # fmt: skip
+
+
 def test_the_failed_request(tmp_path):
     one = examined(tmp_path, leak(oom=True))
     assert (one.oom.requested_bytes, one.oom.device_free_bytes, one.oom.requested_before_bytes) == (

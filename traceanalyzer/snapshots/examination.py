@@ -54,7 +54,7 @@ def category(stack: Stack) -> str:
     names = {frame[2] for frame in stack}
     if any(part in file for file in files for part in _COMMUNICATION):
         return "communication"
-    if any("torch/optim/" in file for file in files):
+    if _is_of_optimizer(stack):
         return "optimizer state" if names & {"_init_group", "_init_state"} else "temporaries"
     if any(_ENGINE in name for name in names) or "backward" in names:
         return "gradients" if any("AccumulateGrad" in name for name in names) else UNKNOWN
@@ -63,16 +63,33 @@ def category(stack: Stack) -> str:
     return "activations" if names & {"forward", "_call_impl"} else UNKNOWN
 
 
-def by_site(blocks: pd.DataFrame, stacks: Sequence[Stack]) -> pd.DataFrame:
+def _is_of_optimizer(stack: Stack) -> bool:
+    """Whether an optimizer steps: what `zero_grad` frees is after that."""
+    return any("torch/optim/" in file.replace("\\", "/") and name != "zero_grad" for file, _, name in stack)
+
+
+def by_site(blocks: pd.DataFrame, snapshot: Snapshot) -> pd.DataFrame:
     """`site`, `category`, `blocks`, `size_bytes`, `stack` (one of the site's), largest first."""
+    stacks = snapshot.stacks
     sites = pd.DataFrame({"stack": sorted(set(blocks["stack"]))})
     sites["site"] = [site(stacks[number]) if number >= 0 else BEFORE for number in sites["stack"]]
     sites["category"] = [category(stacks[number]) if number >= 0 else UNKNOWN for number in sites["stack"]]
     joined = blocks.merge(sites, on="stack")
+    is_kept = (joined["category"] == "temporaries") & _outlives_optimizer(joined, snapshot)
+    joined["category"] = joined["category"].mask(is_kept, "optimizer state")
     made = joined.groupby(["site", "category"], as_index=False).agg(
         blocks=("size_bytes", "size"), size_bytes=("size_bytes", "sum"), stack=("stack", "first")
     )
     return made.sort_values("size_bytes", ascending=False, ignore_index=True)
+
+
+def _outlives_optimizer(blocks: pd.DataFrame, snapshot: Snapshot) -> np.ndarray:
+    """Whether anything that is no optimizer's was allocated or freed while each block lived."""
+    is_inside = np.array([*map(_is_of_optimizer, snapshot.stacks), True])  # the last one: of stacks that are unknown
+    outside = np.flatnonzero(~is_inside[snapshot.history["stack"].to_numpy()])
+    born, died = (outside.searchsorted(blocks[name].to_numpy()) for name in ("born", "died"))
+    outlives: np.ndarray = born < died
+    return outlives
 
 
 def by_category(sites: pd.DataFrame) -> pd.DataFrame:
@@ -320,7 +337,7 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
     peak_at = int(over_time["requested_bytes"].to_numpy().argmax()) if len(over_time) else -1
     peak = int(over_time["requested_bytes"].iloc[peak_at]) if len(over_time) else end["requested"]
     at_peak = living(lives, peak_at) if len(over_time) else lives
-    peak_sites = by_site(at_peak, snapshot.stacks)
+    peak_sites = by_site(at_peak, snapshot)
     at_end = living(lives, max(len(snapshot.history) - 1, -1))
     is_free = snapshot.blocks["state"] == "inactive"
     free = snapshot.blocks.loc[is_free, "size_bytes"]
@@ -336,7 +353,7 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         peak_stacks=at_peak.groupby("stack", as_index=False)["size_bytes"].sum(),
         peak_sites=peak_sites,
         peak_categories=by_category(peak_sites),
-        end_sites=by_site(at_end, snapshot.stacks),
+        end_sites=by_site(at_end, snapshot),
         growths=tuple(growths(snapshot, lives)),
         oom=_oom(snapshot, over_time),
         free_bytes=int(free.sum()),
