@@ -5,11 +5,14 @@ from dataclasses import replace
 import pytest
 
 from tests.asked import ASKED
+from tests.findings.of_job import said
 from tests.simulator import kineto
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture, capture
 from tests.simulator.engine import run as simulated
 from tests.simulator.faults import Fault
+from tests.simulator.program import Program
+from tests.simulator.workloads import job_of
 from traceanalyzer import load
 from traceanalyzer.analyses import run as analysed
 from traceanalyzer.analyses.replay.changes import Change
@@ -81,6 +84,14 @@ def test_what_a_capture_lacks(tmp_path, how, options, kind, severity, words):
         assert found == []
         return
     assert (found[0].kind, found[0].severity, found[0].text) == (kind, severity, words)
+
+
+def test_a_capture_of_copies_alone_allows_no_conclusion():
+    def step(program: Program, _: int) -> None:
+        program.copy("HtoD", 1 << 20, MS)
+
+    (one,) = said(job_of(1, 3, step, (), ()), "missing_data")
+    assert (one.headline, one.severity) == ("No kernels were recorded, only copies.", "high")
 
 
 @pytest.fixture(scope="module")

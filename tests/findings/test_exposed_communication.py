@@ -3,6 +3,8 @@
 from tests.findings.of_job import said
 from tests.simulator import workloads as usual
 from tests.simulator.jobs import gradients
+from tests.simulator.program import Program
+from tests.simulator.workloads import job_of, layer_of
 
 
 def test_all_reduces_after_backward_are_exposed():
@@ -16,3 +18,13 @@ def test_all_reduces_after_backward_are_exposed():
 
 def test_messages_of_a_pipeline_belong_to_its_bubble():
     assert not said(usual.pipelined(stages=4, microbatches=8, steps=4), "exposed_communication")
+
+
+def test_exchanges_of_experts_are_overlapped_as_their_library_does():
+    def step(program: Program, _: int) -> None:
+        layer_of(program, "aten::linear", "forward_gemm", 400_000, 20_000)
+        program.kernel("void deep_ep::internode::combine<false, 8>(int)", 300_000)
+
+    (found,) = said(job_of(1, 4, step, (), ()), "exposed_communication")
+    assert found.headline.startswith("Exposed expert combines: ")
+    assert found.fix == "Overlap dispatch and combine with shared experts or a second micro-batch (DeepEP)."

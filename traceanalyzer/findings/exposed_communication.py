@@ -34,7 +34,7 @@ from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
-from traceanalyzer.kinds import MESSAGES
+from traceanalyzer.kinds import EXPERTS, MESSAGES
 from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import collectives_words
 
@@ -126,13 +126,14 @@ def _most(own: pd.DataFrame, by: pd.Series) -> str | None:
 
 
 def _of_torch(kind: str, role: str, phase: str | None) -> str:
+    role = roles.EXPERT if kind in EXPERTS else role
     fix = next((fix for start, fix in _OF_ROLES if role.startswith(start)), None)
     if fix == _PREFETCH and kind == "reduce_scatter":
         return "Smaller last FSDP units, or MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)."
     if (
         fix is None
         or (fix == _PREFETCH and phase not in _PASSES)
-        or (role.startswith(roles.EXPERT) and kind != _TOKENS)
+        or (role.startswith(roles.EXPERT) and kind not in _TOKENS)
     ):
         fix = _OF_CALLS.get((kind, phase))
     if fix is None and kind == "all_reduce" and role.startswith(roles.DATA):
@@ -140,7 +141,7 @@ def _of_torch(kind: str, role: str, phase: str | None) -> str:
     return fix or f"Start {_several(kind)} sooner: async_op=True, and wait() only where the result is used."
 
 
-_PASSES, _TOKENS = ("forward", "backward"), "all_to_all"
+_PASSES, _TOKENS = ("forward", "backward"), ("all_to_all", *EXPERTS)
 
 _OF_CALLS: Mapping[tuple[str, str | None], str] = {
     ("all_reduce", "backward"): "DistributedDataParallel reduces few large buckets during backward; tune its "

@@ -113,7 +113,8 @@ def missing_data(
     """The recording lacks ranks, ends of files, events, or partners of communication calls.
 
     From the checks of `integrity`, and from exposed communication of calls whose partners are unknown. Nothing is
-    concluded where ranks are of different jobs, every rank's trace is damaged, or most time is in opaque graphs.
+    concluded where ranks are of different jobs, every rank's trace is damaged, no kernel is recorded, or most time is
+    in opaque graphs.
     """
     table = integrity.to_frame()
     grave = table[table["severity"].isin(GRAVE)]
@@ -127,6 +128,7 @@ def missing_data(
     yield from _spoilt(run, table)
     yield from _lost_events(run, table)
     yield from _opaque_graphs(run, table, headline)
+    yield from _no_kernels(table, headline)
     yield from _silent_ranks(ranks, calls, table)
     yield from _unknown_partners(run, table, calls, call_waits, exposed_calls)
 
@@ -187,6 +189,18 @@ def _opaque_graphs(run: Run, table: pd.DataFrame, headline: Headline) -> Iterato
         f"Record again with {_WHOLE_GRAPHS}.",
         HIGH if share >= 100 * SHARE else MEDIUM if run.is_worth(share / 100 * run.step_ns) else LOW,
     )
+
+
+def _no_kernels(table: pd.DataFrame, headline: Headline) -> Iterator[Finding]:
+    busy_ns = headline.table[["compute_ns", "comm_ns", "opaque_ns"]].astype("Float64").fillna(0).to_numpy().sum()
+    if len(headline.table) and not busy_ns:
+        yield _about(
+            table.iloc[:0],
+            "No kernels were recorded, only copies.",
+            "What the GPU computes, and so the bottleneck, is unknown.",
+            "Record while kernels run: nsys profile --trace=cuda,nvtx, or ProfilerActivity.CUDA.",
+            HIGH,
+        )
 
 
 def _silent_ranks(ranks: Ranks, calls: Calls, table: pd.DataFrame) -> Iterator[Finding]:

@@ -48,7 +48,12 @@ def collectives_words(collective: object) -> str:
 
 
 _SEVERAL: Mapping[str, str] = MappingProxyType(
-    {"ep_dispatch": "expert dispatches", "peer_copy": "peer copies", MESSAGES: MESSAGES}
+    {
+        "ep_dispatch": "expert dispatches",
+        "ep_combine": "expert combines",
+        "peer_copy": "peer copies",
+        MESSAGES: MESSAGES,
+    }
 )
 """Kinds of communication of which several are not called by one more letter."""
 

@@ -34,7 +34,6 @@ from traceanalyzer.readers.nsys.source import STRINGS, Number, Source
 from traceanalyzer.readers.nsys.tables import (
     COUNTER_TABLES,
     GPU_TABLES,
-    GRAPH,
     KERNEL,
     KERNEL_NAMES,
     NODES,
@@ -279,7 +278,6 @@ _NO_OPERATORS = (
     "The export has no PyTorch operators: run the steps of a PyTorch program inside "
     "torch.autograd.profiler.emit_nvtx() to have them."
 )
-_NO_KERNELS = "The export has no kernels: only copies and memsets are known."
 _NO_PAYLOADS = (
     "NCCL's ranges carry no payload, so sizes and bandwidths are not available; "
     "nsys export --include-blobs=true brings it."
@@ -302,7 +300,6 @@ def _absences(source: Source, session: Session, nvtx: Nvtx) -> list[str]:
         _NO_PROCESS: KERNEL in tables and not any("globalPid" in source.columns(table) for table in GPU_TABLES),
         _NO_NVTX: NVTX not in tables,
         _NO_OPERATORS: NVTX in tables and nvtx.operators.empty,
-        _NO_KERNELS: not {KERNEL, GRAPH} & tables,
     }
     notes = [_DAMAGED.format(table=table) for table in sorted(source.damaged)]
     notes += [sentence for sentence, is_true in absent.items() if is_true]
