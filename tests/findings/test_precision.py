@@ -31,6 +31,13 @@ def test_products_in_more_bits_than_needed(kernel, headline, why, fix):
     assert one.saves.likely_ns == pytest.approx(20e6 * (1 - 66.9 / 494.7), rel=0.01)
 
 
-@pytest.mark.parametrize("kernel", ["nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", "gemv2T_kernel_val<int, float>"])
-def test_tensor_cores_and_products_with_vectors_are_well(kernel):
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT",
+        "gemv2T_kernel_val<int, float>",
+        "void implicit_convolve_sgemm<__half, __half, 128, 5, 5, 3, 3, 3, 1, false, false, true>(int, __half const*)",
+    ],
+)
+def test_no_other_precision_makes_these_faster(kernel):
     assert not found("precision", [("aten::mm", None, 40, kernel), GELU])

@@ -4,7 +4,8 @@ import pytest
 
 from tests.findings.one_gpu import found
 
-SCORES, ROWS = "[[2, 8, 512, 512], [], []]", "[[16, 768], []]"
+ROWS = "[[16, 768], []]"
+PRODUCTS = ("aten::bmm", None, 5)
 PRODUCT = ("aten::mm", "[[16, 768], [768, 768]]", 30)
 
 
@@ -12,9 +13,9 @@ PRODUCT = ("aten::mm", "[[16, 768], [768, 768]]", 30)
     ("work", "headline", "why", "fix"),
     [
         (
-            [("aten::bmm", "[[16, 512, 64], [16, 64, 512]]", 5), ("aten::copy_", SCORES, 12), ("aten::_softmax", SCORES, 20)],
+            [PRODUCTS, ("aten::copy_", None, 12), ("aten::_softmax", None, 20), PRODUCTS],
             "Unfused attention: 32 ms/step in passes over its scores.",
-            "aten::_softmax and aten::copy_ each read and write tensors of [2, 8, 512, 512].",
+            "aten::_softmax and aten::copy_ read and write the scores of all pairs of tokens.",
             'torch.nn.functional.scaled_dot_product_attention (Hugging Face: attn_implementation="sdpa").',
         ),
         (
@@ -48,6 +49,11 @@ def test_what_passes_over_the_same_data(work, headline, why, fix):
     (one,) = found("unfused", work)
     assert (one.headline, one.why, one.fix) == (headline, why, fix)
     assert one.leads
+
+
+def test_a_softmax_between_other_products_is_no_attention():
+    router = [PRODUCTS, (*PRODUCT, "nvjet_hsh_128x256"), ("aten::_softmax", "[[16, 8], []]", 20), PRODUCTS]
+    assert not found("unfused", router)
 
 
 def test_one_pass_over_each_tensor_is_fused():

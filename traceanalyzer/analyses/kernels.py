@@ -139,9 +139,12 @@ def kernels_over_ranks_across(kernels: Kernels) -> KernelsOverRanks:
 
 
 CATEGORIES = (
-    "gemm", "attention", "convolution", "norm", "softmax", "embedding", "element-wise", "reduction", "optimizer",
-    "communication", "copy", "other",
+    "gemm", "attention", "attention scores", "convolution", "norm", "softmax", "embedding", "element-wise", "reduction",
+    "optimizer", "communication", "copy", "other",
 )  # fmt: skip
+
+SCORES = "attention scores"
+"""What runs between the two batched products of unfused attention."""
 
 MATRIX_CATEGORIES = ("gemm", "attention", "convolution")
 """Categories that can use tensor cores, and whose FLOPs are a model's."""

@@ -34,6 +34,7 @@ from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.streams import SyncCopies
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.per_tensor_work import of_tensors
 from traceanalyzer.findings.run import Run, doing, other_work
 from traceanalyzer.meaning.columns import digits, time_text
 from traceanalyzer.meaning.names import short_name
@@ -90,14 +91,15 @@ def blocking_calls(
         steps=steps or None,
         evidence=tuple(own.head(5).astype("object").where(own.notna(), None).to_dict("records")),
         table="sync_calls",
-        half_of="these waits",  # some waits stay: the last of a step, or the value that decides the next one
+        # Some waits for values stay: the last of a step, or the one that decides what is next.
+        half_of="" if all(waits_for(name) == FOR_ALL for name in names) else "these waits",
     )
 
 
 def _are_in_loops(calls: pd.DataFrame, launch_loops: LaunchLoops, rank: int) -> bool:
-    """Whether most of a rank's calls are made by the turns of loops that do more than upload."""
-    loops = launch_loops.table
-    loops = loops[(loops["rank"] == rank) & ~loops["of_uploads"].astype(bool)]
+    """Whether most of a rank's calls are made by the turns of loops that are per-tensor work."""
+    loops = of_tensors(launch_loops)
+    loops = loops[loops["rank"] == rank]
     return bool(loops["blocking_calls"].sum() >= SHARE * calls.loc[calls["rank"] == rank, "calls"].sum() > 0)
 
 

@@ -46,15 +46,9 @@ _FIXES = (
 def per_tensor_work(run: Run, launch_loops: LaunchLoops, operator_kernels: OperatorKernels) -> Iterator[Finding]:
     """The CPU launches the same few operators over and over: for one tensor, or sample, after the other.
 
-    Turns with matrix products may be layers, which need each other, and autograd's are no loop of the program but where
-    it checks gradients; uploads that block are blocking calls. The change is one turn for all of them, and of an
-    optimizer's passes over the parameters the longest alone.
+    The change is one turn for all of them, and of an optimizer's passes over the parameters the longest alone.
     """
-    table = launch_loops.table
-    waits = table["of_uploads"].astype(bool) & (table["blocking_calls"] >= SHARE * table["turns"])
-    is_layer = table["has_products"].astype(bool)
-    is_layer |= table["of_autograd"].astype(bool) & ~table["loop"].astype("str").str.contains("isnan")
-    table = table[~(is_layer | waits)]
+    table = of_tensors(launch_loops)
     for place, rows in table.groupby(table["range"].astype("object").fillna("")):
         first = rows.loc[rows["host_ns"].idxmax()]
         rank, turn = int(first["rank"]), str(first["loop"]).removeprefix(f"{place}: ")
@@ -79,6 +73,19 @@ def per_tensor_work(run: Run, launch_loops: LaunchLoops, operator_kernels: Opera
             evidence=tuple(own[["loop", "runs", "turns", "launches", "host_ns"]].head(5).to_dict("records")),
             table="launch_loops",
         )
+
+
+def of_tensors(launch_loops: LaunchLoops) -> pd.DataFrame:
+    """The loops of one tensor, or sample, after the other.
+
+    Turns with matrix products may be layers, which need each other, and autograd's are no loop of the program but where
+    it checks gradients; uploads that block are blocking calls.
+    """
+    table = launch_loops.table
+    waits = table["of_uploads"].astype(bool) & (table["blocking_calls"] >= SHARE * table["turns"])
+    is_layer = table["has_products"].astype(bool)
+    is_layer |= table["of_autograd"].astype(bool) & ~table["loop"].astype("str").str.contains("isnan")
+    return table[~(is_layer | waits)]
 
 
 def _passes(run: Run, kernels: pd.DataFrame, place: str) -> tuple[Change, ...]:

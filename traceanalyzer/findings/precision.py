@@ -23,8 +23,8 @@ PLACE = "Compute", 2
 _DOUBLE = re.compile(r"\bdouble\b|f64|d884gemm|(?<![a-z])[dz]gem[mv]|_D[BD]_")
 """cuBLAS' `dgemm`, CUTLASS' `d884gemm`, `f64f64` of both; hipBLASLt's `_DB_`, its letter of the type."""
 
-_BY_VECTOR = re.compile("gemv")
-"""Products with a vector read their matrix once: memory bounds them in any precision."""
+_NO_FASTER = re.compile("gemv|half|bfloat16")
+"""Products with a vector, which memory bounds in any precision, and of 16-bit inputs: they need another kernel."""
 
 
 def precision(run: Run, kernels: Kernels, ranks: Ranks) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def precision(run: Run, kernels: Kernels, ranks: Ranks) -> Iterator[Finding]:
 
 def _bits(kernel: str) -> str | None:
     """`fp64` or `fp32` of a matrix kernel whose name tells that it computes in these; `None` of others."""
-    if category(kernel, "compute", None) not in MATRIX_CATEGORIES or _BY_VECTOR.search(kernel.lower()):
+    if category(kernel, "compute", None) not in MATRIX_CATEGORIES or _NO_FASTER.search(kernel.lower()):
         return None
     if _DOUBLE.search(kernel):
         return "fp64"

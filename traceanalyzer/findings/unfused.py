@@ -9,11 +9,10 @@ writes the whole tensor.
 
 import re
 from collections.abc import Iterator
-from math import prod
 
 import pandas as pd
 
-from traceanalyzer.analyses.kernels import Kernels
+from traceanalyzer.analyses.kernels import SCORES, Kernels
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import OperatorKernels, Operators
 from traceanalyzer.analyses.phases import without_numbers
@@ -33,8 +32,6 @@ _FAMILIES = ("element-wise", "norm", "softmax")
 
 _OF_LISTS = re.compile(r"aten::_foreach_(?!copy|zero|norm)")
 """Optimizers' operators on lists of parameters, one pass over all of them each."""
-
-_SOFTMAX = re.compile(r"aten::_(softmax|softmax_backward_data|safe_softmax|masked_softmax)$")
 
 _LAYOUT = re.compile("nchw_?to_?nhwc|nhwc_?to_?nchw", re.IGNORECASE)
 
@@ -59,10 +56,13 @@ def unfused(
     """Attention, norms, optimizers and element-wise chains run operator by operator; layouts are converted.
 
     Operators of one autograd pass whose first input has the same shape are a chain: fused, the one that takes longest
-    stays, and of attention's scores none. The change is the others gone, from recorded shapes. Layout conversions are
-    recognized by their kernels' names.
+    stays. What runs between attention's two products goes altogether. The change is the others gone, of chains from
+    recorded shapes. Layout conversions are recognized by their kernels' names.
     """
-    chains = _chains(efficiency.table, operators.table)
+    held = operator_kernels.table
+    yield from _attention(run, operators, held)
+    is_scores = (held["category"] == SCORES) & held["operator"].astype("str").str.contains("softmax")
+    chains = _chains(efficiency.table, operators.table, {*held.loc[is_scores, "operator"]})
     for kind, own in chains.groupby("kind", sort=False):
         by_operator = own.groupby("operator")[["gpu_ns", "spared_ns"]].sum().sort_values("gpu_ns", ascending=False)
         changes = run.shorter_operators(by_operator["spared_ns"])
@@ -71,18 +71,16 @@ def unfused(
         names = [change.name for change in changes]
         longest = own[own["operator"].isin(names)].groupby("shape")["spared_ns"].sum().idxmax()
         chain = own[own["shape"] == longest].groupby("operator")["gpu_ns"].sum()
-        held = operator_kernels.table[operator_kernels.table["operator"].isin(names)]
-        placed = held["gpu_ns"].groupby(without_numbers(held["path"])).sum()
+        launched = held[held["operator"].isin(names)]
+        placed = launched["gpu_ns"].groupby(without_numbers(launched["path"])).sum()
         where = f", mostly in {str(placed.idxmax()).rpartition('/')[2].removesuffix('_#')}" if len(placed) else ""
         pass_ = "reads and writes" if len(chain) == 1 else "each read and write"
         over = f"tensors of {list(longest)}" if longest else "all parameters"
-        over_what = "over its scores" if kind == ATTENTION else "that fusion avoids"
         spared_ns = own.groupby("rank")["spared_ns"].sum().max() / run.recorded_each
-        is_math = kind == ATTENTION and bool((operators.table["operator"] == _MATH).any())
         yield Finding(
-            headline=f"Unfused {kind}: {time_text(spared_ns)}{run.each} in passes {over_what}.",
+            headline=f"Unfused {kind}: {time_text(spared_ns)}{run.each} in passes that fusion avoids.",
             why=f"{named(chain.nlargest(3).index.tolist())} {pass_} {over}{where}.",
-            fix=_LOSS if kind == CHAINS and "log_softmax" in chain.index[0] else _FIXES[_MATH if is_math else kind],
+            fix=_LOSS if kind == CHAINS and "log_softmax" in chain.index[0] else _FIXES[kind],
             changes=changes,
             evidence=tuple({"operator": name, **row} for name, row in by_operator.head().to_dict("index").items()),
             table="operator_shapes",
@@ -100,34 +98,49 @@ def unfused(
         )
 
 
-def _chains(efficiency: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
-    """Operators of chains by rank, pass and shape: `kind`, `gpu_ns` and `spared_ns`, what a fused one leaves out."""
+def _attention(run: Run, operators: Operators, held: pd.DataFrame) -> Iterator[Finding]:
+    """What passes over attention's scores between its two products."""
+    own = held[held["category"] == SCORES]
+    by_operator = own.groupby("operator", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
+    changes = run.shorter_operators(by_operator)
+    if not changes:
+        return
+    is_math = bool((operators.table["operator"] == _MATH).any())
+    time = time_text(own.groupby("rank")["gpu_ns"].sum().max() / run.recorded_each)
+    yield Finding(
+        headline=f"Unfused attention: {time}{run.each} in passes over its scores.",
+        why=f"{named(by_operator.index[:3].tolist())} read and write the scores of all pairs of tokens.",
+        fix=_FIXES[_MATH if is_math else ATTENTION],
+        changes=changes,
+        evidence=tuple({"operator": name, "gpu_ns": int(ns)} for name, ns in by_operator.head().items()),
+        table="operator_kernels",
+    )
+
+
+def _chains(efficiency: pd.DataFrame, operators: pd.DataFrame, of_scores: set[str]) -> pd.DataFrame:
+    """Operators of chains by rank, pass and shape: `kind`, `gpu_ns` and `spared_ns`, what a fused one leaves out.
+
+    Shapes that the softmax operators `of_scores` work on are attention's.
+    """
     known = efficiency[efficiency["shapes"].notna()]
     shapes = {text: Call.parse(str(text)) for text in known["shapes"].unique()}
-    products: set[tuple[int, ...]] = {
-        (a[0], a[1], b[2])
-        for text in known.loc[known["operator"].isin(["aten::bmm", "aten::baddbmm"]), "shapes"].unique()
-        if [len(shape) for shape in shapes[text].sizes[-2:]] == [3, 3]
-        for a, b in [shapes[text].sizes[-2:]]
-    }
     own = known[known["family"].isin(_FAMILIES)]
     own = own.assign(shape=[shapes[text].first for text in own["shapes"]]).dropna(subset="shape")
+    own = own[~own["shape"].isin(own.loc[own["operator"].isin(of_scores), "shape"])]
     is_fused = operators["operator"].astype("str").str.startswith("aten::_fused_adam").any()
     lists = operators[[not is_fused and bool(_OF_LISTS.match(str(name))) for name in operators["operator"]]]
     lists = lists.assign(shape=[()] * len(lists), gpu_ns=lists["gpu_own_ns"])
     keys = ["rank", "autograd", "shape", "operator"]
     table = pd.concat([part[[*keys, "gpu_ns"]].astype({"autograd": "object"}) for part in (own, lists)])
     table = table.assign(gpu_ns=table["gpu_ns"].astype("float64")).groupby(keys, dropna=False, as_index=False).sum()
-    kind_of = {shape: _kind(shape, {*part["operator"]}, table, products) for shape, part in table.groupby("shape")}
+    kind_of = {shape: _kind(shape, {*part["operator"]}, table) for shape, part in table.groupby("shape")}
     table["kind"] = [kind_of[shape] for shape in table["shape"]]
     longest = table.groupby(keys[:3], dropna=False)["gpu_ns"].transform("idxmax") == table.index
-    return table.assign(spared_ns=table["gpu_ns"].where(~longest | (table["kind"] == ATTENTION), 0.0))
+    return table.assign(spared_ns=table["gpu_ns"].where(~longest, 0.0))
 
 
-def _kind(shape: tuple[int, ...], names: set[str], table: pd.DataFrame, products: set[tuple[int, ...]]) -> str:
+def _kind(shape: tuple[int, ...], names: set[str], table: pd.DataFrame) -> str:
     if not shape or any("addcdiv" in name for name in names):
         return OPTIMIZER
-    if len(shape) > 2 and any(map(_SOFTMAX.match, names)) and (prod(shape[:-2]), *shape[-2:]) in products:
-        return ATTENTION
     roots = {*table.loc[table["operator"].isin(["aten::rsqrt", "aten::sqrt"]), "shape"]}
     return NORMS if "aten::mean" in names and (*shape[:-1], 1) in roots else CHAINS

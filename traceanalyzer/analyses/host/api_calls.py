@@ -146,7 +146,8 @@ def launches_per_rank(trace: RankTrace) -> pd.DataFrame:
     has_launch, lengths = launch != NONE, (ends - starts)[is_kernel]
     called, returned = (np.append(array_of(trace.api_calls, name), 0)[launch] for name in ("start_ns", "end_ns"))
     delays = (starts - called)[has_launch]
-    is_awaitable = is_kernel & has_launch & ~is_graph & (ends - starts > _LONG_NS)
+    is_alone = np.bincount(launch[has_launch], minlength=1)[launch] == 1  # a graph's launch holds many
+    is_awaitable = is_kernel & has_launch & is_alone & (ends - starts > _LONG_NS)
     has_queue = bool((trace.launch != NONE).any() and trace.window.length_ns)
     queue = launch_queue(trace) if has_queue else None
     row = {

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sum
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import Nesting, range_around
 from traceanalyzer.analyses.host.api_calls import into_full_queue
-from traceanalyzer.analyses.kernels import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
+from traceanalyzer.analyses.kernels import CATEGORIES, MATRIX_CATEGORIES, SCORES, category, uses_tensor_cores
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree, Scopes
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.meaning.columns import Adds, Column, Written, declared
@@ -29,6 +29,7 @@ from traceanalyzer.model.tables import (
     nowhere,
     nullable,
     picked,
+    rows_named,
     rows_named_so,
     rows_where,
     sorted_by,
@@ -199,11 +200,11 @@ def _is_own(frame: str) -> bool:
 # Which kernels each operator launched, by place in the program: the tree module → operator → kernel.
 
 
-_OPERATOR_KERNELS_KEYS = ("path", "operator", "autograd", "kernel", "kind")
+_OPERATOR_KERNELS_KEYS = ("path", "operator", "autograd", "kernel", "kind", "category")
 
 
 class OperatorKernels(Result):
-    """One row for each rank, path, operator, autograd pass and kernel; the times add up to all GPU operations'."""
+    """One row for each rank, path, operator, pass, kernel and category; times add up to all GPU operations'."""
 
     title = "Kernels by module and operator"
     is_detail = True
@@ -244,11 +245,11 @@ def operator_kernels_per_rank(
     every = {name: values.take(rows) for name, values in every.items()}
     by_source = Groups.of(every, by_appearance=True, with_absent=True)
     sums = {"gpu_ops": by_source.counts(), "gpu_ns": by_source.sums(lengths_of(ops)[rows])}
-    order = np.argsort(-sums["gpu_ns"], kind="stable")  # the longest part of a row tells its category and source
+    order = np.argsort(-sums["gpu_ns"], kind="stable")  # the longest part of a row tells its source
     parts = {name: values.take(order) for name, values in (by_source.keys | sums).items()}
     groups = Groups.of(parts, _OPERATOR_KERNELS_KEYS, by_appearance=True, with_absent=True)
-    longest = {name: parts[name].take(groups.first) for name in ("category", "source")}
-    return sorted_by(groups.table(**{name: groups.sums(parts[name]) for name in sums}, **longest), "gpu_ns")
+    source = parts["source"].take(groups.first)
+    return sorted_by(groups.table(**{name: groups.sums(parts[name]) for name in sums}, source=source), "gpu_ns")
 
 
 # How each operator's launches go: the host's time in them, the delay until the GPU begins, full queues.
@@ -394,5 +395,34 @@ def op_categories(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     keyed["operator"] = taken(trace.host_ops["name"].array, tree.owner)
     groups = Groups.of(keyed, with_absent=True)
     names = map(category, *(texts_of(own).tolist() for own in groups.keys.values()))
-    codes = np.array([CATEGORIES.index(name) for name in names], dtype=np.int8)
-    return pd.Categorical.from_codes(codes[groups.of_row], dtype=_NAMES)
+    codes = np.array([CATEGORIES.index(name) for name in names], dtype=np.int8)[groups.of_row]
+    codes[_of_scores(trace, tree, pd.Categorical.from_codes(codes, dtype=_NAMES))] = CATEGORIES.index(SCORES)
+    return pd.Categorical.from_codes(codes, dtype=_NAMES)
+
+
+_BATCHED_PRODUCTS = ("aten::bmm", "aten::baddbmm")
+
+_SOFTMAX = re.compile(r"aten::_(softmax|softmax_backward_data|safe_softmax|masked_softmax)$")
+
+
+def _of_scores(trace: RankTrace, tree: OperatorTree, categories: pd.Categorical) -> np.ndarray:
+    """GPU operations that a thread launches between two batched products, with a softmax and no other product there.
+
+    Forward that is from queries · keys to scores · values, backward the way back.
+    """
+    ops = trace.host_ops
+    thread, start = arrays_of(ops, "thread", "start_ns")
+    launched = np.flatnonzero(tree.owner >= 0)
+    owner = tree.owner[launched]
+    order = np.lexsort((start[owner], thread[owner]))
+    launched, owner = launched[order], owner[order]
+    is_batched = rows_named(ops, "name", *_BATCHED_PRODUCTS)[owner]
+    is_product = is_batched | is_name(categories, *MATRIX_CATEGORIES)[launched]
+    is_softmax = rows_named_so(ops, _SOFTMAX.match)[owner]
+    stretch = np.cumsum(is_product)  # a product and what follows it, up to the next one
+    first = np.flatnonzero(is_product)
+    is_between = is_batched[first][:-1] & is_batched[first][1:] & (np.diff(thread[owner[first]]) == 0)
+    holds_softmax = np.bincount(stretch[is_softmax], minlength=len(first) + 1)[1:-1] > 0
+    is_scores = np.concatenate([[False], is_between & holds_softmax, [False]])
+    found: np.ndarray = launched[is_scores[stretch] & ~is_product]
+    return found
