@@ -1,6 +1,8 @@
 """Work that a loop repeats tensor by tensor."""
 
+from tests.asked import said_of
 from tests.findings.of_job import said
+from tests.host_builders import host_trace
 from tests.simulator import workloads as usual
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import optimizers, turns
@@ -30,3 +32,24 @@ def test_rows_picked_by_a_mask_wait_in_each_turn():
 
 def test_layers_are_no_loop():
     assert not said(usual.ddp(ranks=2, steps=4), "per_tensor_work")
+
+
+def test_buffers_that_ddp_broadcasts():
+    calls, ops, copies, ranges = [], [], [], []
+    for step in range(3):
+        begin = step * 4_000_000
+        ranges += [
+            (f"ProfilerStep#{step}", begin, begin + 4_000_000),
+            ("DistributedDataParallel.forward", begin, begin + 3_900_000),
+        ]
+        for buffer in range(150):
+            start = begin + buffer * 25_000
+            copies.append(("aten::copy_", start, start + 24_000))
+            calls.append(("cudaLaunchKernel", start + 5_000, start + 20_000))
+            ops.append((f"copy of {buffer % 3}", start + 21_000, start + 23_000, len(calls) - 1))
+    found = said_of(host_trace(ops, calls, host_ops=copies, ranges=ranges))
+    (one,) = [finding for finding in found if finding.kind == "per_tensor_work"]
+    assert (
+        one.fix
+        == "DistributedDataParallel(broadcast_buffers=False), if ranks need not share buffers such as BatchNorm's."
+    )

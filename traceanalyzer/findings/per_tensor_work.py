@@ -37,6 +37,10 @@ PLACE = "Input and CPU", 4
 _FIXES = (
     ("is(finite|nan|inf)", "Check the norm that clip_grad_norm_ returns once; leave detect_anomaly off."),
     ("norm.*item", "torch.nn.utils.clip_grad_norm_ or get_total_norm takes all tensors in one call, without .item()."),
+    (
+        r"DistributedDataParallel\.forward .*copy_",
+        "DistributedDataParallel(broadcast_buffers=False), if ranks need not share buffers such as BatchNorm's.",
+    ),
     ("copy_|Memcpy", "torch._foreach_copy_ takes the list of all tensors in one call."),
     ("nonzero|aten::index(?!_)|masked_select", "torch.where or a product with the mask, no boolean indexing."),
 )
@@ -96,7 +100,7 @@ def _passes(run: Run, kernels: pd.DataFrame, place: str) -> tuple[Change, ...]:
 
 
 def _fix(run: Run, turn: str, place: str, *, is_by_tensor: bool) -> str:
-    known = next((fix for pattern, fix in _FIXES if re.search(pattern, f"{phase(place)} {turn}")), None)
+    known = next((fix for pattern, fix in _FIXES if re.search(pattern, f"{place} {turn}")), None)
     if known is None and phase(place) == "optimizer":
         known = "Optimizer with fused=True, else foreach=True; torch._foreach_mul_ and the like in one of your own."
     elif known is None and is_by_tensor:
