@@ -34,7 +34,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     if path.is_dir():
         raise UsageError(f"{path}: cannot be written (it is a folder); name the file")
     if path.exists() and not path.is_file():
-        with _errors_of(path), tempfile.TemporaryDirectory() as folder:
+        with _errors_of(path, path.parent), tempfile.TemporaryDirectory() as folder:
             draft = Path(folder, path.name)
             yield draft
             with draft.open("rb") as source, path.open("wb") as target:
@@ -59,13 +59,14 @@ def whole_files(folder: Path, only: Path | None = None) -> Iterator[Path]:
     """
     absent = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
-        with _errors_of(only or folder):
+        with _errors_of(only or folder, folder):
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=DRAFT, dir=folder) as drafts:
                 yield Path(drafts)
                 with signals_wait():
                     for draft in [Path(drafts, only.name)] if only else sorted(Path(drafts).iterdir()):
-                        draft.replace(folder / draft.name)
+                        if not draft.is_dir():
+                            draft.replace(folder / draft.name)
     finally:
         remove_old_drafts(folder)
         for made in absent:
@@ -81,19 +82,19 @@ def made(folder: object, what: str) -> Iterator[Path]:
         UsageError: it is no path, or cannot be written.
     """
     place = place_of(folder, what)
-    with _errors_of(place):
+    with _errors_of(place, place):
         place.mkdir(parents=True, exist_ok=True)
         yield place
 
 
 @contextmanager
-def _errors_of(path: Path) -> Iterator[None]:
-    """Reports errors of the file system that name no other file as this file's."""
+def _errors_of(path: Path, folder: Path) -> Iterator[None]:
+    """Reports errors of the file system as this file's, but for those that name a file outside of the folder."""
     try:
         yield
     except OSError as error:
         place = None if error.filename is None else Path(error.filename)
-        if place is not None and not (place.is_relative_to(path.parent) or path.is_relative_to(place)):
+        if place is not None and not (place.is_relative_to(folder) or folder.is_relative_to(place)):
             raise
         raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
 

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from typing import Any
 
 from traceanalyzer.errors import Failure, UsageError
 from traceanalyzer.execution import aside, signals_wait
-from traceanalyzer.files.whole import DRAFT, remove_old_drafts
+from traceanalyzer.files.whole import whole_files
 from traceanalyzer.report.contents import Report
 
 Writer = Callable[..., list[Path]]
@@ -134,28 +132,11 @@ def whole(target: Path, source: str, content: str, *, force: bool = False) -> It
     Raises:
         UsageError: it cannot be written, or would replace what no report wrote.
     """
-    try:
-        is_new = not target.exists()
-        target.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=target))
-    except OSError as error:
-        raise _unwritable(target, error) from error
-    try:
-        earlier = _record(target)
-        was_of = earlier.get("source")
+    with whole_files(target) as draft:
+        was_of = _record(target).get("source")
         yield Draft(draft, target, str(was_of) if was_of not in (None, source) else None)
         with _alone(target):
             _settle(draft, target, {"source": source, "content": content}, force=force)
-    except OSError as error:
-        if error.filename is not None and not Path(error.filename).is_relative_to(target):
-            raise
-        raise _unwritable(target, error) from error
-    finally:
-        remove_old_drafts(target)
-        shutil.rmtree(draft, ignore_errors=True)
-        if is_new:
-            with suppress(OSError):  # it holds the report, or another process's
-                target.rmdir()
 
 
 def fingerprint(*parts: Any, files: Iterable[Path] = ()) -> str:
@@ -240,7 +221,3 @@ def _remove(target: Path, name: str) -> None:
             return
         with suppress(OSError):
             folder.rmdir()
-
-
-def _unwritable(folder: Path, error: OSError) -> UsageError:
-    return UsageError(f"{folder}: cannot be written ({error.strerror}); choose another --output")
