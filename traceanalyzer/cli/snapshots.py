@@ -21,7 +21,7 @@ from traceanalyzer.loading import label_of, parse_ranks
 from traceanalyzer.meaning.vocabulary import named
 from traceanalyzer.report import snapshots
 from traceanalyzer.report.comparison import memory_page, rows
-from traceanalyzer.report.writers import fingerprint, whole
+from traceanalyzer.report.writers import fingerprint, whole, write_text
 from traceanalyzer.report.writers import gates as gate_writer
 from traceanalyzer.snapshots import (
     Examined,
@@ -143,9 +143,8 @@ def compare_alone(
     target = options.output or Path("reports", "_".join(["diff", *labels])[:200])
     content = fingerprint(__version__, outcomes, files=[path for side in sides.values() for path in side])
     with whole(target, " and ".join(sources), content, force=options.force) as draft:
-        path = draft.path / "memory.html"
-        path.write_text(memory_page(changed, names[0], command_line()), encoding="utf-8", errors="replace")
-        made = [path, *rows.write_memory(changed, draft.path)]
+        page = write_text(draft.path / "memory.html", memory_page(changed, names[0], command_line()))
+        made = [page, *rows.write_memory(changed, draft.path)]
         made += gate_writer.write(outcomes, draft.path, inconclusive_fails=options.inconclusive != 0)
         page = draft.final(made)[0]
     say(options.console, *(f"• {sentence}" for sentence in rows.memory_sentences(changed)))

@@ -15,6 +15,7 @@ from traceanalyzer.gate.grammar import with_unit
 from traceanalyzer.meaning.columns import scale
 from traceanalyzer.report.contents import LAYOUT
 from traceanalyzer.report.words import label
+from traceanalyzer.report.writers import write_text
 
 _MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", UNKNOWN: "❌", SKIPPED: "⏭️", INCONCLUSIVE: "❔"}
 
@@ -30,10 +31,9 @@ def write(outcomes: Sequence[Outcome], folder: Path, *, inconclusive_fails: bool
     """`gate.xml` (JUnit) and `gate.md`; nothing without gates."""
     if not outcomes:
         return []
-    xml, markdown = folder / "gate.xml", folder / "gate.md"
+    xml = folder / "gate.xml"
     xml.write_bytes(junit(outcomes, inconclusive_fails=inconclusive_fails))
-    markdown.write_text(as_markdown(outcomes), encoding="utf-8", errors="replace")
-    return [xml, markdown]
+    return [xml, write_text(folder / "gate.md", as_markdown(outcomes))]
 
 
 def junit(outcomes: Sequence[Outcome], *, inconclusive_fails: bool = True) -> bytes:
