@@ -76,7 +76,7 @@ class Engine:
     """A job and what its replays are compared with."""
 
     def __init__(self, job: Job, windows: Windows, estimated_ns: Mapping[str, int]) -> None:
-        self.job, self.windows, self._estimated_ns = job, windows, estimated_ns
+        self.job, self.windows, self._estimated_ns = job, windows, dict(estimated_ns)
         self.contention = Contention(job)
         self.peers = Peers(job, self.contention)
         self.peers.overhead_ns = {**estimated_ns}
