@@ -174,7 +174,7 @@ def done_of(sizes):
 def test_what_is_let_go_as_files_come_is_what_all_files_decide(sizes, drawn, replayed):
     limits = Limits(drawn, replayed)
     files = list(done_of(sizes))
-    kept = kept_of({number: sizes_of(done) for number, done in enumerate(files)}, limits)
+    kept = kept_of([size for number, done in enumerate(files) for size in sizes_of(done, number)], limits)
     left = [done.ranks[0][1] for done in thinned(iter(files), limits)]
     assert [bool(len(tables["timeline"])) for tables in left] == [
         (number, 0) in kept.drawn for number in range(len(left))

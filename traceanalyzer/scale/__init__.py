@@ -31,7 +31,6 @@ from traceanalyzer.scale.work import (
     reduce_capture,
     set_up_process,
     thinned,
-    thinning,
     without_ranks,
 )
 
@@ -105,7 +104,7 @@ def summarise(
     work = partial(reduce_capture, **how)
     at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
     limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
-    files = thinned(each(work, run.captures, jobs, progress, without_ranks, at_hand, thinning(limits), first), limits)
+    files = thinned(each(work, run.captures, jobs, progress, without_ranks, at_hand, first), limits)
     skipped = [*found.skipped, *(one for file in files for one in file.skipped)]
     failures = [failure for file in files for failure in file.failures]
     ranks, claims = _claimed(files, skipped, failures)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from functools import partial
-from itertools import accumulate, takewhile
+from itertools import accumulate, count, takewhile
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 from msgspec import Struct
@@ -45,20 +45,6 @@ LOCAL = "local"
 """In place of an address: workers on this machine, started and ended by the program."""
 
 
-class Thinning(Struct, Generic[T], frozen=True):
-    """How what the workers hold of all files is made smaller before it travels to this process.
-
-    Attributes:
-        size: of the rows of a file that which decides, small enough for one process to see of all files.
-        kept: what is kept, from all files' sizes by number.
-        shortened: the rows, with the number of its file, without what it does not keep.
-    """
-
-    size: Callable[[T], Any]
-    kept: Callable[[Mapping[int, Any]], Any]
-    shortened: Callable[[T, int, Any], T]
-
-
 class Cluster:
     """A connected Dask cluster. Workers have to see the files under the same paths, or the files are at a URL."""
 
@@ -71,20 +57,17 @@ class Cluster:
         captures: Sequence[TraceFile],
         report: Callable[[int, int], None],
         lost: Callable[[TraceFile, str], T],
-        thinning: Thinning[T] | None = None,
     ) -> Iterator[T]:
-        """What `work` gives for each file, in their order; with `thinning` workers make it smaller before it travels.
+        """What `work` gives for each file, in their order; workers hold it until it is asked for.
 
         What a dead worker had done or was doing is done again by the others. A file over which workers die again and
         again is given to `lost`, with a sentence.
         """
-        count = _Count(len(captures), report)
+        done, total = count(1), len(captures)
         futures = [self._client.submit(work, capture, pure=False, retries=2) for capture in captures]
         for future in futures:
-            future.add_done_callback(count.one_more)
+            future.add_done_callback(lambda _: report(min(next(done), total), total))  # from the client's own thread
         try:
-            if thinning is not None:
-                futures = self._thinned(self._with_lost(futures, captures, lost), thinning)
             for capture, future in zip(captures, futures, strict=True):
                 yield self._result(future, capture, lost)
                 future.release()
@@ -102,38 +85,6 @@ class Cluster:
             return lost(capture, "workers of the cluster died over it again and again: too large for them?")
         except FutureCancelledError as error:
             raise InputError(f"the cluster gave the work up: {error}") from error
-
-    def _with_lost(
-        self, futures: list[Any], captures: Sequence[TraceFile], lost: Callable[[TraceFile, str], Any]
-    ) -> list[Any]:
-        """The tasks once all are done; in place of each that failed one that holds what `lost` gives."""
-        return [
-            future if future.exception() is None  # which waits for it
-            else self._client.submit(_same, self._result(future, capture, lost), pure=False)
-            for capture, future in zip(captures, futures, strict=True)
-        ]  # fmt: skip
-
-    def _thinned(self, futures: list[Any], thinning: Thinning[T]) -> list[Any]:
-        """Futures of what is left of each."""
-        sizes = self._client.gather([self._client.submit(thinning.size, future, pure=False) for future in futures])
-        kept = thinning.kept(dict(enumerate(sizes)))
-        return [self._client.submit(thinning.shortened, future, number, kept, pure=False)
-                for number, future in enumerate(futures)]  # fmt: skip
-
-
-def _same(made: T) -> T:
-    return made
-
-
-class _Count:
-    """Files that are done, in whatever order; told from the client's own thread."""
-
-    def __init__(self, total: int, report: Callable[[int, int], None]) -> None:
-        self.total, self.report, self.done = total, report, 0
-
-    def one_more(self, _future: Any) -> None:
-        self.done += 1
-        self.report(min(self.done, self.total), self.total)
 
 
 @contextmanager
@@ -187,7 +138,6 @@ def each(
     progress: Progress | None,
     lost: Callable[[TraceFile, str], T] | None = None,
     at_hand: Collection[Path] = (),
-    thinning: Thinning[T] | None = None,
     meanwhile: Callable[[], object] = tuple,
 ) -> Iterator[T]:
     """What `work` gives for each file, in their order whoever does it, so that nothing depends on who is quicker.
@@ -198,7 +148,7 @@ def each(
     report = progress or (lambda _done, _all: None)
     lost = lost or _refused
     if isinstance(jobs, Cluster):
-        yield from jobs.each(_Task(work), captures, report, lost, thinning)
+        yield from jobs.each(partial(_on_worker, work), captures, report, lost)
         return
     ROOM_BYTES.set(room_bytes(1, jobs))
     held = at_hand if len(at_hand) <= MOST_AT_HAND else ()
@@ -231,14 +181,9 @@ def _alone(work: Callable[[TraceFile], T], capture: TraceFile, lost: Callable[[T
         return lost(capture, f"the system ended the process that read it: it probably {NO_MEMORY}")
 
 
-class _Task(Struct, Generic[T], frozen=True):
-    """The work as a worker of a cluster does it."""
-
-    work: Callable[[TraceFile], T]
-
-    def __call__(self, capture: TraceFile) -> T:
-        set_up_process()
-        return self.work(capture)
+def _on_worker(work: Callable[[TraceFile], T], capture: TraceFile) -> T:
+    set_up_process()
+    return work(capture)
 
 
 def _refused(capture: TraceFile, why: str) -> Any:
@@ -283,26 +228,13 @@ def reduce_capture(
     is_one_of_many: bool = False,
 ) -> Done:
     """Read the file and make the small tables of its ranks; when guarded, what fails is noted and the rest is made."""
-    done = _reduced(capture, options, names, thresholds, is_guarded=is_guarded)
-    if not is_one_of_many:
-        return done
-    return replace(done, ranks=tuple((meta, _packed(tables)) for meta, tables in done.ranks))
-
-
-def _reduced(
-    capture: TraceFile,
-    options: LoadOptions,
-    names: tuple[str, ...],
-    thresholds: Mapping[str, Any],
-    *,
-    is_guarded: bool,
-) -> Done:
     skipped: list[Skipped] = []
     failures: list[Failure] = []
     place = kept_ranks.place_of(capture, options, names, thresholds)
     ranks = kept_ranks.kept(place, options.rules)
+    pack = _packed if is_one_of_many else dict
     if ranks:
-        return Done(capture, tuple(ranks), (), ())
+        return Done(capture, tuple((meta, pack(tables)) for meta, tables in ranks), (), ())
     name = printable(str(capture.place))
     any_large = False
     try:
@@ -332,7 +264,8 @@ def _reduced(
         skipped.append(Skipped(name, failures[-1].sentence))
     lost = {failure.rank: failure for failure in failures if failure.name in ESSENTIAL}
     skipped += [Skipped(f"rank {rank}", failure.sentence) for rank, failure in lost.items()]
-    return Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
+    held = tuple((meta, pack(tables)) for meta, tables in ranks if meta.rank not in lost)
+    return Done(capture, held, tuple(skipped), tuple(failures))
 
 
 def _packed(tables: RankTables) -> RankTables:
@@ -385,9 +318,6 @@ def without_ranks(capture: TraceFile, why: str) -> Done:
 
 
 # What the tables of all ranks together may hold: of too many, what is shown or replayed least is let go.
-#
-# Which ranks keep what they draw depends on three numbers of each, so that a cluster's workers can hold
-# the tables until that is known: only what is kept travels.
 
 
 DRAWN = ("timeline", "host_events")
@@ -403,17 +333,10 @@ Place = tuple[int, int]
 class RankSize(Struct, frozen=True):
     """What decides on a rank: time that it loses (idle or in exposed communication), operations drawn and replayed."""
 
+    place: Place
     lost_ns: int
     drawn: int
     replayed: int
-
-    @classmethod
-    def of(cls, tables: Mapping[str, Any]) -> "RankSize":
-        """Of a rank's tables; 0 for what was not asked for."""
-        lost, graph = (tables.get(name, _NO_TABLE) for name in ("breakdown", "replay"))
-        lost_ns = 0 if lost.empty else int(lost[["idle_ns", "exposed_comm_ns"]].to_numpy().sum())
-        replayed = 0 if graph.empty else int(graph["operations"].iloc[0])
-        return cls(lost_ns, len(tables.get("timeline", ())), replayed)
 
 
 _NO_TABLE = pd.DataFrame()
@@ -434,43 +357,53 @@ class Kept(Struct, frozen=True):
     has_graphs: bool
 
 
-def sizes_of(done: Done) -> tuple[RankSize, ...]:
-    """Of each of the file's ranks."""
-    return tuple(RankSize.of(tables) for _, tables in done.ranks)
+def sizes_of(done: Done, number: int) -> list[RankSize]:
+    """Of each of the ranks of the file of that number; 0 for what was not asked for."""
+    sizes = []
+    for at, (_, own) in enumerate(done.ranks):
+        tables: Mapping[str, Any] = own
+        lost, graph, drawn = (tables.get(name, _NO_TABLE) for name in ("breakdown", "replay", "timeline"))
+        lost_ns = 0 if lost.empty else int(lost[["idle_ns", "exposed_comm_ns"]].to_numpy().sum())
+        replayed = 0 if graph.empty else int(graph["operations"].iloc[0])
+        sizes.append(RankSize((number, at), lost_ns, len(drawn), replayed))
+    return sizes
 
 
-def kept_of(sizes: Mapping[int, Sequence[RankSize]], limits: Limits) -> Kept:
-    """What a job keeps, by the sizes of each file's ranks: the timelines of the ranks that are most unlike the others.
+def kept_of(sizes: Sequence[RankSize], limits: Limits, *, is_last: bool = True) -> Kept:
+    """What a job keeps: the timelines of the ranks that are most unlike the others, and the hosts of the first of them.
 
-    One timeline at least, and the hosts of the first of them; and all graphs or, where they are more than are replayed,
-    none.
+    One timeline at least; and all graphs or, where they are more than are replayed, none. Before the last file what may
+    still be kept whoever else comes: who is unlike the others loses most or least.
     """
-    every = _by_place(sizes)
-    drawn = [place for place, size in every.items() if size.drawn]
-    order = most_unlike_first({number: every[place].lost_ns for number, place in enumerate(drawn)})
-    kept = _first_within([drawn[number] for number in order], every, limits.drawn)
-    return Kept(frozenset(kept), frozenset(kept[:MOST_RANKS]), _has_graphs(every, limits))
+    drawn = [size for size in sizes if size.drawn]
+    if is_last:
+        unlike = most_unlike_first({number: size.lost_ns for number, size in enumerate(drawn)})
+        orders = [[drawn[number] for number in unlike]]
+    else:
+        orders = [sorted(drawn, key=lambda size: (sign * size.lost_ns, size.place)) for sign in (-1, 1)]
+    ends = [_first_within(order, limits.drawn) for order in orders]
+    gpus, hosts = (frozenset(place for end in ends for place in end[:most]) for most in (None, MOST_RANKS))
+    return Kept(gpus, hosts, sum(size.replayed for size in sizes) <= limits.replayed)
 
 
-def shortened(done: Done, number: int, kept: Kept) -> Done:
+def _first_within(order: Sequence[RankSize], most: int) -> list[Place]:
+    """The first of these ranks, of no more than `most` operations together; at least one."""
+    totals = accumulate(size.drawn for size in order)
+    fitting = sum(1 for _ in takewhile(lambda total: total <= most, totals))
+    return [size.place for size in order[: max(1, fitting)]]
+
+
+def _shortened(done: Done, number: int, kept: Kept) -> Done:
     """The file's tables without what its ranks do not keep."""
-    return replace(
-        done,
-        ranks=tuple((meta, _without(tables, (number, place), kept)) for place, (meta, tables) in enumerate(done.ranks)),
-    )
-
-
-def _without(tables: Mapping[str, Any], place: Place, kept: Kept) -> RankTables:
-    keeps = zip(DRAWN, (kept.drawn, kept.hosts), strict=True)
-    gone = {name: _NO_TABLE for name, places in keeps if name in tables and place not in places}
-    if not kept.has_graphs and len(tables.get("replay", ())):
-        gone["replay"] = let_go(tables["replay"])
-    return {**tables, **gone}
-
-
-def thinning(limits: Limits) -> Thinning[Done]:
-    """How the workers of a cluster make smaller what they hold: the same as `thinned` leaves."""
-    return Thinning(sizes_of, lambda sizes: kept_of(sizes, limits), shortened)
+    ranks = []
+    for at, (meta, own) in enumerate(done.ranks):
+        tables: Mapping[str, Any] = own
+        keeps = zip(DRAWN, (kept.drawn, kept.hosts), strict=True)
+        gone = {name: _NO_TABLE for name, places in keeps if name in tables and (number, at) not in places}
+        if not kept.has_graphs and len(tables.get("replay", ())):
+            gone["replay"] = let_go(tables["replay"])
+        ranks.append((meta, {**tables, **gone}))
+    return replace(done, ranks=tuple(ranks))
 
 
 def thinned(files: Iterable[Done], limits: Limits) -> list[Done]:
@@ -478,54 +411,23 @@ def thinned(files: Iterable[Done], limits: Limits) -> list[Done]:
 
     A row for every operation of a thousand ranks would fill the memory.
     """
-    sizes: dict[int, tuple[RankSize, ...]] = {}
+    sizes: list[RankSize] = []
     held: list[Done] = []
     drawn = graphs = 0
     for number, done in enumerate(files):
-        sizes[number] = sizes_of(done)
+        own = sizes_of(done, number)
+        sizes += own
         held.append(done)
-        drawn += sum(size.drawn for size in sizes[number])
-        graphs += sum(size.replayed for size in sizes[number])
+        drawn += sum(size.drawn for size in own)
+        graphs += sum(size.replayed for size in own)
         if drawn > _HELD_TIMES * limits.drawn or graphs > limits.replayed:
-            possible = _possible(sizes, limits)
-            held = [shortened(earlier, place, possible) for place, earlier in enumerate(held)]
-            drawn = sum(sizes[file][place].drawn for file, place in possible.drawn)
+            possible = kept_of(sizes, limits, is_last=False)
+            held = [_shortened(earlier, place, possible) for place, earlier in enumerate(held)]
+            drawn = sum(size.drawn for size in sizes if size.place in possible.drawn)
             graphs = graphs if possible.has_graphs else 0
     kept = kept_of(sizes, limits)
-    return [shortened(done, number, kept) for number, done in enumerate(held)]
+    return [_shortened(done, number, kept) for number, done in enumerate(held)]
 
 
 _HELD_TIMES = 3
 """Times of what is drawn in the end that timelines may have meanwhile: two of them are what may still be kept."""
-
-
-def _possible(sizes: Mapping[int, Sequence[RankSize]], limits: Limits) -> Kept:
-    """What may still be kept whoever else comes: who is unlike the others loses most or least."""
-    every = _by_place(sizes)
-    most_first = sorted(every, key=lambda place: (-every[place].lost_ns, place))
-    least_first = sorted(every, key=lambda place: (every[place].lost_ns, place))
-    ends = [_first_within(order, every, limits.drawn) for order in (most_first, least_first)]
-    drawn, hosts = (frozenset(place for end in ends for place in end[:most]) for most in (None, MOST_RANKS))
-    return Kept(drawn, hosts, _has_graphs(every, limits))
-
-
-def _by_place(sizes: Mapping[int, Sequence[RankSize]]) -> dict[Place, RankSize]:
-    """The ranks that have something to draw or to replay, in the order of files."""
-    return {
-        (number, place): size
-        for number, own in sorted(sizes.items())
-        for place, size in enumerate(own)
-        if size.drawn or size.replayed
-    }
-
-
-def _first_within(order: Sequence[Place], sizes: Mapping[Place, RankSize], most: int) -> list[Place]:
-    """The first ranks that have timelines, of no more than `most` operations together; at least one."""
-    drawn = [place for place in order if sizes[place].drawn]
-    totals = accumulate(sizes[place].drawn for place in drawn)
-    fitting = sum(1 for _ in takewhile(lambda total: total <= most, totals))
-    return drawn[: max(1, fitting)]
-
-
-def _has_graphs(sizes: Mapping[Place, RankSize], limits: Limits) -> bool:
-    return sum(size.replayed for size in sizes.values()) <= limits.replayed
