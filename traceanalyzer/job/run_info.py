@@ -269,34 +269,24 @@ _Row = tuple[str, str | None, str | None]
 
 
 def _of_csv(text: str) -> Iterator[_Row]:
+    rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text))]
+    rows = [_APART.split(row[0]) if len(row) == 1 else row for row in rows if any(row) and not row[0].startswith("#")]
     names = ["rank", "host", "rack"]
-    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
-        cells = [cell.strip() for cell in row]
-        if len(cells) == 1:
-            cells = _APART.split(cells[0])
-        if not any(cells) or cells[0].startswith("#"):
-            continue
-        if number == 1 and not cells[0][:1].isdigit():
-            names = [cell.lower() for cell in cells]
-            if not {"rank", "host"} <= set(names):
-                raise ValueError(f"headings {', '.join(names)}: rank and host are needed")
-            continue
-        if len(cells) > len(names) or len(cells) < 2:
-            raise ValueError(f"line {number} has {len(cells)} cells")
+    if rows and not rows[0][0][:1].isdigit():
+        names = [cell.lower() for cell in rows.pop(0)]
+        if not {"rank", "host"} <= set(names):
+            raise ValueError(f"headings {', '.join(names)}: rank and host are needed")
+    for cells in rows:
+        if not 2 <= len(cells) <= len(names):
+            raise ValueError(f"{', '.join(cells)}: {len(cells)} cells")
         known = dict(zip(names, cells, strict=False))
         yield known["rank"], known.get("host") or None, known.get("rack") or None
 
 
 def _of_json(found: Any) -> Iterator[_Row]:
-    if isinstance(found, Mapping):
-        pairs: Iterable[tuple[Any, Any]] = found.items()
-    elif all(isinstance(entry, Mapping) for entry in found):
-        pairs = ((entry.get("rank"), entry) for entry in found)
-    else:
-        pairs = enumerate(found)
-    for rank, entry in pairs:
+    for place, entry in found.items() if isinstance(found, Mapping) else enumerate(found):
         own = entry if isinstance(entry, Mapping) else {"host": entry}
-        host, rack = own.get("host"), own.get("rack")
+        rank, host, rack = own.get("rank", place), own.get("host"), own.get("rack")
         if not isinstance(host, str | None) or not isinstance(rack, str | int | None):
             raise ValueError(f"entry {rank}: host and rack are texts")  # noqa: TRY004 - of the file, not of a caller
         if isinstance(entry, Mapping) and host is None and rack is None:
