@@ -44,7 +44,7 @@ def durations(frame):
 
 
 def table_of_spread(values, name, keys):
-    return pd.DataFrame(spread(values, {name: keys})).set_index(name)
+    return spread(pd.Series(np.asarray(values)).groupby(keys)).rename_axis(name)
 
 
 def compare_times(ours, theirs, calls):

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import RANK, Result, all_known, is_true
+from traceanalyzer.analyses.base import RANK, Result, is_true
 from traceanalyzer.analyses.grouping import memoized_by_tables, memoized_by_trace
 from traceanalyzer.analyses.intervals import EMPTY, Intervals, of_rows, unions
 from traceanalyzer.analyses.trace import Ranks
@@ -18,10 +18,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    columns_of,
-    nowhere,
     nullable,
-    picked,
     rows_named,
     rows_where,
     table_of,
@@ -227,37 +224,24 @@ def steps_per_rank(trace: RankTrace) -> pd.DataFrame:
     """
     if trace.steps.empty:
         return pd.DataFrame()
+    steps, chosen = trace.steps, trace.window.steps
+    steps = steps if chosen is None else steps[steps["step"].isin(chosen)]
+    held = rows_where(steps, steps["start_ns"].notna())
+    parts = pd.DataFrame(split(trace, whole_of(held, "start_ns"), whole_of(held, "end_ns")), held.index)
     counts = np.bincount(trace.op_step + 1, minlength=len(trace.steps) + 1)  # of no step first
-    operations = nullable(counts, np.full(len(counts), trace.gpu_ops.empty))
-    is_chosen = np.ones(len(trace.steps), dtype=bool)
-    if trace.window.steps is not None:
-        is_chosen = trace.steps["step"].isin(trace.window.steps).to_numpy()
-    rows = np.flatnonzero(is_chosen)
-    chosen = picked(trace.steps, rows)
-    columns = columns_of(chosen) | _windows(trace, chosen)
-    columns["is_complete"] = is_complete(chosen)
-    columns["name"] = columns["name"].astype("str")
-    columns |= {name: all_known(columns[name]) for name in ("step", "host_start_ns", "host_end_ns")}
-    for name in ("is_complete", "is_partial"):
-        columns[name] = pd.arrays.BooleanArray(columns[name], np.zeros(len(rows), dtype=bool))
-    if trace.window.steps is None and len(trace.gpu_ops):  # a row for the operations of no step
-        columns = {name: own.take([*rows, NONE], allow_fill=True) for name, own in columns.items()}
-        columns["name"][-1], rows = "(no step)", np.append(rows, NONE)
-    return table_of(columns | {"operations": operations[rows + 1]})
+    operations = counts[steps.index + 1] if len(trace.gpu_ops) else None
+    table = steps.join(parts).assign(is_complete=is_complete(steps), operations=operations)
+    types = dict.fromkeys(table, "Int64") | {"name": "str", "is_complete": "boolean", "is_partial": "boolean"}
+    tables = [table.astype(types)]
+    if chosen is None and len(trace.gpu_ops):  # a row for the operations of no step
+        rest = pd.DataFrame({"name": ["(no step)"], "operations": counts[0]})
+        tables.append(rest.reindex(columns=table.columns).astype(types))
+    return under_each_other(tables)
 
 
 def is_complete(steps: pd.DataFrame) -> np.ndarray:
     """Steps that count in means: they have a window, and the capture holds all of it."""
     return steps["start_ns"].notna().to_numpy() & ~array_of(steps, "is_partial")
-
-
-def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
-    has_window = steps["start_ns"].notna().to_numpy()
-    starts, ends = (whole_of(steps, name)[has_window] for name in ("start_ns", "end_ns"))
-    row = nowhere(len(steps))
-    row[has_window] = np.arange(len(starts))
-    parts = split(trace, starts, ends)
-    return {name: nullable(np.append(times, 1)[row], row == NONE) for name, times in parts.items()}
 
 
 _SUMMED = ("window_ns", *PARTS, "comm_ns", "fused_ns")

@@ -9,7 +9,6 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import RANK, Result, stack
-from traceanalyzer.analyses.breakdown import complete_steps
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import names_around, range_around
 from traceanalyzer.analyses.host.cpu_time import looked_at
@@ -22,7 +21,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
-    lengths_of,
     nullable,
     picked,
     rows_named_so,
@@ -177,7 +175,7 @@ def step_of(trace: RankTrace, times: np.ndarray) -> np.ndarray:
 # How much memory each step needs at most, and whether it leaves more than it found.
 
 
-_SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes", "peak_reserved_bytes")
+_SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes")
 
 
 class MemorySteps(Result):
@@ -197,9 +195,6 @@ class MemorySteps(Result):
         peak_allocated_bytes=Column.size("The most that tensors held in it.", adds=Adds.EXTREME, better=Better.LESS),
         end_bytes=Column.size("What tensors held after its last event.", adds=Adds.EXTREME),
         growth_bytes=Column.size("end − start: what the step left behind.", adds=Adds.DERIVED),
-        peak_reserved_bytes=Column.size(
-            "The most that the caching allocator had taken from the GPU in it.", adds=Adds.EXTREME, better=Better.LESS
-        ),
     )
 
 
@@ -211,16 +206,14 @@ def memory_steps_per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     levels = held["level_bytes"][row >= 0].groupby(row[row >= 0])
     table = levels.agg(events="size", peak_allocated_bytes="max", end_bytes="last")
-    steps, taken = trace.steps.iloc[table.index], moments(trace, RESERVED)
+    steps = trace.steps.iloc[table.index]
     before = np.searchsorted(array_of(held, "time_ns"), array_of(steps, "host_start_ns")) - 1
     start = array_of(held, "level_bytes")[before]
-    reserved = taken["level_bytes"].groupby(step_of(trace, array_of(taken, "time_ns"))).max().reindex(table.index)
     peak = np.maximum(array_of(table, "peak_allocated_bytes"), np.where(before < 0, 0, start))
     table = table.assign(
         step=array_of(steps, "step"),
         start_bytes=nullable(start, before < 0),
         peak_allocated_bytes=peak,
-        peak_reserved_bytes=reserved,
     )
     return table.reset_index(drop=True).astype(dict.fromkeys(("step", *_SIZES), "Int64"))
 
@@ -242,12 +235,10 @@ class MemoryCalls(Result):
         host_ns=Column.time(
             "Time of the host in them, once where threads are in several; cudaFree waits for the GPU too.", leads=True
         ),
-        longest_ns="The longest of them.",
-        is_complete="The step counts in means.",
     )
 
 
-def memory_calls_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
+def memory_calls_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the calls of the whole capture, or of the chosen steps, by step and name."""
     calls = trace.api_calls[rows_named_so(trace.api_calls, host_names.is_memory_call)]
     numbers = np.append(array_of(trace.steps, "step"), NONE)[step_of(trace, array_of(calls, "start_ns"))]
@@ -256,13 +247,11 @@ def memory_calls_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame
         calls, numbers = calls[held], numbers[held]
     if calls.empty:
         return pd.DataFrame()
-    complete = set(complete_steps(steps)["step"]) if len(steps) else set()
     starts, ends = looked_at(trace, array_of(calls, "start_ns"), array_of(calls, "end_ns"))
-    columns = {"step": numbers, "name": calls["name"].astype("str").to_numpy(), "length": lengths_of(calls)}
+    columns = {"step": numbers, "name": calls["name"].astype("str").to_numpy()}
     by_name = table_of(columns | {"new": new_ns(starts, ends, numbers)}).groupby(["step", "name"])
-    grouped = by_name.agg(calls=("new", "size"), host_ns=("new", "sum"), longest_ns=("length", "max")).reset_index()
-    is_complete, step = grouped["step"].isin(complete), grouped["step"].where(grouped["step"] >= 0).astype("Int64")
-    return grouped.assign(step=step, is_complete=is_complete)
+    grouped = by_name["new"].agg(calls="size", host_ns="sum").reset_index()
+    return grouped.assign(step=grouped["step"].where(grouped["step"] >= 0).astype("Int64"))
 
 
 # What the memory of a rank's GPU is held for, moment by moment, as events and the operator tree tell it.

@@ -7,7 +7,7 @@ from tests.conftest import examples
 from traceanalyzer.analyses import run
 
 CAUSES = ("sync_ns", "data_ns", "host_ns", "launch_ns", "unknown_ns", "between_kernels_ns")
-FIGURES = ("window_ns", "idle_ns", *CAUSES, "gaps", "longest_ns")
+FIGURES = ("window_ns", "idle_ns", *CAUSES, "gaps")
 
 
 def host_is_in(rank, thread, piece):
@@ -45,7 +45,6 @@ def counted(rank):
         else:
             gaps.append(piece)
     found["window_ns"], found["idle_ns"] = end - begin, sum(stop - start for start, stop in gaps)
-    found["longest_ns"] = max((stop - start for start, stop in gaps), default=None)
     for start, stop in gaps:
         for cause, length in causes(rank, start, stop):
             found[cause] += length

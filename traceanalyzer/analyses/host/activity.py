@@ -1,6 +1,6 @@
 """What each CPU thread is for and was doing at each time: nesting, roles, collectives that the CPU carries out."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from traceanalyzer.analyses.grouping import (
     memoized_by_trace,
     rows_of_each,
     stable_order,
-    sums_at,
 )
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.intervals import Intervals, overlapping
@@ -40,9 +39,6 @@ from traceanalyzer.model.tables import (
 Stretches = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Starts, ends and labels."""
 
-Block = tuple[Stretches, int, int]
-"""The same of events, and from when until when these begin."""
-
 _NONE, _EDGE = np.empty(0, dtype=np.int64), -2
 
 
@@ -62,18 +58,6 @@ def _cut(starts: np.ndarray, ends: np.ndarray, labels: np.ndarray, *edges: int) 
     inner[by_depth] = label[by_depth][started]
     held = cuts[1:] > cuts[:-1]
     return cuts[:-1][held], cuts[1:][held], np.where(depth == 0, NONE, inner)[:-1][held]
-
-
-def _cut_blocks(blocks: Iterable[Block]) -> Iterator[Stretches]:
-    """For each block of events, by start, the stretches of its time; events of earlier blocks may last until then."""
-    still_open: Stretches = (_NONE, _NONE, _NONE)
-    for block, since_ns, until_ns in blocks:
-        begins, done, labels = (np.concatenate(pair) for pair in zip(still_open, block, strict=True))
-        starts, ends, label = _cut(begins, done, labels, since_ns, until_ns)
-        is_inside = (starts >= since_ns) & (ends <= until_ns)
-        yield starts[is_inside], ends[is_inside], label[is_inside]
-        is_open = done > until_ns
-        still_open = begins[is_open], done[is_open], labels[is_open]
 
 
 # Which event lies inside which other on its thread, for millions of events at once.
@@ -125,14 +109,10 @@ class Nesting:
 
     def summed_up(self, own: np.ndarray) -> np.ndarray:
         """Integers of each event, its own and those of all events inside it."""
-        return self.gathered_up(own.astype(np.int64), np.add)
-
-    def gathered_up(self, own: np.ndarray, combine: np.ufunc) -> np.ndarray:
-        """Values of each event combined (`np.add`, `np.minimum`) with those of all events inside it."""
-        total, ancestor = own.copy(), self.parent
+        total, ancestor = own.astype(np.int64), self.parent
         # Each pass doubles how far values have come, so that thousands of levels cost a dozen passes.
         while len(rows := np.flatnonzero(ancestor != NONE)):
-            combine.at(total, ancestor[rows], total[rows])
+            np.add.at(total, ancestor[rows], total[rows])
             ancestor = np.append(ancestor, np.int32(NONE))[ancestor]
         return total
 
@@ -269,21 +249,19 @@ def activity_of(
     edges = ends.searchsorted(np.concatenate([own[MOST_ROWS::MOST_ROWS] for own in table_starts]))
     lasts = np.unique(np.minimum(np.append(edges, len(ends)), len(ends) - 1)) if len(ends) else _NONE
 
-    firsts = [0, *(lasts[:-1] + 1).tolist()]
-
-    def blocks() -> Iterator[Block]:
-        since = [0] * len(tables)
-        for first, last in zip(firsts, lasts.tolist(), strict=False):
-            until_ns = int(ends[last])
-            past = [int(own.searchsorted(until_ns)) for own in table_starts]
-            each = zip(tables, before, since, past, strict=True)
-            parts = [_overlapping(table, slice(a, b), thread, asked, number) for table, number, a, b in each]
-            own_starts, own_ends, names_of = (np.concatenate(own) for own in zip(*parts, strict=True))
-            yield (own_starts, own_ends, names_of), int(ends[first - 1] if first else starts[0]), until_ns
-            since = past
-
-    for first, last, stretches in zip(firsts, lasts.tolist(), _cut_blocks(blocks()), strict=False):
-        yield slice(first, last + 1), Activity(*stretches, names)
+    still_open: Stretches = (_NONE, _NONE, _NONE)  # events of earlier blocks, which may last until this one
+    past = [0] * len(tables)
+    for first, last in zip([0, *(lasts[:-1] + 1).tolist()], lasts.tolist(), strict=False):
+        since_ns, until_ns = int(ends[first - 1] if first else starts[0]), int(ends[last])
+        since, past = past, [int(own.searchsorted(until_ns)) for own in table_starts]
+        each = zip(tables, before, since, past, strict=True)
+        parts = [_overlapping(table, slice(a, b), thread, asked, number) for table, number, a, b in each]
+        begins, done, labels = (np.concatenate(own) for own in zip(still_open, *parts, strict=True))
+        cuts, until, label = _cut(begins, done, labels, since_ns, until_ns)
+        inside = (cuts >= since_ns) & (until <= until_ns)
+        yield slice(first, last + 1), Activity(cuts[inside], until[inside], label[inside], names)
+        is_open = done > until_ns
+        still_open = begins[is_open], done[is_open], labels[is_open]
 
 
 def _overlapping(table: pd.DataFrame, rows: slice, thread: int, asked: Intervals, first: int) -> Stretches:
@@ -296,25 +274,17 @@ def _overlapping(table: pd.DataFrame, rows: slice, thread: int, asked: Intervals
 
 
 def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each disjoint, sorted query [start, end) the name of what was innermost for longest, and for how long.
+    """For each disjoint, sorted query [start, end) of these stretches the name of what was innermost for longest.
 
-    Time in which the thread recorded nothing counts as one name.
+    And for how long. Time in which the thread recorded nothing counts as one name.
     """
     query, stretch = overlapping(starts, ends, Intervals(activity.starts, activity.ends))
     shared = np.minimum(activity.ends[stretch], ends[query]) - np.maximum(activity.starts[stretch], starts[query])
-    code = activity.code[stretch]
-    held = code != NONE
-    groups = Groups.of({"query": query[held], "code": code[held]}, by_appearance=True)
-    of_query, code, lengths = groups.keys["query"], groups.keys["code"], groups.sums(shared[held])
-    longest_ns = ends - starts - sums_at(of_query, lengths, len(starts))  # of nothing
-    order = np.lexsort((-lengths, of_query))  # the first of several that are as long
-    of_longest, first = np.unique(of_query[order], return_index=True)
-    is_longer = lengths[order[first]] >= longest_ns[of_longest]
-    of_longest, most = of_longest[is_longer], order[first[is_longer]]
-    names = np.full(len(starts), NOTHING, dtype=object)
-    names[of_longest] = np.array(activity.names, dtype=object)[code[most]]
-    longest_ns[of_longest] = lengths[most]
-    return names, longest_ns
+    groups = Groups.of({"query": query, "code": activity.code[stretch]}, by_appearance=True)
+    code, lengths = groups.keys["code"], groups.sums(shared)
+    order = np.lexsort((code == NONE, -lengths, groups.keys["query"]))  # of several that are as long the first
+    most = order[np.unique(groups.keys["query"][order], return_index=True)[1]]
+    return np.array([*activity.names, NOTHING], dtype=object)[code[most]], lengths[most]
 
 
 # What each thread of a rank is for, from what it runs.
@@ -474,21 +444,20 @@ def _idle_since(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends:
 
     Nor do they hand over another one meanwhile.
     """
-    begins, done = (np.concatenate([*own, starts]) for own in zip(*_events(trace, threads), strict=True))
-    order = np.argsort(begins, kind="stable")
-    begins, done = begins[order], done[order]
-    first = np.maximum(np.searchsorted(begins, starts) - 1, 0)  # what ran when it began
-    last = np.searchsorted(begins, ends)
-    latest = [int(done[one:other].max(initial=0)) for one, other in zip(first.tolist(), last.tolist(), strict=True)]
-    return np.clip(latest, starts, ends)
-
-
-def _events(trace: RankTrace, threads: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Starts and ends of the threads' calls and operators; what hands a collective over may return after its end."""
+    begins, done = list[np.ndarray](), list[np.ndarray]()
     for frame in (trace.api_calls, trace.host_ops):
-        held = np.isin(array_of(frame, "thread"), threads)
-        starts, ends = array_of(frame, "start_ns")[held], array_of(frame, "end_ns")[held]
-        yield starts, np.where(rows_named_so(frame, _hands_over)[held], starts, ends)
+        rows = np.isin(array_of(frame, "thread"), threads)
+        own_starts, own_ends = arrays_of(frame, "start_ns", "end_ns", rows=rows)
+        begins.append(own_starts)
+        # What hands a collective over may return after its end.
+        done.append(np.where(rows_named_so(frame, _hands_over)[rows], own_starts, own_ends))
+    started, ended = (np.concatenate([*own, starts]) for own in (begins, done))
+    order = np.argsort(started, kind="stable")
+    started, ended = started[order], ended[order]
+    first = np.maximum(np.searchsorted(started, starts) - 1, 0)  # what ran when it began
+    last = np.searchsorted(started, ends)
+    latest = [int(ended[one:other].max(initial=0)) for one, other in zip(first.tolist(), last.tolist(), strict=True)]
+    return np.clip(latest, starts, ends)
 
 
 def _hands_over(name: str) -> bool:

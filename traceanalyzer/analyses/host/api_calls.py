@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceanalyzer.analyses import breakdown
 from traceanalyzer.analyses.base import RANK, Result
-from traceanalyzer.analyses.grouping import Groups, extreme_at, memoized_by_trace
+from traceanalyzer.analyses.grouping import extreme_at, memoized_by_trace
 from traceanalyzer.analyses.host import idle
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.idle import Gaps, one_off_calls, step_of_time
@@ -28,6 +28,8 @@ from traceanalyzer.model.tables import (
     single_integer,
     sorted_by,
     table_of,
+    text_array,
+    texts_of,
     whole_of,
 )
 from traceanalyzer.selection import step_at
@@ -116,7 +118,6 @@ class Launches(Result):
         delay_median_ns=Column.time(
             "Median time from the launching call's start to the operation's start.", adds=Adds.DERIVED
         ),
-        delay_max_ns=Column.time("Its maximum.", adds=Adds.EXTREME),
         awaitable_kernels=Column.count(
             "Kernels of over 20 µs with a launching call of their own.", is_compared=False, is_secondary=True
         ),
@@ -155,7 +156,6 @@ def launches_per_rank(trace: RankTrace) -> pd.DataFrame:
         "operations_without_launch": np.count_nonzero(~has_launch),
         "graph_operations": np.count_nonzero(is_graph),
         "delay_median_ns": round(float(np.median(delays))) if len(delays) else None,
-        "delay_max_ns": delays.max() if len(delays) else None,
         "awaitable_kernels": is_awaitable.sum(),
         "awaited_kernels": (returned >= ends)[is_awaitable].sum(),
         "window_ns": trace.window.length_ns,
@@ -264,13 +264,11 @@ def spread_columns(what: str) -> Mapping[str, Column]:
     }
 
 
-def spread(times_ns: np.ndarray, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """For each distinct row of keys: these, `calls`, and total, median, min, max and sample standard deviation."""
-    groups = Groups.of(keys, with_absent=True)
-    std = pd.Series(times_ns).groupby(groups.of_row).std().to_numpy()
-    is_single = np.isnan(std)
-    std_ns = pd.arrays.FloatingArray(np.where(is_single, 1.0, std), is_single)
-    return {**groups.keys, **groups.spread(times_ns), "std_ns": std_ns}
+def spread(by_key: Any) -> pd.DataFrame:
+    """Of a column of times grouped by pandas: `calls`, and total, median, min, max and sample standard deviation."""
+    figures = {"total_ns": "sum", "median_ns": "median", "min_ns": "min", "max_ns": "max", "std_ns": "std"}
+    table: pd.DataFrame = by_key.agg(calls="count", **figures)
+    return table.astype({"std_ns": "Float64"})
 
 
 # Which CUDA API calls each rank's host made, how often and how long they took.
@@ -305,8 +303,9 @@ def cuda_api_per_rank(trace: RankTrace) -> pd.DataFrame:
         counted = step_at(array_of(chosen, "host_start_ns"), array_of(chosen, "host_end_ns"), starts) != NONE
     if not counted.any():
         return pd.DataFrame()
-    names = {"name": trace.api_calls["name"].array[counted]}
-    return sorted_by(table_of(spread(lengths_of(trace.api_calls)[counted], names)), "total_ns")
+    lengths = pd.Series(lengths_of(trace.api_calls)[counted])
+    by_name = lengths.groupby(trace.api_calls["name"].array[counted], observed=True)
+    return sorted_by(spread(by_name).rename_axis("name").reset_index(), "total_ns")
 
 
 # Which synchronising calls make the GPU run dry, and what each one costs.
@@ -353,16 +352,19 @@ def _by_place(
     trace: RankTrace, rows: np.ndarray, keys: Sequence[str], by: Mapping[str, np.ndarray], **more: np.ndarray
 ) -> pd.DataFrame:
     """Figures of these API calls added up by where in the program they are, the most first by those of `by` in turn."""
-    columns = {
-        "step": step_of_time(trace, array_of(trace.api_calls, "end_ns")[rows]),
-        "name": trace.api_calls["name"].array.take(rows).astype("object"),
-        "operator": names_around_launches(trace.host_ops, trace, rows),
-        "range": names_around_launches(user_ranges(trace), trace, rows),
-    }
-    groups = Groups.of(columns, [name for name in keys if name != "rank"], with_absent=True)
-    sums = {name: groups.sums(values) for name, values in {**by, **more}.items()}
-    order = np.lexsort([-sums[name] for name in reversed([*by])])
-    return picked(groups.table(**sums, calls=groups.counts()), order)
+    table = pd.DataFrame(
+        {
+            "step": step_of_time(trace, array_of(trace.api_calls, "end_ns")[rows]),
+            "name": trace.api_calls["name"].array.take(rows).astype("object"),
+            "operator": text_array(names_around_launches(trace.host_ops, trace, rows)),
+            "range": text_array(names_around_launches(user_ranges(trace), trace, rows)),
+            "calls": 1,
+            **by,
+            **more,
+        }
+    )
+    sums = table.groupby(list(keys[1:]), dropna=False)[["calls", *by, *more]].sum().reset_index()
+    return sums.sort_values([*by], ascending=False, kind="stable", ignore_index=True)
 
 
 def _idle_after(gaps: Gaps, ends: np.ndarray) -> np.ndarray:
@@ -410,7 +412,13 @@ def nvtx_projection_per_rank(trace: RankTrace) -> pd.DataFrame:
         own = picked(launched, np.isin(array_of(launched, "thread"), [thread, *engine]))
         for name, values in projected(ranges.iloc[rows], own).items():
             found[name][rows] = values
-    return _by_name(trace, found["operations"], found["end_ns"] - found["start_ns"])
+    texts = {name: text_array(texts_of(ranges[name].array)) for name in ("domain", "name")}
+    times_ns = nullable(found["end_ns"] - found["start_ns"], found["operations"] == 0)
+    table = pd.DataFrame({**texts, **found, "host_ns": lengths_of(ranges), "times_ns": times_ns})
+    by_name = table.groupby([*texts], dropna=False)
+    sums = {name: by_name[name].sum() for name in ("operations", "host_ns")}
+    projections = spread(by_name["times_ns"]).assign(ranges=by_name.size(), **sums)
+    return sorted_by(projections[projections["calls"] > 0].reset_index(), "total_ns")
 
 
 def _engine_threads(trace: RankTrace) -> set[int]:
@@ -419,21 +427,6 @@ def _engine_threads(trace: RankTrace) -> set[int]:
     is_autograd = whole_of(trace.host_ops, "forward_thread", 0) != 0
     has_sequence = trace.host_ops["sequence"].notna().to_numpy()
     return set(np.setdiff1d(threads[is_autograd], threads[~is_autograd & has_sequence]).tolist())
-
-
-def _by_name(trace: RankTrace, operations: np.ndarray, projected_ns: np.ndarray) -> pd.DataFrame:
-    held = operations > 0
-    if not held.any():
-        return pd.DataFrame()
-    texts = {name: trace.ranges[name].array for name in ("domain", "name")}
-    columns = {name: own.reorder_categories(sorted(own.categories)) for name, own in texts.items()}
-    groups = Groups.of(columns, ["domain", "name"], with_absent=True)
-    lengths = spread(projected_ns[held], {"group": groups.of_row[held]})
-    group = lengths.pop("group")
-    host_ns = groups.sums(lengths_of(trace.ranges))
-    sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}
-    names = {name: values[group].astype(object) for name, values in groups.keys.items()}
-    return sorted_by(table_of({**names, **lengths, **{name: own[group] for name, own in sums.items()}}), "total_ns")
 
 
 # What a GPU idles for calls that take long only when they are first made.

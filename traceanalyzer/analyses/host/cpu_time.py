@@ -21,7 +21,6 @@ from traceanalyzer.analyses.host.activity import (
     OTHER,
     Nesting,
     names_at,
-    range_around,
     thread_roles,
     user_ranges,
     waiting,
@@ -178,7 +177,6 @@ class HostWork(HostTimes):
             "Its name. Ranges that span half of a step, on average, and hold others count as the step itself, not "
             "as a row."
         ),
-        threads=Column.count("Threads of this role that did it.", is_compared=False),
         calls="How often, in the complete steps; in the whole capture where there are none.",
         launches="Calls in it that started GPU work: with none, the work is the CPU's own.",
         host_ns=Column.time(
@@ -196,13 +194,11 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     events = _inside(_top_level(trace), steps)
     if events.empty:
         return pd.DataFrame()
-    threads, of_thread = np.unique(array_of(events, "thread"), return_inverse=True)
     roles = thread_roles(trace)
-    role = np.array([roles.get(thread, OTHER) for thread in threads.tolist()], dtype=object)[of_thread]
-    keys = {"role": role, "what": array_of(events, "what"), "name": events["name"].array}
+    role = [roles.get(thread, OTHER) for thread in array_of(events, "thread").tolist()]
+    keys = {"role": np.array(role, dtype=object), "what": array_of(events, "what"), "name": events["name"].array}
     groups = Groups.of(keys, by_appearance=True)
     total = groups.table(
-        threads=groups.distinct(of_thread),
         calls=groups.counts(),
         launches=groups.sums(launches_inside(trace, events)),
         **times_of(trace, groups, array_of(events, "start_ns"), array_of(events, "end_ns"), steps),
@@ -414,13 +410,12 @@ LEAST_NS = 1_000_000
 
 
 class HostSilences(HostTimes):
-    """One row for each rank and place in the program; longest first."""
+    """One row for each rank and what begins after them; longest first."""
 
     title = "Stretches in which nothing of the host is recorded"
-    keys = ("rank", "range", "until")
+    keys = ("rank", "until")
     columns = {
         "rank": RANK,
-        "range": Column.text("The user's innermost range around it; absent outside of all.", written=Written.KERNEL),
         "until": Column.text(
             "What begins first after it: a range, an operator, or the launch of a GPU operation; absent at the end.",
             written=Written.KERNEL,
@@ -441,7 +436,7 @@ class HostSilences(HostTimes):
 
 
 def host_silences_per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.DataFrame:
-    """The rank's stretches of `silent_ns` and more, by place."""
+    """The rank's stretches of `silent_ns` and more, by what follows."""
     threads, steps = _threads(trace), steps_of_hosts(trace)
     if trace.api_calls.empty if len(trace.gpu_ops) else steps.empty:
         return pd.DataFrame()
@@ -457,8 +452,7 @@ def host_silences_per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.Da
     # The longest of which it is known what came before stands first.
     order = np.lexsort((starts - ends, pd.isna(since)))
     starts, ends = starts[order], ends[order]
-    names = {"range": _ranges_around(trace, threads, starts, ends), "until": until[order]}
-    groups = Groups.of(names, by_appearance=True, with_absent=True)
+    groups = Groups.of({"until": until[order]}, by_appearance=True, with_absent=True)
     times = times_of(trace, groups, starts, ends, steps)
     return sorted_by(groups.table(since=since[order][groups.first], stretches=groups.counts(), **times), "host_ns")
 
@@ -487,21 +481,6 @@ def _columns(tables: Sequence[pd.DataFrame], threads: np.ndarray) -> tuple[np.nd
         np.concatenate([array_of(table, name) for table in tables]) for name in ("start_ns", "end_ns", "thread")
     )
     return starts, ends, np.isin(thread, threads)
-
-
-def _ranges_around(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The user's innermost range around the middle of each stretch, on any of the threads; none as long as a step."""
-    ranges = user_ranges(trace)
-    steps = trace.steps
-    if len(steps):
-        shortest_ns = int((steps["host_end_ns"] - steps["host_start_ns"]).min())
-        ranges = picked(ranges, (ranges["end_ns"] - ranges["start_ns"]).to_numpy() < shortest_ns)
-    middle = starts + (ends - starts) // 2
-    around = nowhere(len(middle))
-    for thread in threads.tolist():
-        own = range_around(ranges, np.full(len(middle), thread), middle)
-        around = np.where(around == NONE, own, around)
-    return names_at(ranges["name"].array, around)
 
 
 def _around(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

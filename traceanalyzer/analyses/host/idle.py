@@ -8,7 +8,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import INNERMOST_RANGE, RANK, Result
-from traceanalyzer.analyses.grouping import extreme_at, largest_before, memoized_by_trace, row_blocks, sums_at
+from traceanalyzer.analyses.grouping import largest_before, memoized_by_trace, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import (
     activity_of,
@@ -149,8 +149,8 @@ def find(trace: RankTrace) -> Gaps:
 def parts(
     trace: RankTrace,
     gaps: Gaps,
-    start_ns: int | np.ndarray,
-    end_ns: int | np.ndarray,
+    start_ns: np.ndarray,
+    end_ns: np.ndarray,
     *,
     short_ns: int = SHORT_NS,
     launch_ns: int = LAUNCH_NS,
@@ -165,15 +165,6 @@ def parts(
     the first `launch_ns` are `launch` and the rest is `unknown`; without a recorded launch all of it is `unknown`. A
     gap shorter than `short_ns` is `between kernels`, whatever caused it.
     """
-    start_ns, end_ns = (np.broadcast_to(times, len(gaps)) for times in (start_ns, end_ns))
-    limits = {"short_ns": short_ns, "launch_ns": launch_ns}
-    blocks = [_parts(trace, gaps.take(rows), start_ns[rows], end_ns[rows], **limits) for rows in row_blocks(len(gaps))]
-    return table_of({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
-
-
-def _parts(
-    trace: RankTrace, gaps: Gaps, start_ns: np.ndarray, end_ns: np.ndarray, *, short_ns: int, launch_ns: int
-) -> dict[str, np.ndarray]:
     starts, ends = np.clip(gaps.starts, start_ns, end_ns), np.clip(gaps.ends, start_ns, end_ns)
     launched = np.clip(gaps.launched, starts, ends)
     latest = np.where(gaps.launch == NONE, launched, np.clip(gaps.launched + launch_ns, launched, ends))
@@ -193,7 +184,7 @@ def _parts(
     columns = {name: np.where(is_short, 0, column) for name, column in columns.items()}
     columns[BETWEEN_KERNELS.column] = np.where(is_short, ends - starts, 0)
     assert (sum(columns.values()) == ends - starts).all(), "the causes must add up to the gap"
-    return columns
+    return table_of(columns)
 
 
 @memoized_by_trace
@@ -328,7 +319,6 @@ class Idle(Result):
         idle_ns="Time in which nothing runs on the GPU.",
         **{cause.column: Column.time(cause.definition) for cause in IDLE_CAUSES},
         gaps=Column.count("Gaps of 5 µs and more that begin in the window.", is_compared=False),
-        longest_ns="The longest part of a gap inside the window; absent without gaps.",
         idle_pct="100 · idle / window.",
     )
 
@@ -342,14 +332,12 @@ def idle_per_rank(
     own, gap, since, until = windows.holding(Intervals(gaps.starts, gaps.ends))
     pieces, count = gaps.take(gap), len(windows.step)
     causes = parts(trace, pieces, since, until, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
-    longest_ns = extreme_at(np.maximum, own, until - since, count)
     sums = {name: sums_at(own, array_of(causes, name), count) for name in PARTS}
     sums["gaps"] = np.bincount(own[(pieces.lengths >= idle_short_ns) & (pieces.starts == since)], minlength=count)
     facts = {
         "step": nullable(windows.step, windows.step == NONE),
         "window_ns": windows.length_ns,
         "idle_ns": np.sum([sums[name] for name in PARTS], axis=0),
-        "longest_ns": nullable(longest_ns, longest_ns == 0),
     }
     return table_of(sums | facts)
 

@@ -82,7 +82,6 @@ def across(
     collectives: Collectives,
     kernels: Kernels,
     integrity_common_pct: float = 90,
-    integrity_step_pct: float = 20,
     wanted_ranks: frozenset[int] | None = None,
     run_world_size: int | None = None,
 ) -> Integrity:
@@ -95,7 +94,6 @@ def across(
     shared = shared_steps(complete, {*ranks.table["rank"]})
     units = {rank: _table([found]) for rank, found in _other_units(kernels.table).items()}
     own = under_each_other([stack(each, Integrity.columns) for each in (parts, *([units] if units else ()))])
-    comparable = complete[complete["step"].isin(shared) & ~complete["rank"].isin(units)]
     size = _world_size(ranks.table)
     of_set = [
         *_missing_ranks(ranks.table, size or run_world_size or 0, wanted_ranks),
@@ -107,7 +105,6 @@ def across(
         *_shifted(call_waits.table),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=bool(shared)),
         *_different_steps(steps.table, ranks.table, has_shared=bool(shared)),
-        *_different_step_lengths(comparable, integrity_step_pct),
     ]
     is_alone = (size or run_world_size or (1 if ranks.is_one_process else len(parts))) < 2  # communicates with nobody
     is_rule = own["check"] == checks.WITHOUT_MATCH
@@ -326,18 +323,6 @@ def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bo
     if unmarked and not has_shared:
         text += f" No steps are marked on {numbered('rank', unmarked)}: call the profiler's step() on every rank."
     yield Defect("different_steps", uncommon, len(holders), text, ("steps",), LOW if has_shared else MEDIUM)
-
-
-def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> Iterator[Defect]:
-    """Ranks that exchange gradients take the same time for the same steps, to a few percent in real captures."""
-    lengths = shared.groupby("rank")["window_ns"].sum() if len(shared) else pd.Series(dtype="int64")
-    if len(lengths) > 1 and 100 * (lengths.max() - lengths.min()) >= least_pct * lengths.max():
-        text = (
-            f"The same steps are {100 * (1 - lengths.min() / lengths.max()):.0f}% shorter on rank {lengths.idxmin()} "
-            f"than on rank {lengths.idxmax()}: a rank began the first one late, operations that start ahead of their "
-            "step shift its window, or the ranks do not work in step. Compare their times with care."
-        )
-        yield Defect("different_step_lengths", len(lengths), None, text, ("steps",), MEDIUM)
 
 
 def untrue_ranks(integrity: pd.DataFrame) -> dict[int, str]:

@@ -5,7 +5,6 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import RANK, Result, taken
-from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.activity import climbed
 from traceanalyzer.analyses.host.cpu_time import looked_at
 from traceanalyzer.analyses.host.idle import blocking
@@ -25,7 +24,6 @@ from traceanalyzer.model.tables import (
     rows_named,
     rows_named_so,
     sorted_by,
-    table_of,
     text_array,
     whole,
 )
@@ -188,10 +186,7 @@ def per_rank(
     begins, ends = looked_at(trace, begins, ends)
     blocked = np.sort(blocked)
     is_product, is_upload = is_name(category_of_op, *MATRIX_CATEGORIES), is_name(ops["direction"].array, "HtoD")
-    groups = Groups.of_numbers(np.array([run.loop for run in runs]))
     backward = np.append(is_backward(tree), [False, False])
-    firsts = [runs[row] for row in groups.first]
-    ranges = [_name_of_scope(scopes, int(run.calls[0])) or None for run in firsts]
     sums = {
         "turns": [run.turns for run in runs],
         "launches": [len(run.rows) for run in runs],
@@ -205,14 +200,14 @@ def per_rank(
         "of_autograd": backward[tree.owner[[run.calls[0] for run in runs]]],
         "has_products": [is_product[run.rows].any() for run in runs],
     }
-    made = {
-        "loop": text_array(loops.of_op.categories.to_numpy(dtype=object)[[run.loop for run in firsts]]),
-        "range": text_array(np.array(ranges, dtype=object)),
-        "runs": groups.counts(),
-        **{name: groups.sums(np.asarray(values)) for name, values in sums.items()},
-        **{name: groups.any(np.asarray(values)) for name, values in flags.items()},
+    number = [run.loop for run in runs]
+    names = {
+        "loop": text_array(loops.of_op.categories.to_numpy(dtype=object)[number]),
+        "range": text_array([_name_of_scope(scopes, int(run.calls[0])) or None for run in runs]),
     }
-    return sorted_by(table_of(made), "host_ns")
+    by_loop = pd.DataFrame({**names, **sums, **flags}).groupby(np.array(number))
+    how = dict.fromkeys(names, "first") | dict.fromkeys(sums, "sum") | dict.fromkeys(flags, "any")
+    return sorted_by(by_loop.agg(how).assign(runs=by_loop.size()), "host_ns")
 
 
 def _in_order(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:

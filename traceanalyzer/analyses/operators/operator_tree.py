@@ -1,16 +1,12 @@
 """How operators and modules nest: who launched each GPU operation, which ones do the same work, and the module tree."""
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses import breakdown
-from traceanalyzer.analyses.base import RANK, joined, taken
-from traceanalyzer.analyses.breakdown import DEFINITIONS, split
+from traceanalyzer.analyses.base import RANK, Result, all_known, joined, taken
 from traceanalyzer.analyses.grouping import Groups, number_in_group, rows_of_each, sums_at
 from traceanalyzer.analyses.host.activity import Nesting, climbed
 from traceanalyzer.analyses.trace import launch_moments
@@ -27,9 +23,10 @@ from traceanalyzer.model.tables import (
     outer_first,
     rows_named,
     rows_named_so,
+    sorted_by,
     table_of,
-    text_array,
     texts_of,
+    under_each_other,
     whole_of,
     with_columns,
 )
@@ -346,17 +343,14 @@ def _joined(parent: str, name: str) -> str:
     return path if len(path) <= LONGEST_NAME or not parent else parent
 
 
-# How each module and range of the program spends GPU time: a tree with compute, communication, copies and idle.
+# How much GPU time each module and range of the program launches, as a tree.
 
 
-_PARTS = ("window_ns", *breakdown.PARTS)
 OUTSIDE = "(outside any module or range)"
 
-_NUMBERS = ("gpu_ops", "gpu_own_ns", "gpu_total_ns", *_PARTS, "calls", "host_ns")
 
-
-class Modules(breakdown.OfKnownWork):
-    """One row for each rank, path and pass, in the order of the tree, what launched most GPU time first."""
+class Modules(Result):
+    """One row for each rank, path and pass; what launched most GPU time first."""
 
     title = "Modules and ranges"
     keys = ("rank", "path", "autograd")
@@ -377,89 +371,38 @@ class Modules(breakdown.OfKnownWork):
             leads=True,
         ),
         gpu_total_ns="Sum of the durations of all of them.",
-        window_ns="Sum over calls of the time from the first start to the last end of the operations that the call "
-        "launched. All that runs in it counts below, whoever launched it.",
-        **{name: DEFINITIONS[name] for name in breakdown.PARTS},
     )
 
 
 def modules_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:
-    """Add up the scopes of a rank by path; the parts of each window add up to it."""
-    calls = scopes.calls
+    """Add up the scopes of a rank by path."""
+    calls, of_op = scopes.calls, scopes.of_op
     if calls.empty or trace.gpu_ops.empty:
         return pd.DataFrame()
-    backward, placed = np.append(is_backward(tree), [False, False]), trace.counted & (scopes.of_op != NONE)
+    backward, durations = np.append(is_backward(tree), [False, False]), lengths_of(trace.gpu_ops)
     around = tree.nesting.innermost_at(array_of(calls, "start_ns"), array_of(calls, "thread"))
-    parts = [
-        _rows(trace, scopes, placed & (backward[tree.owner] == wanted), backward[around] == wanted, name)
-        for name, wanted in (("forward", False), ("backward", True))
-    ]
-    outside = trace.counted & ~placed
-    if outside.any():
-        total_ns = lengths_of(trace.gpu_ops)[outside].sum()
-        known = {"gpu_ops": np.count_nonzero(outside), "gpu_own_ns": total_ns, "gpu_total_ns": total_ns}
-        absent = {"source": [None], "autograd": [None], **{name: [known.get(name, NONE)] for name in _NUMBERS}}
-        parts.append({"path": [OUTSIDE], **absent})
-    names = ("path", "source", "autograd")
-    table = {name: np.concatenate([part[name] for part in parts]) for name in (*names, *_NUMBERS)}
-    order = _tree_order(*(table[name].tolist() for name in ("path", "autograd", "gpu_total_ns")))
-    table = {name: values[order] for name, values in table.items()}
-    paths = table["path"].tolist()
-    return table_of(
-        {
-            **{name: text_array(table[name]) for name in names},
-            **{name: nullable(table[name], table[name] == NONE) for name in _NUMBERS},
-            "depth": [path.count("/") for path in paths],
-            "name": text_array([path.rpartition("/")[2] for path in paths]),
-        }
-    )
-
-
-def _tree_order(paths: Sequence[str], autograd: Sequence[str | None], totals_ns: Sequence[int]) -> list[int]:
-    """Rows of each subtree together, the heaviest subtree first, forward before backward, what is outside last."""
-    weights: Counter[str] = Counter()
-    for path, total_ns in zip(paths, totals_ns, strict=True):
-        weights[path] += total_ns
-
-    places: dict[str, tuple[tuple[int, str], ...]] = {"": ()}
-
-    def place(path: str) -> tuple[tuple[int, str], ...]:
-        around = []
-        while path not in places:
-            around.append(path)
-            path = path.rpartition("/")[0]
-        for one in reversed(around):
-            places[one] = (*places[path], (-weights[one], one))
-            path = one
-        return places[path]
-
-    return sorted(
-        range(len(paths)), key=lambda row: (paths[row] == OUTSIDE, place(paths[row]), autograd[row] == "backward")
-    )
-
-
-def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray, name: str) -> dict[str, Any]:
-    """Rows by path for the GPU operations that `held` picks; `runs_here`: calls whose host time counts here."""
-    count, owner, nesting = len(scopes.calls), scopes.of_op[held], scopes.nesting
-    starts, ends = arrays_of(trace.gpu_ops, "start_ns", "end_ns", rows=held)
-    limits = np.iinfo(np.int64)
-    first, last = (np.full(count, limit) for limit in (limits.max, limits.min))
-    np.minimum.at(first, owner, starts)
-    np.maximum.at(last, owner, ends)
-    own_ns = sums_at(owner, ends - starts, count)
-    gpu_ops, total_ns = nesting.summed_up(np.bincount(owner, minlength=count)), nesting.summed_up(own_ns)
-    calls = np.flatnonzero(gpu_ops)
-    paths = scopes.calls["path"].array[calls]
-    first, last = (nesting.gathered_up(*each)[calls] for each in ((first, np.minimum), (last, np.maximum)))
-    groups = Groups.of({"path": paths})
-    host_ns = groups.sums(np.where(runs_here, lengths_of(scopes.calls), 0)[calls])
-    is_module = array_of(scopes.calls, "is_module")[calls[groups.first]]
-    numbers = {"gpu_ops": gpu_ops[calls], "gpu_own_ns": own_ns[calls], "gpu_total_ns": total_ns[calls]}
-    return {
-        "path": texts_of(groups.keys["path"]),
-        "source": np.where(is_module, "module", "range").astype(object),
-        "autograd": np.full(len(groups), name, dtype=object),
-        **{name: groups.sums(values) for name, values in (numbers | split(trace, first, last)).items()},
-        "calls": groups.counts(),
-        "host_ns": np.where(groups.any(runs_here[calls]), host_ns, NONE),
-    }
+    placed, parts = trace.counted & (of_op != NONE), []
+    for is_back, autograd in enumerate(PASSES[:2]):
+        rows = np.flatnonzero(placed & (backward[tree.owner] == is_back))
+        own_ns = sums_at(of_op[rows], durations[rows], len(calls))
+        gpu_ops = scopes.nesting.summed_up(np.bincount(of_op[rows], minlength=len(calls)))
+        launching = np.flatnonzero(gpu_ops)
+        groups = Groups.of({"path": calls["path"].array[launching]})
+        is_module = array_of(calls, "is_module")[launching[groups.first]]
+        host_ns = nullable(lengths_of(calls), backward[around] != is_back)
+        numbers = {"gpu_ops": gpu_ops, "gpu_own_ns": own_ns, "gpu_total_ns": scopes.nesting.summed_up(own_ns)}
+        sums = {name: groups.total(values[launching]) for name, values in (numbers | {"host_ns": host_ns}).items()}
+        texts = {"autograd": autograd, "source": np.where(is_module, "module", "range")}
+        parts.append(groups.table(calls=all_known(groups.counts()), **sums).assign(**texts))
+    outside_ns = durations[trace.counted & ~placed]
+    if len(outside_ns):
+        rest = {"path": [OUTSIDE], "gpu_ops": len(outside_ns), "gpu_own_ns": outside_ns.sum()}
+        rest |= {"gpu_total_ns": outside_ns.sum(), "autograd": None, "source": None, "calls": None, "host_ns": None}
+        types = dict.fromkeys(("path", "autograd", "source"), "str") | dict.fromkeys(("calls", "host_ns"), "Int64")
+        parts.append(pd.DataFrame(rest).astype(types))
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return pd.DataFrame()
+    table = under_each_other(parts, is_with_texts=True)
+    path = table["path"].str
+    return sorted_by(table.assign(depth=path.count("/"), name=path.rpartition("/")[2]), "gpu_total_ns")

@@ -242,14 +242,12 @@ def operator_kernels_per_rank(
         "category": category_of_op,
         "source": taken(source_lines(trace, tree), tree.owner),
     }
-    every = {name: values.take(rows) for name, values in every.items()}
-    by_source = Groups.of(every, by_appearance=True, with_absent=True)
-    sums = {"gpu_ops": by_source.counts(), "gpu_ns": by_source.sums(lengths_of(ops)[rows])}
-    order = np.argsort(-sums["gpu_ns"], kind="stable")  # the longest part of a row tells its source
-    parts = {name: values.take(order) for name, values in (by_source.keys | sums).items()}
+    groups = Groups.of({name: own.take(rows) for name, own in every.items()}, by_appearance=True, with_absent=True)
+    parts = groups.table(gpu_ops=groups.counts(), gpu_ns=groups.sums(lengths_of(ops)[rows]))
+    parts = sorted_by(parts, "gpu_ns")  # the longest part of a row tells its source
     groups = Groups.of(parts, _OPERATOR_KERNELS_KEYS, by_appearance=True, with_absent=True)
-    source = parts["source"].take(groups.first)
-    return sorted_by(groups.table(**{name: groups.sums(parts[name]) for name in sums}, source=source), "gpu_ns")
+    sums = {name: groups.sums(array_of(parts, name)) for name in ("gpu_ops", "gpu_ns")}
+    return sorted_by(groups.table(**sums, source=parts["source"].array.take(groups.first)), "gpu_ns")
 
 
 # How each operator's launches go: the host's time in them, the delay until the GPU begins, full queues.
@@ -270,7 +268,6 @@ class OperatorLaunches(Result):
         delay_median_ns=Column.time(
             "Median time from the launching call's start to the operation's start.", adds=Adds.DERIVED
         ),
-        delay_max_ns=Column.time("Longest.", adds=Adds.EXTREME),
         gpu_ns=Column.time("Sum of the operations' durations."),
         shorter_than_launch=Column.count("Operations that take the GPU less time than their call the host."),
         full_queue_calls=Column.count(
@@ -291,31 +288,31 @@ def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataF
     replayed = np.flatnonzero(~ops["captured_ns"].array.isna() & (launch != NONE))
     owner, own = tree.owner.copy(), launch[replayed]
     owner[replayed] = tree.nesting.innermost_at(starts[own], array_of(calls, "thread")[own])
-    launch, lengths = launch[held], lengths_of(ops)[held]
-    delay, call_ns = array_of(ops, "start_ns")[held] - starts[launch], lengths_of(calls)
-    by_op = Groups.of_numbers(np.append(trace.host_ops["name"].array.codes, NONE)[np.maximum(owner[held], NONE)])
+    launch, lengths, call_ns = launch[held], lengths_of(ops)[held], lengths_of(calls)
+    names = taken(trace.host_ops["name"].array, owner[held])
+    is_full = into_full_queue(trace)[launch]
+    table = pd.DataFrame(
+        {
+            "operator": names.add_categories([NO_OPERATOR]).fillna(NO_OPERATOR),
+            "launch": launch,
+            "delay_ns": array_of(ops, "start_ns")[held] - starts[launch],
+            "gpu_ns": lengths,
+            "is_shorter": lengths < call_ns[launch],
+            "launch_ns": call_ns[launch],
+            "is_full": is_full,
+            "full_ns": np.where(is_full, call_ns[launch], 0),
+        }
+    )
+    by_op = table.groupby("operator", observed=True)
     # Of an operation of several operators' calls the first one's counts.
-    made, first = np.unique(launch, return_index=True)
-    by_call = Groups.of_numbers(by_op.of_row[first])
-    is_full = into_full_queue(trace)[made]
-    with_calls = by_op.of_row[first][by_call.first]
-    names = taken(trace.host_ops["name"].array, owner[held[by_op.first]])
-    of_ops = {
-        "operator": np.where(names.isna(), NO_OPERATOR, texts_of(names)),
-        "gpu_ops": by_op.counts(),
-        "delay_median_ns": np.round(by_op.medians(delay)).astype(np.int64),
-        "delay_max_ns": by_op.largest(delay),
-        "gpu_ns": by_op.sums(lengths),
-        "shorter_than_launch": by_op.sums(lengths < call_ns[launch]),
-    }
-    of_calls = {
-        "launches": by_call.counts(),
-        "launch_ns": by_call.sums(call_ns[made]),
-        "full_queue_calls": by_call.sums(is_full),
-        "full_queue_ns": by_call.sums(np.where(is_full, call_ns[made], 0)),
-    }
-    table = table_of(of_calls | {name: values[with_calls] for name, values in of_ops.items()})
-    return table.sort_values(["launches", "operator"], ascending=[False, True], ignore_index=True)
+    by_call = table.drop_duplicates("launch").groupby("operator", observed=True)
+    of_ops = by_op.agg(gpu_ops=("launch", "size"), delay_median_ns=("delay_ns", "median"), gpu_ns=("gpu_ns", "sum"),
+                       shorter_than_launch=("is_shorter", "sum"))  # fmt: skip
+    of_calls = by_call.agg(launches=("launch", "size"), launch_ns=("launch_ns", "sum"),
+                           full_queue_calls=("is_full", "sum"), full_queue_ns=("full_ns", "sum"))  # fmt: skip
+    found = of_calls.join(of_ops).reset_index().astype({"operator": "str"})
+    found["delay_median_ns"] = found["delay_median_ns"].round().astype("int64")
+    return found.sort_values(["launches", "operator"], ascending=[False, True], ignore_index=True)
 
 
 # The operator calls that all ranks make as often: what a rank's host takes for them, beside the others'.

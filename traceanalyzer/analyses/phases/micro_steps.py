@@ -307,11 +307,12 @@ def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: 
     keys = {name: work.calls[name].array[work.of_op[rows][calls.first]] for name in ("product", "dtype")}
     keys["phase"] = PHASE_NAMES[phase_of_op[rows][calls.first]]
     groups = Groups.of(keys, ["phase", "product", "dtype"], with_absent=True)
-    beside = {
+    sums = {
+        "gpu_ns": groups.sums(gpu_ns),
         "calls_beside_comm": groups.sums(is_beside),
         "gpu_beside_comm_ns": groups.sums(np.where(is_beside, gpu_ns, 0)),
     }
-    return sorted_by(groups.table(calls=groups.counts(), gpu_ns=groups.sums(gpu_ns), **beside), "gpu_ns")
+    return sorted_by(groups.table(calls=groups.counts(), **sums), "gpu_ns")
 
 
 # Gradient reductions that follow the backward pass, and belong to it.
