@@ -529,6 +529,7 @@ def what_if(workspace: Workspace, asked: Asked) -> Answer:
 def compare(workspace: Workspace, asked: Asked) -> Answer:
     """What differs, the comparison's sentences, and its `metrics`."""
     from traceanalyzer.diff import compare as compared  # noqa: PLC0415 - the comparison is needed here alone
+    from traceanalyzer.diff.metrics import COLUMNS as COLUMNS_OF_FIGURES  # noqa: PLC0415
     from traceanalyzer.diff.sources import SourceOptions, read_sides  # noqa: PLC0415
     from traceanalyzer.report.comparison import sentences  # noqa: PLC0415
 
@@ -536,9 +537,8 @@ def compare(workspace: Workspace, asked: Asked) -> Answer:
     load = replace(SourceOptions().load, follows_links=workspace.follows_links)
     made = compared(read_sides(paths, SourceOptions(load, jobs=workspace.jobs)))
     rows = [{"id": f"{row['metric']}/{row['run']}", **row} for row in plain_rows(made.metrics)]
-    columns = {str(name): str(name) for name in made.metrics}
     said = [made.different, *sentences.verdict_sentences(made)]
-    return of_rows(rows, columns, **asked.piece, said=said, notes=made.fairness.notes)
+    return of_rows(rows, COLUMNS_OF_FIGURES, **asked.piece, said=said, notes=made.fairness.notes)
 
 
 def memory(workspace: Workspace, asked: Asked) -> Answer:
