@@ -27,14 +27,23 @@ class Decoded(sqlite3.Connection):
 
 
 def decoded(path: Path) -> sqlite3.Connection:
-    """Tables of `TABLES`; an event of a track that was never described, or one that ends what never began, is an error."""
+    """Tables of `TABLES`; an event that names what was never described, or ends what never began, is an error."""
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     trace = proto.Trace.FromString(content)
     database = sqlite3.connect(":memory:", factory=Decoded, check_same_thread=False)
     database.executescript(TABLES)
+    names = defaultdict(lambda: defaultdict(dict))
     parents, processes, stacks, last = {}, {}, defaultdict(list), defaultdict(int)
     event_type = proto.TrackEvent.Type
     for packet in trace.packet:
+        sequence = packet.trusted_packet_sequence_id
+        own = names[sequence]
+        if packet.sequence_flags & 1:
+            own.clear()
+        for kind in ("event_names", "event_categories", "debug_annotation_names"):
+            own[kind].update({entry.iid: entry.name for entry in getattr(packet.interned_data, kind)})
+        texts = own["texts"]
+        texts.update({e.iid: e.str.decode() for e in packet.interned_data.debug_annotation_string_values})
         if packet.HasField("track_descriptor"):
             track = packet.track_descriptor
             assert track.uuid not in parents
@@ -57,13 +66,13 @@ def decoded(path: Path) -> sqlite3.Connection:
             number, start = stacks[uuid].pop()
             database.execute("UPDATE slice SET dur = ? WHERE id = ?", (time - start, number))
         else:
-            category = event.categories[0] if event.categories else None
+            category = own["event_categories"][event.category_iids[0]] if event.category_iids else None
             is_instant = event.type == event_type.TYPE_INSTANT
             number = database.execute(
                 "INSERT INTO slice (track, name, category, ts, dur, depth) VALUES (?, ?, ?, ?, ?, ?)",
                 (
                     uuid,
-                    event.name,
+                    own["event_names"][event.name_iid],
                     category,
                     time,
                     0 if is_instant else None,
@@ -74,8 +83,9 @@ def decoded(path: Path) -> sqlite3.Connection:
                 stacks[uuid].append((number, time))
             for note in event.debug_annotations:
                 kind = note.WhichOneof("value")
-                value = getattr(note, kind)
-                database.execute("INSERT INTO arg VALUES (?, ?, ?)", (number, note.name, value))
+                value = texts[note.string_value_iid] if kind == "string_value_iid" else getattr(note, kind)
+                key = own["debug_annotation_names"][note.name_iid]
+                database.execute("INSERT INTO arg VALUES (?, ?, ?)", (number, key, value))
             flows = [(flow, False) for flow in event.flow_ids] + [(flow, True) for flow in event.terminating_flow_ids]
             database.executemany(
                 "INSERT INTO flow VALUES (?, ?, ?, ?)", [(flow - 2**63, number, time, last) for flow, last in flows]

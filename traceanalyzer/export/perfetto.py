@@ -328,8 +328,9 @@ def pftrace_of_rank(
         tracks: from top to bottom.
         zero_ns: what is taken from its times.
     """
-    for packet in _packets(rank, name, facts, tracks, zero_ns):
+    for number, packet in enumerate(_packets(rank, name, facts, tracks, zero_ns)):
         packet.trusted_packet_sequence_id = rank + 2
+        packet.sequence_flags = 2 if number else 1  # names begin anew, or are those of earlier packets
         yield proto.Trace(packet=[packet]).SerializeToString()
 
 
@@ -338,6 +339,7 @@ def _packets(
 ) -> Iterator[proto.TracePacket]:
     """Each track under a heading for its group below the root; the facts stand under the first."""
     uuids = count((rank + 2) << 20)
+    texts: _Texts = {}
 
     def heading(place: int, **what: object) -> tuple[proto.TracePacket, int]:
         order = {"sibling_order_rank": place, "child_ordering": _EXPLICIT, "sibling_merge_behavior": _APART}
@@ -355,54 +357,77 @@ def _packets(
         parent = groups[track.group]
         times = track.rows["start_ns" if track.unit is None else "time_ns"]
         if not place:
-            about = {"name": "about this export", "debug_annotations": _notes(facts)}
-            yield _event(_INSTANT, parent, int(times.min()) - zero_ns, **about)
+            about = _event(_INSTANT, parent, int(times.min()) - zero_ns)
+            _name(about, "about this export", facts, texts)
+            yield about
         what: dict[str, object] = {"parent_uuid": parent, "name": _utf8(track.name)}
         if track.unit is not None:
             what["counter"] = {"unit": _BYTES} if track.unit == "bytes" else {"unit_name": track.unit or None}
         above, own = heading(place, **what)
         yield above
         if track.unit is None:
-            yield from _slice_packets(track.rows, own, zero_ns)
+            yield from _slice_packets(track.rows, own, zero_ns, texts)
             continue
         for time, value in zip(times.tolist(), track.rows["value"].tolist(), strict=True):
-            yield _event(_COUNTER, own, time - zero_ns, double_counter_value=value)
+            sample = _event(_COUNTER, own, time - zero_ns)
+            sample.track_event.double_counter_value = value
+            yield sample
 
 
-def _slice_packets(slices: pd.DataFrame, uuid: int, zero_ns: int) -> Iterator[proto.TracePacket]:
+_Texts = dict[tuple[str, str], int]
+"""Kind and text → its number; each text is written once, with the packet that first needs it."""
+
+
+def _slice_packets(slices: pd.DataFrame, uuid: int, zero_ns: int, texts: _Texts) -> Iterator[proto.TracePacket]:
     """Begins and ends in order: of those at one moment the ends of what was open first, then the begins."""
     open_ends: list[int] = []
     for row in slices.itertuples(index=False):
         while open_ends and open_ends[-1] <= row.start_ns:
             yield _event(_END, uuid, open_ends.pop() - zero_ns)
         open_ends.append(row.end_ns)
-        leave = row.flows_out or ()
-        yield _event(
-            _BEGIN,
-            uuid,
-            row.start_ns - zero_ns,
-            name=_utf8(row.name),
-            categories=[row.category],
-            debug_annotations=_notes(row.args or {}),
-            flow_ids=leave,
-            terminating_flow_ids=[number for number in row.flows_in or () if number not in leave],
-        )
+        packet = _event(_BEGIN, uuid, row.start_ns - zero_ns)
+        _name(packet, row.name, row.args or {}, texts)
+        event, leave = packet.track_event, row.flows_out or ()
+        event.category_iids.append(_number(packet, "event_categories", row.category, texts))
+        event.flow_ids.extend(leave)
+        event.terminating_flow_ids.extend(number for number in row.flows_in or () if number not in leave)
+        yield packet
     while open_ends:
         yield _event(_END, uuid, open_ends.pop() - zero_ns)
 
 
-def _event(kind: int, uuid: int, moment_ns: int, **what: object) -> proto.TracePacket:
-    event = proto.TrackEvent(type=kind, track_uuid=uuid, **what)
-    return proto.TracePacket(timestamp=max(0, moment_ns), track_event=event)
+def _event(kind: int, uuid: int, moment_ns: int) -> proto.TracePacket:
+    packet = proto.TracePacket(timestamp=max(0, moment_ns))
+    packet.track_event.type, packet.track_event.track_uuid = kind, uuid
+    return packet
 
 
-def _notes(values: Mapping[str, object]) -> list[dict[str, object]]:
-    kinds = {bool: "bool_value", int: "int_value", float: "double_value"}
-    return [
-        {"name": name, kinds[type(value)]: value} if type(value) in kinds else
-        {"name": name, "string_value": _utf8(str(value))}
-        for name, value in values.items()
-    ]  # fmt: skip
+def _name(packet: proto.TracePacket, name: str, notes: Mapping[str, object], texts: _Texts) -> None:
+    """Give the event its name and what is known of it."""
+    event = packet.track_event
+    event.name_iid = _number(packet, "event_names", name, texts)
+    for key, value in notes.items():
+        note = event.debug_annotations.add(name_iid=_number(packet, "debug_annotation_names", key, texts))
+        if isinstance(value, bool):
+            note.bool_value = value
+        elif isinstance(value, int):
+            note.int_value = value
+        elif isinstance(value, float):
+            note.double_value = value
+        else:
+            note.string_value_iid = _number(packet, "debug_annotation_string_values", str(value), texts)
+
+
+def _number(packet: proto.TracePacket, kind: str, text: str, texts: _Texts) -> int:
+    number = texts.get((kind, text))
+    if number is None:
+        number = texts[kind, text] = len(texts) + 1
+        entry = getattr(packet.interned_data, kind).add(iid=number)
+        if kind == "debug_annotation_string_values":
+            entry.str = _utf8(text).encode()
+        else:
+            entry.name = _utf8(text)
+    return number
 
 
 def _utf8(text: str) -> str:
