@@ -1,20 +1,20 @@
 """Each analysis as a function of traces in memory: what `traceanalyzer.breakdown` and its like are."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import cache
 from textwrap import fill
 from typing import Any, cast
 
 from traceanalyzer.analyses import ANALYSES, Result, Results, run, thresholds_of
-from traceanalyzer.analyses.engine import kinds_of_thresholds, no_such_analysis, no_such_threshold
+from traceanalyzer.analyses.engine import no_such_analysis
 from traceanalyzer.analyses.replay.changes import Change, read_change
 from traceanalyzer.errors import UsageError
 from traceanalyzer.findings.what_if import Answer, answer, needed
 from traceanalyzer.job.run_info import KEY
 from traceanalyzer.model import TraceSet
 from traceanalyzer.model.tables import pandas_set_up
-from traceanalyzer.validation import shown, threshold
+from traceanalyzer.validation import shown
 
 
 def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
@@ -33,25 +33,6 @@ def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
     if step_ns is not None and KEY in thresholds_of(wanted):
         thresholds = {KEY: step_ns, **thresholds}
     return run(traces.ranks, wanted, **thresholds)
-
-
-def thresholds_of_analyses(thresholds: Mapping[str, Any], known: Iterable[str] | None = None) -> dict[str, Any]:
-    """The thresholds, each checked; `known` are the names that may be set, all unless given.
-
-    Raises:
-        UsageError: a threshold is unknown, or its value is of another kind.
-    """
-    names = [*thresholds_of(ANALYSES)] if known is None else [*known]
-    if unknown := [name for name in thresholds if name not in names]:
-        raise UsageError(no_such_threshold(unknown[0], names))
-    kinds = kinds_of_thresholds(ANALYSES)
-    return {name: threshold(name, value, kinds[name]) for name, value in thresholds.items()}
-
-
-def thresholds_with_numbers() -> dict[str, type]:
-    """Every threshold that is a number, with its type: others are what a run's files say."""
-    every = kinds_of_thresholds(ANALYSES)
-    return {name: kind for name, kind in every.items() if kind in (int, float)}
 
 
 def loaded(traces: TraceSet) -> TraceSet:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.diff.captured import capture, side, steady
-from traceanalyzer.diff import compare, fairness
+from traceanalyzer.diff import compare, must_exchange
 from traceanalyzer.job.run_info import Batch, RunInfo, StepTime, StepTimes
 
 TOPOLOGY = (
@@ -101,7 +101,7 @@ def groups(*roles, ranks=2):
 def test_whether_gradients_must_be_exchanged(parallel, roles, expected):
     made = run(parallel=parallel)
     made = dataclasses.replace(made, tables={**made.tables, "groups": groups(*roles)})
-    assert fairness.must_exchange(made) is expected
+    assert must_exchange(made) is expected
 
 
 def test_a_run_with_traces_of_some_ranks_is_told_so():

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import document, host, kernel, write
 from tests.samples import SAMPLES
 from traceanalyzer.diff import compare
-from traceanalyzer.diff.sources import SourceOptions, read_side, save_baseline
+from traceanalyzer.diff.sources import BASELINES, SourceOptions, read_side, save_baseline
 from traceanalyzer.errors import InputError
 
 OPTIONS = SourceOptions()
@@ -49,11 +49,11 @@ def test_repeats_by_plus_and_by_all_runs(tmp_path):
     assert len(read_side(str(tmp_path / "runs"), OPTIONS).captures) == 1
 
 
-def test_a_baseline_is_the_run_that_was_saved(tmp_path):
-    options = dataclasses.replace(OPTIONS, baselines=tmp_path / "kept")
-    side = read_side(str(SAMPLES / "ddp"), options)
-    assert save_baseline("main", side, tmp_path / "kept") == tmp_path / "kept" / "main.json"
-    saved = read_side("baseline:main", options)
+def test_a_baseline_is_the_run_that_was_saved(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    side = read_side(str(SAMPLES / "ddp"), OPTIONS)
+    assert save_baseline("main", side) == BASELINES / "main.json"
+    saved = read_side("baseline:main", OPTIONS)
     assert (saved.label, saved.first.source) == ("main", "baseline")
     made = compare([saved, side])
     assert made.is_empty
@@ -106,10 +106,12 @@ def test_sources_that_are_not_there(tmp_path, monkeypatch, source, message):
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", '{"captures": [{}]}', '{"captures": [{"format": "traceanalyzer-capture", "format_version": 99}]}'])  # fmt: skip
-def test_a_baseline_that_is_none(tmp_path, content):
-    (tmp_path / "bad.json").write_text(content)
+def test_a_baseline_that_is_none(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    BASELINES.mkdir(parents=True)
+    (BASELINES / "bad.json").write_text(content)
     with pytest.raises(InputError, match="make it again"):
-        read_side("baseline:bad", dataclasses.replace(OPTIONS, baselines=tmp_path))
+        read_side("baseline:bad", OPTIONS)
 
 
 @pytest.mark.parametrize(

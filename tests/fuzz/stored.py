@@ -4,6 +4,7 @@ import json
 import tempfile
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 from tests.fuzz import seeds
 from traceanalyzer.diff.sources import SourceOptions, read_side, save_baseline
@@ -40,4 +41,5 @@ def summary_text() -> str:
 def baseline_text() -> str:
     with tempfile.TemporaryDirectory() as place:
         side = read_side(str(_folder(place)), SourceOptions(jobs=1))
-        return save_baseline("stored", side, Path(place, "baselines")).read_text()
+        with patch("traceanalyzer.diff.sources.BASELINES", Path(place, "baselines")):
+            return save_baseline("stored", side).read_text()

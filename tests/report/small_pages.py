@@ -17,7 +17,7 @@ from traceanalyzer.snapshots import examine_snapshot, read_snapshot
 
 
 def comparison(folder):
-    return html_write(DiffReport(once("ddp against fsdp_full", _compared), version="test"), folder)[0]
+    return html_write(DiffReport(once("ddp against fsdp_full", _compared)), folder)[0]
 
 
 def _compared():

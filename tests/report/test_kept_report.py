@@ -10,7 +10,7 @@ from traceanalyzer import scale
 from traceanalyzer.cli import run
 from traceanalyzer.discovery import discover
 from traceanalyzer.loading import LoadOptions, kept_ranks, store
-from traceanalyzer.report import kept_report
+from traceanalyzer.report.contents import KEPT_ENDING, keep_run, kept_place, kept_run
 from traceanalyzer.selection import Selection
 
 CAPTURES = Path(__file__).parents[1] / "captures"
@@ -51,7 +51,7 @@ def reported(job, *more):
 
 
 def entries(job):
-    return sorted(job.parent.joinpath("cache").rglob(f"*{kept_report.ENDING}"))
+    return sorted(job.parent.joinpath("cache").rglob(f"*{KEPT_ENDING}"))
 
 
 def test_the_same_report_from_what_is_kept(job, summaries):
@@ -64,27 +64,27 @@ def test_the_same_report_from_what_is_kept(job, summaries):
 def test_what_is_damaged_is_made_again(job, tmp_path):
     found = discover(job)
     run_, options = found.runs[-1], LoadOptions(cache=tmp_path / "kept")
-    place = kept_report.place_of(found, run_, options, {})
+    place = kept_place(found, run_, options, {})
     summary = scale.summarise(found, run_, options, names=("ranks", "steps"), jobs=1)
     harms = {
         "tables.columns": lambda held: held[:-200],
         "facts.json": lambda held: held.replace(b",0,0]", b",0,1]"),  # one bit, and still what facts look like
     }
     for damaged, harm in harms.items():
-        kept_report.keep(place, place, summary, ())
-        back, findings = kept_report.kept(place)
+        keep_run(place, place, summary, ())
+        back, findings = kept_run(place)
         assert (list(back.results), back.claims, findings) == (list(summary.results), summary.claims, ())
         file = place / "0" / damaged
         file.write_bytes(harm(held := file.read_bytes()))
         assert file.read_bytes() != held
-        assert kept_report.kept(place) is None
+        assert kept_run(place) is None
         assert not place.exists()
 
 
 def test_another_question_is_another_entry(job, tmp_path):
     def place(**asked):
         found = discover(job)
-        return kept_report.place_of(found, found.runs[-1], LoadOptions(cache=tmp_path, **asked), {"idle_short_ns": 5})
+        return kept_place(found, found.runs[-1], LoadOptions(cache=tmp_path, **asked), {"idle_short_ns": 5})
 
     first = place()
     assert place() == first

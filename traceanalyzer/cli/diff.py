@@ -1,7 +1,6 @@
 """analyze-traces diff and baseline: runs compared, and those that later ones are compared with."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -100,8 +99,7 @@ def diff(source: Source, options: Options, base: str, others: tuple[str, ...]) -
         memory = {sides[place].label: one for place, one in changes(snapshots, named).items()} if snapshots else {}
     except InputError as error:
         options.console.print(f"Skipped: {error}", highlight=False, markup=False)
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    report = DiffReport(comparison, outcomes, command_line(), created, __version__, memory)
+    report = DiffReport(comparison, outcomes, command_line(), memory)
     name = "_".join(["diff", *(plain_name(side.label) for side in sides)])
     # File systems count bytes.
     target = options.output or Path("reports", name.encode()[:200].decode(errors="ignore"))
@@ -184,7 +182,7 @@ def trend_(options: Options, names: tuple[str, ...], metrics: tuple[str, ...]) -
     from traceanalyzer.report import trend
     from traceanalyzer.report.writers import fingerprint, whole
 
-    found = trend.kept(names=names)
+    found = trend.kept(names)
     if len([one for one in found if one.side is not None]) < 2:
         raise InputError("a trend needs at least two baselines; analyze-traces baseline list shows them")
     table, doubts = trend.trend(found, metrics or trend.FIGURES), trend.doubts(found)

@@ -15,7 +15,7 @@ from traceanalyzer.cli.options import (
     talk_options,
     with_options,
 )
-from traceanalyzer.cli.output import of_files, of_run, print_notes, progress, refuse_others, say
+from traceanalyzer.cli.output import of_files, of_run, print_notes, refuse_others, say
 
 if TYPE_CHECKING:
     from traceanalyzer.discovery import Found
@@ -92,12 +92,10 @@ def _drawn(
 ) -> tuple[str, list[str]]:
     from traceanalyzer.export import perfetto
     from traceanalyzer.meaning.columns import size_text
-    from traceanalyzer.scale import summarise, visit
+    from traceanalyzer.scale import visit
 
     refuse_others(path, perfetto.MADE_BY.encode(), force=options.force)
-    load, jobs = source.load, source.jobs
-    with progress(options.console, len(run.captures)) as advance:
-        summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=jobs, progress=advance)
-    show = partial(visit, run, load, summary.claims, jobs=jobs)
+    summary = source.analysed(found, run, options.console, names=perfetto.NEEDED)
+    show = partial(visit, run, source.load, summary.claims, jobs=source.jobs)
     notes = of_run(found, run, summary, is_one_of_all=source.is_of_all)
     return f"Perfetto: {path} ({size_text(perfetto.write(summary.results, path, run.label or label, show))})", notes

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.output import console_of
+from traceanalyzer.cli.output import console_of, progress
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from traceanalyzer.discovery import Found
+    from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.gate import Gate, Outcome
     from traceanalyzer.loading import LoadOptions
+    from traceanalyzer.scale import Summary
 
 DONE, GATE_FAILED, USAGE_OR_INPUT, PARTIAL, INCONCLUSIVE, CANNOT_JUDGE, BUG, INTERRUPTED, TERMINATED = (
     *(0, 1, 2, 3, 4, 5),
@@ -320,6 +322,13 @@ class Source:
             found = discover(place, self.rank_regex, follows_links=self.follow_links)
         return found, label_of(place), default_output(place)
 
+    def analysed(self, found: "Found", run: "Run", console: "Console", **more: Any) -> "Summary":
+        """The run's Results; `more` is what `summarise` takes besides."""
+        from traceanalyzer.scale import summarise
+
+        with progress(console, len(run.captures)) as advance:
+            return summarise(found, run, self.load, jobs=self.jobs, progress=advance, **more)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -401,23 +410,28 @@ def gate_code(outcomes: "Sequence[Outcome]", inconclusive: int = INCONCLUSIVE) -
     return codes.get(gate.gravest(outcomes), DONE)
 
 
-def read_thresholds(texts: Iterable[str]) -> dict[str, Any]:
+def read_thresholds(texts: Sequence[str]) -> dict[str, Any]:
     """Thresholds of analyses by name.
 
     Raises:
         UsageError: one has no such name, or no number.
     """
-    if not (given := tuple(texts)):
+    if not texts:
         return {}
-    from traceanalyzer.functions import thresholds_of_analyses, thresholds_with_numbers
+    from traceanalyzer.analyses import ANALYSES
+    from traceanalyzer.analyses.engine import kinds_of_thresholds, no_such_threshold
+    from traceanalyzer.validation import threshold
 
-    known, read = thresholds_with_numbers(), dict[str, float]()
-    for text in given:
+    # Others are what a run's files say.
+    kinds = {name: kind for name, kind in kinds_of_thresholds(ANALYSES).items() if kind in (int, float)}
+    read = {}
+    for text in texts:
         name, _, value = (part.strip() for part in text.partition("="))
-        kind = known.get(name, float)
+        if name not in kinds:
+            raise UsageError(no_such_threshold(name, kinds))
         try:
-            read[name] = kind(value)
+            read[name] = threshold(name, kinds[name](value), kinds[name])
         except ValueError as error:
-            what = "a whole number" if kind is int else "a number"
+            what = "a whole number" if kinds[name] is int else "a number"
             raise UsageError(f"--threshold {text}: write NAME=VALUE, the value {what}") from error
-    return thresholds_of_analyses(read, known)
+    return read

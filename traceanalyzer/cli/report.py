@@ -43,7 +43,6 @@ from traceanalyzer.cli.output import (
     command_line,
     measured,
     print_written,
-    progress,
     refuse_others,
     say,
     snapshots_in,
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
     from traceanalyzer.doctor import Examination
     from traceanalyzer.gate import Gate, Outcome
     from traceanalyzer.job.run_info import RunInfo, Wiring
-    from traceanalyzer.model import RankTrace
     from traceanalyzer.report.contents import Report
     from traceanalyzer.scale import Summary
     from traceanalyzer.snapshots import Examined
@@ -232,6 +230,7 @@ class _OneRun:
             if debug := DEBUG_FILE.get():
                 write_debug(debug, measured(clock, failures, made.results))
             if "parquet" in formats:
+                from traceanalyzer.report.writers.tables import write_events
                 from traceanalyzer.scale import visit
 
                 events = partial(write_events, folder=draft.path / "events")
@@ -267,8 +266,7 @@ class _OneRun:
         from traceanalyzer.job.model_state import completed
         from traceanalyzer.job.run_info import facts_of_run
         from traceanalyzer.loading import other_runs
-        from traceanalyzer.report import kept_report
-        from traceanalyzer.scale import summarise
+        from traceanalyzer.report.contents import build, keep_run, kept_place, kept_run
 
         asked, run, source = self.asked, self.run, self.asked.source
         files = [capture.path for capture in run.captures]
@@ -277,25 +275,14 @@ class _OneRun:
         known = {**of_run.known, "wiring": wiring}
         if model := completed(known.get("trained_model"), source.model):
             known["trained_model"] = model
-        entry = kept_report.place_of(asked.found, run, source.load, known)
-        summary, findings = kept_report.kept(entry) or (None, None)
+        entry = kept_place(asked.found, run, source.load, known)
+        summary, findings = kept_run(entry) or (None, None)
         is_kept = summary is not None
         if summary is None:
-            with progress(asked.options.console, len(run.captures)) as advance:
-                first = cache(partial(_shown_first, asked))
-                summary = summarise(
-                    asked.found,
-                    run,
-                    source.load,
-                    jobs=source.jobs,
-                    is_guarded=True,
-                    progress=advance,
-                    first=first,
-                    **known,
-                )
+            first = cache(partial(_shown_first, asked))
+            console = asked.options.console
+            summary = source.analysed(asked.found, run, console, is_guarded=True, first=first, **known)
         clock.mark("read and analyse")
-        from traceanalyzer.report.contents import build
-
         notes = (*self._of_newer_runs(), *_without_host(summary, asked.thresholds), *of_run.notes, *examination_notes)
         remarks = (*(() if source.is_of_all else other_runs(asked.found, run)), *of_run.remarks)
         made = build(summary, self.label, notes, remarks, command_line(), of_run.info, findings)
@@ -317,8 +304,8 @@ class _OneRun:
             if "replay" in whole.results:
                 whole.results["replay"].let_go()
             if entry and not is_kept:
-                again = kept_report.place_of(asked.found, run, source.load, known)
-                later(partial(kept_report.keep, entry, again, whole, made.findings), processes=self._processes)
+                again = kept_place(asked.found, run, source.load, known)
+                later(partial(keep_run, entry, again, whole, made.findings), processes=self._processes)
             return whole, with_results(made, whole.results, whole.failures if summary.rest else made.failures)
 
         return made, examination, snapshots, complete
@@ -442,18 +429,3 @@ def demo(name: str, output: Path, open_page: bool) -> int:
         f"  analyze-traces export {sample(name)}"
     )
     return code
-
-
-def write_events(trace: "RankTrace", folder: Path) -> None:
-    """Write every event table of a rank as `<table>/rank_<r>.parquet`, with its rank; `gpu_ops` has its step too."""
-    from traceanalyzer.model.schema import TABLES
-
-    for name in TABLES:
-        frame = trace.table(name).copy()
-        if name == "gpu_ops" and len(trace.steps):
-            numbers = trace.steps["step"].astype("Int64")
-            frame["step"] = numbers.reindex(trace.op_step).array  # row -1 is none
-        frame.insert(0, "rank", trace.rank)
-        path = folder / name / f"rank_{trace.rank}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        frame.to_parquet(path, index=False)

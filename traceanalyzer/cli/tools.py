@@ -74,13 +74,12 @@ def project(source: Source, options: Options, to: str, network: float | None) ->
     from traceanalyzer.job import run_info
     from traceanalyzer.meaning.columns import Unit, chosen, in_a_line
     from traceanalyzer.report.table_view import console_table, view_of
-    from traceanalyzer.scale import summarise
 
     found, _, _ = source.find_traces()
     run = found.runs[-1]
     info, _ = run_info.read_or_note(run.info)
     known = run_info.thresholds(info)
-    summary = summarise(found, run, source.load, names=NEEDED, jobs=source.jobs, **known)
+    summary = source.analysed(found, run, options.console, names=NEEDED, **known)
     model = run_info.trained_model(info) if info else None
     made = projected(summary.results, sorted(chosen(to)), model=model, network_gbps=network)
     tables = {"ranks": made.by_ranks, "strategies": made.by_strategy, "collectives": made.collectives}

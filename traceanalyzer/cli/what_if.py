@@ -18,7 +18,7 @@ from traceanalyzer.cli.options import (
     talk_options,
     with_options,
 )
-from traceanalyzer.cli.output import of_run, print_notes, progress
+from traceanalyzer.cli.output import of_run, print_notes
 from traceanalyzer.errors import UsageError
 
 _OF_RANKS = "[RANKS=]WHAT"
@@ -90,7 +90,6 @@ def what_if(source: Source, options: Options, in_steps: str | None, **changes: t
     from traceanalyzer.job.run_info import facts_of_run
     from traceanalyzer.meaning.columns import chosen
     from traceanalyzer.report.words import reasons, unused_step
-    from traceanalyzer.scale import summarise
 
     if source.is_of_all:
         raise UsageError("--select all: one run is replayed at a time; name its folder, or its files with --trace-file")
@@ -100,9 +99,8 @@ def what_if(source: Source, options: Options, in_steps: str | None, **changes: t
     found, _, _ = source.find_traces()
     run = found.runs[-1]
     facts = facts_of_run(run.info, [capture.path for capture in run.captures], source.unprofiled_step)
-    with progress(console, len(run.captures)) as advance:
-        names = (*needed(asked), "integrity", "ranks")
-        summary = summarise(found, run, source.load, names=names, jobs=source.jobs, progress=advance, **facts.known)
+    names = (*needed(asked), "integrity", "ranks")
+    summary = source.analysed(found, run, console, names=names, **facts.known)
     given = answer(summary.results, asked)
     doubts = reasons(summary.results).get("replay", ())
     notes = [*of_run(found, run, summary), *facts.notes, *facts.remarks, *unused_step(summary.results)]

@@ -100,14 +100,12 @@ class SourceOptions:
         all_runs: take every run of a folder as a repeat instead of the newest only.
         is_judged: gates look at the comparison: no run of several is chosen for them.
         jobs: processes.
-        baselines: folder of baselines.
     """
 
     load: LoadOptions = field(default_factory=lambda: LoadOptions(selection=Selection(steps="complete")))
     all_runs: bool = False
     is_judged: bool = False
     jobs: int | None = None
-    baselines: Path = BASELINES
 
 
 def read_sides(sources: Sequence[str | Sequence[str | TraceSet]], options: SourceOptions) -> tuple[Side, ...]:
@@ -136,13 +134,13 @@ def read_side(source: str | Sequence[str | TraceSet], options: SourceOptions) ->
     return Side.of(named[0][0] or captures[0].label, captures)
 
 
-def save_baseline(name: str, side: Side, folder: Path = BASELINES) -> Path:
+def save_baseline(name: str, side: Side) -> Path:
     """Write a side's captures, with the date, as `NAME.json` and return the path.
 
     Raises:
         UsageError: the name is not a plain file name, or the file cannot be written.
     """
-    path = baseline_path(name, folder)
+    path = baseline_path(name)
     saved = datetime.now(UTC).isoformat(timespec="milliseconds")
     content = {"label": side.label, "saved": saved, "captures": [to_json(capture) for capture in side.captures]}
     with whole_file(path) as draft:
@@ -150,7 +148,7 @@ def save_baseline(name: str, side: Side, folder: Path = BASELINES) -> Path:
     return path
 
 
-def baseline_path(name: str, folder: Path = BASELINES) -> Path:
+def baseline_path(name: str) -> Path:
     """Path of a baseline.
 
     Raises:
@@ -158,7 +156,12 @@ def baseline_path(name: str, folder: Path = BASELINES) -> Path:
     """
     if not name or name != Path(name).name or name.startswith("."):
         raise UsageError(f"{name!r}: a baseline's name is a plain file name such as main or ddp-2gpu")
-    return folder / f"{name}.json"
+    return BASELINES / f"{name}.json"
+
+
+def baseline_names() -> list[str]:
+    """Those that are kept."""
+    return sorted(path.stem for path in BASELINES.glob("*.json"))
 
 
 def places(source: str) -> list[Path]:
@@ -179,7 +182,7 @@ def _read(source: str | TraceSet, options: SourceOptions) -> list[Capture]:
     if isinstance(source, TraceSet):
         return [_in_memory(source, options.load.ranks)]
     if source.startswith(BASELINE):
-        _, side = read_baseline(source.removeprefix(BASELINE), options.baselines)
+        _, side = read_baseline(source.removeprefix(BASELINE))
         return [*Side.of(source.removeprefix(BASELINE), side.captures).captures]
     if not source:
         raise UsageError("a run to compare is named by nothing (an unset variable?)")
@@ -269,16 +272,16 @@ def _beside(path: Path, files: Iterable[str]) -> dict[str, pd.DataFrame]:
     return found
 
 
-def read_baseline(name: str, folder: Path = BASELINES) -> tuple[str | None, Side]:
+def read_baseline(name: str) -> tuple[str | None, Side]:
     """When a baseline was saved (not known of old ones), and what it holds under the label that it was saved of.
 
     Raises:
         InputError: there is none of that name, or it cannot be read.
     """
-    path = baseline_path(name, folder)
+    path = baseline_path(name)
     if not path.is_file():
-        there = sorted(file.stem for file in folder.glob("*.json"))
-        have = f"there are {', '.join(there)}" if there else f"there are none in {folder}"
+        there = baseline_names()
+        have = f"there are {', '.join(there)}" if there else f"there are none in {BASELINES}"
         raise InputError(f"baseline:{name}: no such baseline; {have}")
     stored = converted(_decoded(path), StoredBaseline, str(path))
     return stored.saved, Side(stored.label, tuple(of_stored(one, str(path)) for one in stored.captures))

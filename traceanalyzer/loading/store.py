@@ -60,7 +60,7 @@ def name_of(path: Path, state: os.stat_result, options: tuple[object, ...]) -> s
 # The cache in the user's folder: what its entries are called, how one appears whole, and which go when it is full.
 #
 # An entry is of one file as it was: its path, size, inode, times of change, and what else decides what is made of it.
-# What entries hold is for their makers: `kept_traces`, `kept_ranks`, and `report.kept_report` of whole runs.
+# What entries hold is for their makers: `kept_traces`, `kept_ranks`, and `report.contents` of whole runs.
 
 
 T = TypeVar("T")

@@ -3,15 +3,12 @@
 import base64
 import hashlib
 import json
-import os
 import posixpath
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +66,6 @@ def environment() -> jinja2.Environment:
     """What renders the templates: escaping, strict about names, with the filters that all pages use."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates()),
-        bytecode_cache=_kept(),
-        optimized=False,  # what is kept must hold nothing that a filter gave
         undefined=jinja2.StrictUndefined,
         autoescape=True,
         trim_blocks=True,
@@ -86,14 +81,6 @@ def environment() -> jinja2.Environment:
         "known": columns.is_known,
     }
     return made
-
-
-def _kept() -> jinja2.BytecodeCache | None:
-    """Where templates are kept once they are compiled: among this package's own bytecode, if Python writes any."""
-    folder = Path(cache_from_source(__file__)).parent
-    if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
-        return None
-    return jinja2.FileSystemBytecodeCache(str(folder), f"template-{jinja2.__version__}-{__version__}-%s")
 
 
 def render(

@@ -1,14 +1,25 @@
-"""What a report holds and how it is made of Results, and how much of everything is shown."""
+"""What a report holds, how it is made of Results and kept for the next time, and how much of everything is shown."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from traceanalyzer import __version__
-from traceanalyzer.analyses import Results
+from traceanalyzer.analyses import ANALYSES, Results
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.discovery import Found
+from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.errors import Failure, sentences, warn
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.loading import LoadOptions, kept_ranks, store
+from traceanalyzer.loading.store import read_tables, write_tables
 from traceanalyzer.model import Skipped
 from traceanalyzer.scale import Summary
 
@@ -95,6 +106,82 @@ def with_results(report: Report, results: Results, failures: Sequence[Failure]) 
     others = {name: result for name, result in report.results.items() if name not in results}
     notes = report.notes[len(sentences(report.failures)) :]
     return replace(report, results=results | others, notes=(*sentences(failures), *notes), failures=tuple(failures))
+
+
+# A run's Results and findings, kept in the cache beside its ranks: the same run again begins where it is shown.
+#
+# An entry is of all files of the run as they were, of what was asked of them, and of all code of the package; only a
+# run of which every file is kept has one. It holds tables as Arrow and the rest as JSON, nothing that runs when read.
+
+
+_KEPT_FORMAT = 7
+
+KEPT_ENDING = "-report"
+"""Of an entry's name, which else is that of its files' ranks together."""
+
+Answer = tuple[Summary, tuple[Finding, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptFacts:
+    """What is no table, and how many tables there are; a claim is a file, its own rank, and that of the run."""
+
+    tables: int
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...]
+    claims: tuple[tuple[str, int, int], ...]
+
+
+def kept_place(found: Found, run: Run, options: LoadOptions, thresholds: Mapping[str, Any]) -> Path | None:
+    """Where the run is kept or would be; `None` where one of its files is not kept."""
+    places = [kept_ranks.place_of(capture, options, tuple(ANALYSES), thresholds) for capture in run.captures]
+    if options.cache is None or None in places:
+        return None
+    text = repr((_KEPT_FORMAT, [place.name for place in places if place], found.skipped))
+    return options.cache / f"{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()}{KEPT_ENDING}"
+
+
+def kept_run(place: Path | None) -> Answer | None:
+    """The run's Results, without the job's graph, and findings from an entry; `None` where none can be read."""
+
+    def read(ranks: list[Path]) -> Answer:
+        (own,) = ranks
+        facts = msgspec.json.decode((own / "facts.json").read_bytes(), type=_KeptFacts)
+        stored = read_tables(own / "tables.columns", facts.tables)
+        results: Any = {
+            name: ANALYSES[name].result(table, **msgspec.json.decode(facts_json)) for name, table, facts_json in stored
+        }
+        claims = {(Path(path), own): rank for path, own, rank in facts.claims}
+        return Summary(results, facts.skipped, facts.notes, claims), facts.findings
+
+    return store.kept(place, read)
+
+
+def keep_run(place: Path | None, again: Path | None, summary: Summary, findings: tuple[Finding, ...]) -> None:
+    """Keep the run at `place`, unless it is another by now (`again` is its place at this moment) or lacks a part."""
+    if not summary.failures:
+        store.keep(place, again, [partial(_write_kept, summary=summary, findings=findings)])
+
+
+def _write_kept(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None:
+    stored = [(name, result.table, _facts_json(result)) for name, result in summary.results.items()]
+    written = write_tables(place / "tables.columns", stored)
+    claims = tuple((str(path), own, rank) for (path, own), rank in summary.claims.items())
+    facts = _KeptFacts(written, findings, summary.skipped, summary.notes, claims)
+    text = msgspec.json.encode(facts)
+    if msgspec.json.decode(text, type=_KeptFacts) != facts:
+        raise ValueError("findings that would come back as others")
+    (place / "facts.json").write_bytes(text)
+
+
+def _facts_json(result: Result) -> str:
+    """What a Result says besides its table and its graph."""
+    own = [field.name for field in fields(result) if field.init and field.name not in ("table", "engine")]
+    return msgspec.json.encode({name: getattr(result, name) for name in own}).decode()
+
+
+# How much of everything pages, comments and the terminal show, and how large pictures are, in one table.
 
 
 @dataclass(frozen=True, slots=True)

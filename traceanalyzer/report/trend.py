@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from traceanalyzer.analyses.base import plain_rows
-from traceanalyzer.diff import fairness, metrics
+from traceanalyzer.diff import judge, metrics
 from traceanalyzer.diff.captures import STEP, Side, world_size
 from traceanalyzer.diff.metrics import BY_NAME
-from traceanalyzer.diff.sources import BASELINES, baseline_path, read_baseline
+from traceanalyzer.diff.sources import baseline_names, read_baseline
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Column, Unit, is_known
@@ -56,24 +56,21 @@ class Kept:
     why_not: str | None = None
 
 
-def kept(folder: Path = BASELINES, names: Sequence[str] = ()) -> list[Kept]:
-    """The baselines of a folder, or the named ones: the oldest first, those without a date before all.
+def kept(names: Sequence[str] = ()) -> list[Kept]:
+    """The baselines that are kept, or the named ones: the oldest first, those without a date before all.
 
     Raises:
         InputError: a named one is not there.
     """
-    paths = [baseline_path(name, folder) for name in names] or sorted(folder.glob("*.json"))
-    return sorted((_kept(path, is_named=bool(names)) for path in paths), key=lambda one: one.saved or "")
-
-
-def _kept(path: Path, *, is_named: bool) -> Kept:
-    try:
-        saved, side = read_baseline(path.stem, path.parent)
-    except InputError as error:
-        if is_named:
-            raise
-        return Kept(path.stem, None, None, str(error))
-    return Kept(path.stem, saved, side)
+    found = []
+    for name in names or baseline_names():
+        try:
+            found.append(Kept(name, *read_baseline(name)))
+        except InputError as error:
+            if names:
+                raise
+            found.append(Kept(name, None, None, str(error)))
+    return sorted(found, key=lambda one: one.saved or "")
 
 
 def trend(baselines: Sequence[Kept], figures: Sequence[str] = FIGURES) -> pd.DataFrame:
@@ -101,7 +98,7 @@ def trend(baselines: Sequence[Kept], figures: Sequence[str] = FIGURES) -> pd.Dat
 def doubts(baselines: Sequence[Kept]) -> tuple[str, ...]:
     """Why the figures should not be put beside each other; none where the baselines did the same work."""
     sides = [one.side for one in baselines if one.side is not None]
-    return fairness.judge(sides).refusals if len(sides) > 1 else ()
+    return judge(sides).refusals if len(sides) > 1 else ()
 
 
 # Baselines over time as one HTML page that needs no network, as CSV and as JSON.

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -45,16 +46,12 @@ class DiffReport:
         comparison: the runs beside each other.
         outcomes: what became of the gates.
         command: the command line that makes this report again.
-        created: when it was made, ISO 8601.
-        version: of traceanalyzer.
         snapshots: by other run what its memory snapshots tell against the base's.
     """
 
     comparison: Comparison
     outcomes: Sequence[Outcome] = ()
     command: str | None = None
-    created: str | None = None
-    version: str | None = None
     snapshots: Mapping[str, MemoryChange] = field(default_factory=dict)
 
     @property
@@ -110,8 +107,8 @@ def as_json(report: DiffReport) -> dict[str, Any]:
     return {
         "format": "traceanalyzer-diff",
         "format_version": FORMAT_VERSION,
-        "created": report.created,
-        "version": report.version,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": __version__,
         "command": report.command,
         "different": comparison.different,
         "base": comparison.base.label,
@@ -166,7 +163,6 @@ def page(report: DiffReport) -> str:
     cards, parts = rows.cards(comparison)
     context: dict[str, Any] = {
         "report": report,
-        "version": report.version,
         "comparison": comparison,
         "of_all": sentences.of_all(comparison),
         "of_runs": sentences.of_runs(comparison),
@@ -266,7 +262,7 @@ class NotebookComparison(Comparison):
             UsageError: a format is unknown, or the folder cannot be written.
         """
         names = formats_of(formats, DIFF_WRITERS)
-        report = DiffReport(self, version=__version__)
+        report = DiffReport(self)
         with made(folder, "save takes a folder") as target:
             return [path for name in names for path in DIFF_WRITERS[name](report, target)]
 

@@ -43,7 +43,7 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
             "json": "tables.write_json",
             "parquet": "tables.write_parquet",
             "md": "text.write",
-            "xlsx": "workbook.write",
+            "xlsx": "tables.write_workbook",
         }.items()
     }
 )

@@ -15,7 +15,6 @@ from traceanalyzer.analyses import Result, Results, column_named
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.errors import Failure, sentences
 from traceanalyzer.job.run_info import RunInfo, peak_memory
-from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import ABSENT, Unit, is_known, text
 from traceanalyzer.meaning.names import collective_words, collectives_words
 from traceanalyzer.meaning.vocabulary import (
@@ -165,7 +164,7 @@ def _head(report: Report) -> list[str]:
 
 def _between(lengths_ns: pd.Series) -> str:
     """The shortest and the longest, or one where they read alike."""
-    low, high = (columns.text(end, Unit.NS) for end in (lengths_ns.min(), lengths_ns.max()))
+    low, high = (_ns(end) for end in (lengths_ns.min(), lengths_ns.max()))
     return high if low == high else f"{low} to {high}"
 
 
