@@ -21,7 +21,6 @@ from traceanalyzer.analyses.communication.groups import Groups as _Groups
 from traceanalyzer.analyses.communication.waits import CallWaits as _CallWaits
 from traceanalyzer.analyses.communication.waits import Members as _Members
 from traceanalyzer.analyses.communication.waits import Waits as _Waits
-from traceanalyzer.analyses.experts import DispatchLoads as _DispatchLoads
 from traceanalyzer.analyses.experts import Exchanges as _Exchanges
 from traceanalyzer.analyses.experts import ExchangeSends as _ExchangeSends
 from traceanalyzer.analyses.experts import ExpertLayers as _ExpertLayers
@@ -166,7 +165,6 @@ _ResultName: TypeAlias = Literal[
     "exposed_calls",
     "gaps",
     "expert_layers",
-    "dispatch_loads",
     "exchange_sends",
     "exchanges",
     "pipeline_messages",
@@ -432,13 +430,6 @@ def expert_layers(
     hosts: _Mapping[int, _Placed] | None = None,
     run_hosts: _Mapping[int, str] | None = None,
 ) -> _ExpertLayers: ...
-def dispatch_loads(
-    traces: TraceSet,
-    *,
-    wiring: _Wiring | None = None,
-    hosts: _Mapping[int, _Placed] | None = None,
-    run_hosts: _Mapping[int, str] | None = None,
-) -> _DispatchLoads: ...
 def exchange_sends(
     traces: TraceSet,
     *,

@@ -1,11 +1,10 @@
 """Replayed CUDA graphs: what captures recorded beside them tell of the operators in them."""
 
 import json
+import os
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -241,21 +240,9 @@ def notes_beside(path: Path) -> list[Path]:
 def _called(folder: Path, name: re.Pattern[str]) -> list[Path]:
     """What lies in a folder under such a name."""
     try:
-        changed_ns = folder.stat().st_mtime_ns
-        is_settled = time.time_ns() - changed_ns > _UNSETTLED_NS
-        return (_listed if is_settled else _listed.__wrapped__)(folder, name, changed_ns)
+        return [folder / entry for entry in os.listdir(folder) if name.search(entry)]  # noqa: PTH208 - of many files
     except OSError:  # another's, or gone
         return []
-
-
-_UNSETTLED_NS = 2 * 10**9
-"""A folder that changed so shortly ago may change again within one tick of its clock."""
-
-
-@lru_cache(16)
-def _listed(folder: Path, name: re.Pattern[str], _changed_ns: int) -> list[Path]:
-    """Listed once for all the files of a folder: of a thousand files each would list the others again."""
-    return [place for place in folder.iterdir() if name.search(place.name)]
 
 
 def _notes(file: Path) -> pd.DataFrame:
@@ -288,7 +275,7 @@ def _is_by_node(captured: RankTrace) -> bool:
 
 
 def _replays(trace: RankTrace, *, is_by_node: bool) -> pd.DataFrame:
-    """Operations that graph launches ran: `op`, `launch`, `name`, and which of its name in that launch, `ordinal`.
+    """Operations that graph launches ran: `op`, `launch` and `name` as `_numbered` has it.
 
     By node they are named by their activity, in the order in which the graph's nodes were made.
     """
@@ -296,21 +283,24 @@ def _replays(trace: RankTrace, *, is_by_node: bool) -> pd.DataFrame:
     is_graph = np.append(rows_named_so(calls, GRAPH_LAUNCH.search), False)[array_of(ops, "launch")]
     if is_by_node:
         held = ops[is_graph & ops["graph_node"].notna().to_numpy()].sort_values(["launch", "graph_node"], kind="stable")
-        names = held["activity"]
     else:
         held = ops[is_graph & (ops["activity"] == "kernel").to_numpy()]
-        names = held["name"]
-    table = pd.DataFrame({"op": held.index, "launch": held["launch"], "name": names.astype("str")})
-    return table.assign(
-        ordinal=table.groupby(["launch", "name"]).cumcount(),
-        key=table.groupby("launch").cumcount() if is_by_node else 0,
-    )
+    name = held["activity" if is_by_node else "name"]
+    table = pd.DataFrame({"op": held.index, "launch": held["launch"], "name": name})
+    return _numbered(table, "launch", is_by_node=is_by_node)
+
+
+def _numbered(table: pd.DataFrame, by: str, *, is_by_node: bool) -> pd.DataFrame:
+    """The table, its names with which of that name it is for each `by`, or by node which of all."""
+    names = table["name"].astype("str")
+    place = names.groupby(table[by] if is_by_node else [table[by], names]).cumcount()
+    return table.assign(name=names + " " + place.astype("str"))
 
 
 def _launches(captured: RankTrace) -> pd.DataFrame:
     """Launches that only went into a graph, with what `_replays` says of its operations.
 
-    `source` (row in `api_calls`), `start_ns`, `thread`, `block` (which capture), `name`, `ordinal`, `key`.
+    `source` (row in `api_calls`), `start_ns`, `thread`, `block` (which capture), `name`.
     """
     calls = captured.api_calls
     is_free = ~array_of(calls, "has_gpu_op")
@@ -330,17 +320,13 @@ def _launches(captured: RankTrace) -> pd.DataFrame:
     table = pd.DataFrame(
         {"source": rows, "start_ns": starts[rows], "thread": array_of(calls, "thread")[rows], "name": name[rows]}
     )
-    table = table.assign(block=np.searchsorted(ends, table["start_ns"]), name=table["name"].astype("str"))
-    return table.assign(
-        ordinal=table.groupby(["block", "name"]).cumcount(),
-        key=table.groupby("block").cumcount() if _is_by_node(captured) else 0,
-    )
+    table = table.assign(block=np.searchsorted(ends, table["start_ns"]))
+    return _numbered(table, "block", is_by_node=_is_by_node(captured))
 
 
 def _signature(rows: pd.DataFrame, by: str) -> pd.Series:
-    """What was launched, for each `by`: in order where `key` counts, else sorted."""
-    table = rows.sort_values([by, "key", "name"], kind="stable")
-    return table.groupby(by)["name"].agg(lambda names: hash(tuple(names)))
+    """What was launched, for each `by`."""
+    return rows.groupby(by)["name"].agg(lambda names: hash(tuple(sorted(names))))
 
 
 def _alone_or_alike(launches: pd.DataFrame, captured: RankTrace) -> tuple[pd.Series, bool]:
@@ -351,7 +337,7 @@ def _alone_or_alike(launches: pd.DataFrame, captured: RankTrace) -> tuple[pd.Ser
     for name, values in texts.items():
         told = [*map(str, values), "none"]
         table[f"of_{name}"] = [told[row] for row in table["operator"]]
-    table = table.sort_values(["block", "name", "ordinal"], kind="stable")
+    table = table.sort_values(["block", "name"])
     parts = {name: table.groupby("block")[f"of_{name}"].agg(lambda row: hash(tuple(row))) for name in texts}
     blocks = pd.DataFrame({"signature": _signature(launches, "block"), **parts}).reset_index()
     same = blocks.groupby("signature")["name"].transform("nunique") == 1
@@ -364,6 +350,5 @@ def _alone_or_alike(launches: pd.DataFrame, captured: RankTrace) -> tuple[pd.Ser
 def _matched(replays: pd.DataFrame, launches: pd.DataFrame, block_of: pd.Series) -> pd.DataFrame:
     """`op`, `launch`, `block`, `source` of the replays that ran just what one capture launched."""
     block = _signature(replays, "launch").map(block_of).dropna().astype("int64")
-    held = replays[replays["launch"].isin(block.index)]
-    held = held.assign(block=held["launch"].map(block))
-    return held.merge(launches[["block", "name", "ordinal", "source"]], on=["block", "name", "ordinal"])
+    held = replays.merge(block.rename("block"), left_on="launch", right_index=True)
+    return held.merge(launches[["block", "name", "source"]], on=["block", "name"])

@@ -22,7 +22,6 @@ from traceanalyzer.analyses.base import (
     ratio,
     stack,
 )
-from traceanalyzer.analyses.breakdown import Steps, complete_steps, shared_steps
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import Members
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
@@ -156,43 +155,6 @@ def exchanges_across(parts: Mapping[int, pd.DataFrame], members: Members) -> Exc
 _EITHER = ["sent_bytes", "received_bytes"]
 
 
-class DispatchLoads(Result):
-    """One row for each group, all-to-all of a step that brings tokens, and step in which it brings any."""
-
-    title = "Dispatches of each step"
-    is_detail = True
-    keys = ("group", "group_ranks", "place", "step")
-    is_of_one_run = True
-    derived = {"load_max_over_mean": "max_load_bytes / mean_load_bytes"}
-    columns = declared(
-        group_label=GROUP_LABEL,
-        group=GROUP_NAME,
-        group_ranks=GROUP_RANKS,
-        place="Position among the step's all-to-alls of the group.",
-        step="Step.",
-        load_bytes="What all ranks receive, their own parts included.",
-        mean_load_bytes="Mean over ranks.",
-        max_load_bytes="Of the rank that receives most.",
-        hot_rank="That rank (the first of several).",
-        load_max_over_mean=Column.number("Largest load / mean load.", label="load max / mean"),
-    )
-
-
-def dispatch_loads_across(exchanges: Exchanges, groups: Groups) -> DispatchLoads:
-    """Compare the ranks' loads in each dispatch."""
-    rows = exchanges.table
-    rows = rows[(rows["direction"] == DISPATCH) & rows["step"].notna()]
-    if rows.empty:
-        return DispatchLoads.without_rows()
-    keys = ["group_label", *DispatchLoads.keys]
-    labeled = rows.assign(group_label=labels(groups, rows))
-    loads = labeled.groupby([*keys, "rank"])["load_bytes"].sum().astype("int64").groupby(keys)
-    table = loads.agg(
-        load_bytes="sum", mean_load_bytes="mean", max_load_bytes="max", hot_rank=lambda own: own.idxmax()[-1]
-    )
-    return DispatchLoads(table[table["load_bytes"] > 0].reset_index())
-
-
 class ExchangeSends(Result):
     """One row for each group, direction, sender and receiver."""
 
@@ -230,48 +192,44 @@ def exchange_sends_across(exchanges: Exchanges, members: Members, groups: Groups
 
 
 class ExpertLayers(Result):
-    """One row for each group and all-to-all of a step, in order: means over the steps."""
+    """One row for each group, all-to-all of a step, in order, and step."""
 
     title = "All-to-alls of a step, one by one"
-    keys = ("group", "group_ranks", "place")
+    keys = (*GROUP, "place", "step")
     derived = {"load_max_over_mean": "max_load_bytes / mean_load_bytes"}
     columns = declared(
         place="Position among the step's all-to-alls of the group.",
+        step="Step.",
         direction="dispatch, the combine that takes back what a dispatch brought, or exchange.",
         range=INNERMOST_RANGE,
         group_label=GROUP_LABEL,
         group=GROUP_NAME,
         group_ranks=GROUP_RANKS,
-        steps="Steps that the means are of: complete ones that all ranks share, else all.",
         ranks="Ranks whose calls were captured.",
-        mean_load_bytes="What a rank receives, its own part included: mean over ranks.",
-        max_load_bytes="The same, of the rank that receives most.",
-        hot_rank="That rank; absent where all receive as much.",
+        load_bytes="What they receive, their own parts included.",
+        mean_load_bytes="Mean over ranks.",
+        max_load_bytes="Of the rank that receives most.",
+        hot_rank="That rank (the first of several).",
         load_max_over_mean=Column.number("Largest load / mean load.", label="load max / mean"),
         longest_ns="Longest duration over ranks.",
         gbps="Best rate of a rank in it, decimal GB/s: the larger of sent and received / duration.",
     )
 
+    def dispatches(self) -> pd.DataFrame:
+        """The rows of those that bring tokens."""
+        table = self.to_frame()
+        return table[(table["direction"] == DISPATCH) & (table["load_bytes"] > 0)]
 
-def expert_layers_across(exchanges: Exchanges, steps: Steps, groups: Groups) -> ExpertLayers:
-    """Compare the ranks in each all-to-all of a step; unequal counts of all-to-alls are not compared."""
-    held = exchanges.to_frame()
-    held = held[held["place"].notna()]
-    complete = complete_steps(steps.table)
-    shared = shared_steps(complete, set(held["rank"])) if len(complete) else []
-    held = held[held["step"].isin(shared)] if shared else held
-    # A step whose ranks have not as many all-to-alls as in the others has no places that mean the same.
-    by_group = held.groupby([*GROUP, "rank", "step"]).size().groupby(list(GROUP))
-    if held.empty or (by_group.min() != by_group.max()).any():
+
+def expert_layers_across(exchanges: Exchanges, groups: Groups) -> ExpertLayers:
+    """Compare the ranks in each all-to-all of each step."""
+    held = exchanges.to_frame().dropna(subset=["place"])
+    if held.empty:
         return ExpertLayers.without_rows()
-    keys = [*ExpertLayers.keys]
-    calls, means = held.groupby(keys), held.groupby([*keys, "rank"])[["load_bytes", "duration_ns"]].mean().groupby(keys)
-    loads = means["load_bytes"]
-    table = loads.agg(mean_load_bytes="mean", max_load_bytes="max").assign(longest_ns=means["duration_ns"].max())
-    hot = pd.Series([rank for *_, rank in loads.idxmax()], table.index, dtype="Int64")
-    first = held.drop_duplicates(keys).set_index(keys)[["direction", "range"]]
-    table = table.round().astype("int64").join(first).assign(
-        ranks=loads.size(), steps=calls["step"].nunique(), gbps=calls["gbps"].max(),
-        hot_rank=hot.where(loads.max() > loads.min()),
-    ).reset_index()  # fmt: skip
-    return ExpertLayers(table.assign(group_label=labels(groups, table)).astype({"place": "int64"}))
+    calls = held.groupby([*ExpertLayers.keys])
+    loads = calls["load_bytes"]
+    table = loads.agg(ranks="size", load_bytes="sum", mean_load_bytes="mean", max_load_bytes="max").assign(
+        hot_rank=held["rank"][loads.idxmax()].array, longest_ns=calls["duration_ns"].max(), gbps=calls["gbps"].max()
+    )
+    table = table.join(calls[["direction", "range"]].first()).reset_index()
+    return ExpertLayers(table.assign(group_label=labels(groups, table)))

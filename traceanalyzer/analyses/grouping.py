@@ -18,7 +18,6 @@ from traceanalyzer.model.tables import (
     nullable,
     spilled_arrays,
     table_of,
-    under_each_other,
 )
 
 # Rows of a table that share their keys, on arrays: pandas' own grouping takes a millisecond for the smallest table.
@@ -132,11 +131,6 @@ class Groups(Struct, frozen=True):
             "min_ns": self.smallest(values),
             "max_ns": self.largest(values),
         }
-
-    def at_largest(self, values: np.ndarray) -> np.ndarray:
-        """For each group the first row of those with its largest value."""
-        order = np.lexsort((-values, self.of_row))
-        return order[np.count_nonzero(self.of_row == NONE) :][self._starts]
 
     def any(self, mask: np.ndarray) -> np.ndarray:
         """For each group whether one of its rows is in the mask."""
@@ -327,32 +321,6 @@ def time_blocks(times: Sequence[np.ndarray]) -> Iterator[tuple[list[slice], int 
     edges = [np.concatenate([[0], own.searchsorted(cuts), [len(own)]]).tolist() for own in times]
     for place, until in enumerate([*cuts.tolist(), None]):
         yield [slice(own[place], own[place + 1]) for own in edges], until
-
-
-# Where one table has the keys of another's rows, on arrays: pandas' joins take milliseconds for the smallest.
-
-
-Columns = pd.DataFrame | Mapping[str, Any]
-
-
-def places_of(wanted: Columns, known: Columns, by: Sequence[str]) -> np.ndarray:
-    """For each wanted row the position of the first known one with its keys; -1 for none. Absent keys are alike."""
-    parts = [_of_keys(columns, by) for columns in (known, wanted)]
-    count = len(parts[0])
-    groups = Groups.of(under_each_other(parts), by, with_absent=True)
-    place = groups.first[groups.of_row[count:]]
-    return np.where(place < count, place, NONE)
-
-
-def at_places(values: Any, places: np.ndarray, absent: Any = np.nan) -> np.ndarray:
-    """Values at these positions as objects, what is absent at -1."""
-    objects = np.append(np.asarray(values, dtype=object), np.array([absent], dtype=object))
-    return objects[places]
-
-
-def _of_keys(columns: Columns, by: Sequence[str]) -> pd.DataFrame:
-    held = columns_of(columns) if isinstance(columns, pd.DataFrame) else columns
-    return table_of({name: held[name] for name in by})
 
 
 # What each rank has in each step, as a table with a row for each step and a column for each rank.

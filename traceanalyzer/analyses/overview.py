@@ -11,11 +11,10 @@ from traceanalyzer.analyses.base import (
     RANK,
     STORED_OF_A_MEAN_RANK,
     Result,
-    all_known,
+    is_true,
 )
 from traceanalyzer.analyses.blame.step_budget import StepNeeds, host_needs_ns
 from traceanalyzer.analyses.breakdown import Headline, Steps, steps_of
-from traceanalyzer.analyses.grouping import places_of, sums_at
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases import ExposedComm
@@ -34,10 +33,8 @@ from traceanalyzer.meaning.vocabulary import (
     TRANSFER,
     Part,
 )
-from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     floats,
-    nullable,
     sorted_by,
     with_columns,
 )
@@ -194,15 +191,11 @@ def divided(
 ) -> pd.DataFrame:
     """The table with `whole`'s parts as columns, summed over these rows; absent unless they add up on every row."""
     columns = [part.column for part in parts]
-    if len(rows):
-        place = places_of(rows, table, keys)
-        held, own = place[place != NONE], rows[place != NONE]
-        if len(np.unique(held)) == len(table) and own[columns].notna().all(axis=None):
-            sums = {name: sums_at(held, own[name].to_numpy(dtype=np.int64), len(table)) for name in columns}
-            if np.array_equal(sum(sums.values()), table[whole.column].to_numpy(dtype=np.int64)):
-                return with_columns(table, **{name: all_known(values) for name, values in sums.items()})
-    absent = nullable(np.zeros(len(table), dtype=np.int64), np.ones(len(table), dtype=bool))
-    return with_columns(table, **dict.fromkeys(columns, absent))
+    sums = rows.dropna(subset=columns).groupby(keys, as_index=False)[columns].sum()
+    own = table[keys].merge(sums, "left", keys)[columns].astype("Int64")
+    if not is_true(own.sum(axis=1, skipna=False) == table[whole.column]).all():
+        own = pd.DataFrame(pd.NA, own.index, columns, dtype="Int64")
+    return table.assign(**own)
 
 
 # Ranks whose time is split unlike the median rank's, and those that differ by about as much as each other.

@@ -125,7 +125,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank),
         "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank),
         "expert_layers": Analysis(experts.expert_layers_across),
-        "dispatch_loads": Analysis(experts.dispatch_loads_across),
         "exchange_sends": Analysis(experts.exchange_sends_across),
         "exchanges": Analysis(experts.exchanges_across, experts.exchanges_per_rank),
         "pipeline_messages": Analysis(shape.PipelineMessages.of_ranks, shape.per_rank),

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.collectives import Collectives, Nccl
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.waits import CallWaits, Members, Waits
-from traceanalyzer.analyses.experts import DispatchLoads, Exchanges, ExchangeSends, ExpertLayers
+from traceanalyzer.analyses.experts import Exchanges, ExchangeSends, ExpertLayers
 from traceanalyzer.analyses.host.api_calls import (
     CudaApi,
     FirstCalls,
@@ -175,8 +175,6 @@ class Results(dict[str, Result]):
     def __getitem__(self, name: Literal["gaps"]) -> GapTable: ...
     @overload
     def __getitem__(self, name: Literal["expert_layers"]) -> ExpertLayers: ...
-    @overload
-    def __getitem__(self, name: Literal["dispatch_loads"]) -> DispatchLoads: ...
     @overload
     def __getitem__(self, name: Literal["exchange_sends"]) -> ExchangeSends: ...
     @overload
@@ -344,8 +342,6 @@ class Results(dict[str, Result]):
     def get(self, name: Literal["gaps"]) -> GapTable | None: ...
     @overload
     def get(self, name: Literal["expert_layers"]) -> ExpertLayers | None: ...
-    @overload
-    def get(self, name: Literal["dispatch_loads"]) -> DispatchLoads | None: ...
     @overload
     def get(self, name: Literal["exchange_sends"]) -> ExchangeSends | None: ...
     @overload

@@ -11,7 +11,7 @@ The saving replays each layer with even loads, forward and backward.
 from collections.abc import Iterator
 
 from traceanalyzer.analyses.communication.groups import TABLES, Groups
-from traceanalyzer.analyses.experts import DispatchLoads
+from traceanalyzer.analyses.experts import ExpertLayers
 from traceanalyzer.analyses.replay.changes import EVEN, Change
 from traceanalyzer.analyses.statistics import RATIO
 from traceanalyzer.findings.finding import Finding
@@ -23,7 +23,7 @@ PLACE = "Uneven ranks", 5
 
 def uneven_experts(
     run: Run,
-    dispatch_loads: DispatchLoads,
+    expert_layers: ExpertLayers,
     groups: Groups,
 ) -> Iterator[Finding]:
     """Dispatches load a rank's experts more than the mean rank's.
@@ -32,7 +32,7 @@ def uneven_experts(
     each dispatch is a straggler. Exchanges of embedding tables have no experts.
     """
     tables = groups.table.loc[groups.table["role"].str.contains(TABLES).fillna(value=False), "group_ranks"]
-    loads = run.within(dispatch_loads.to_frame())
+    loads = run.within(expert_layers.dispatches())
     loads = loads[~loads["group_ranks"].isin(tables)]
     uneven = loads[loads["load_max_over_mean"] >= RATIO]
     if uneven.empty:
@@ -57,5 +57,5 @@ def uneven_experts(
             uneven[["step", "place", "hot_rank", "max_load_bytes", "mean_load_bytes"]].head(8).astype("object")
             .to_dict("records")
         ),
-        table="dispatch_loads",
+        table="expert_layers",
     )  # fmt: skip

@@ -27,7 +27,7 @@ def short_name(name: str) -> str:
     the marks around a range's name: `## backward ##` is `backward`.
     """
     plain = "".join(filter(str.isprintable, name)).strip("# ")
-    for pattern, words in _RULES:
+    for words, pattern in _RULES:
         if match := re.search(pattern, plain):
             known = {**match.groupdict(default=""), "name": plain, "rest": plain[match.end() :]}
             parts = {key: _Part(text) for key, text in known.items()}
@@ -167,84 +167,58 @@ _HOW: Mapping[str, Callable[[str], str]] = {
     ),
 }
 
-_RULES = (
-    (r"(?i)^nccl", "NCCL {name:nccl} {name:nccl_type}"),
-    (r"^(?P<own>enumerate\(DataLoader\))", "{own}"),  # PyTorch's range, no function's arguments
-    (r"^(?:.*/)?(?P<file>[^/]+)\((?P<line>\d+)\): (?P<own>.+)$", "{own} ({file}:{line})"),  # a Python frame
-    (r"^autograd::engine::evaluate_function: (?P<own>.+)$", "{own}"),
-    # AMD's libraries: Tensile, MIOpen, Composable Kernel, AITER, rocPRIM, HIP's own.
-    (
-        (
-            r"^Cijk_A(?:(?P<layout>(?:lik|ilk)_B(?:ljk|jlk))|[a-z]{3}_B[a-z]{3})_(?P<types>[A-Z]\d?)[A-Z0-9]*_.*?"
-            r"MT(?P<tile>\d+x\d+)(?:x\d+)?_"
-        ),
-        "Tensile gemm {layout:word} {tile:×} {types:rocm_type}",
-    ),
-    (
-        r"^igemm_(?P<pass>fwd|bwd|wrw)_\w+?_(?P<dtype>bf16|fp16|fp32|int8)_.*?_bt(?P<tile>\d+x\d+)",
-        "MIOpen {pass:word} {tile:×} {dtype}",
-    ),
-    # Mangled: the length of a name stands before it, I before its template arguments, E behind the scope.
-    (r"^_ZN2ck.*?\d+kernel_(?P<what>[a-z]\w*?)(?=I[A-Z]|E)", "ck · {what:own}"),
-    (r"\bck::(?:\w+::)*(?:\(anonymous namespace\)::)?kernel_(?P<what>\w+)", "ck · {what:own}"),
-    (r"^_ZN7ck_tile\d+kentry.*?NS_\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)", "ck_tile · {what:own}"),
-    (r"\bck_tile::kentry<.*?ck_tile::(?P<what>\w+)", "ck_tile · {what:own}"),
-    (r"^_ZN5aiter\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)", "aiter · {what:own}"),
-    (r"\baiter::(?:\w+::)*(?P<what>[A-Za-z]\w*)", "aiter · {what:own}"),
-    (r"\brocprim::(?:\w+::)*(?P<what>\w+)<", "rocPRIM · {what:own}"),
-    (r"^__amd_rocclr_fill", "HIP fill"),
-    (r"^__amd_rocclr_copy", "HIP copy"),
-    (r"^SubTensorOp", "MIOpen tensor op"),
-    (r"^(?P<what>MIOpen\w+|miopen\w+)", "MIOpen · {what:own}"),
-    # NVIDIA's and PyTorch's.
-    (
-        r"^nvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)",
-        "nvjet {tile:×} {types:nvjet_type} {name:nvjet_more}",
-    ),
-    (r"flash::|flash_(?:fwd|bwd|attn)|FlashAttn|_flash_attn", "flash attention {name:way}"),
-    (r"^fmha_cutlass|PyTorchMemEffAttention", "memory-efficient attention {name:way}"),
-    (r"^(?i:(?:void )?cudnn)(?=.*(?:sdpa|flash|mha))", "cuDNN attention {name:way}"),
-    (r"(?i)^(?:void )?cudnn", "cuDNN · {name:cudnn}"),
-    (
-        (
-            r"cutlass\w*?_\d+_(?:simt|tensorop|wmma_tensorop)_(?P<op>\w*?gemm)(?:_[a-z]\w*?)??_(?P<tile>\d+x\d+)"
-            r"(?:_\w+?_(?P<layout>[nt]{2})(?:_align\d+)?\b)?"
-        ),
-        "cutlass {op} {tile:×} {layout}",
-    ),
-    (
-        r"xmma_(?P<op>gemm|fprop|dgrad|wgrad)(?=(?:.*?tilesize(?P<tile>\d+x\d+))?)",
-        "xmma {op:word} {tile:×} {rest:xmma_type} {name:xmma_layout}",
-    ),
-    (
-        r"^(?:volta|turing|ampere|ada|hopper|sm\d+)_(?P<op>\w*?gemm)\w*?_(?P<tile>\d+x\d+)",
-        "cublas {op} {tile:×}",
-    ),
-    (r"^triton_(?P<kind>[a-z]{3})_fused_(?P<ops>\w+?)(?:_\d+)?$", "triton {kind:word} · {ops:triton}"),
-    (r"multi_tensor_apply_kernel<.*?\b(?P<own>Fused\w+?)(?:Math)?Functor", "multi_tensor_apply · {own}"),
-    (
-        r"multi_tensor_apply_kernel<.*?std::(?P<op>plus|minus|multiplies|divides)\b",
-        "multi_tensor_apply · {op:word}",
-    ),
-    (r"multi_tensor_apply_kernel<", "multi_tensor_apply · {rest:foreach}"),
-    (r"\belementwise_kernel<", "elementwise · {rest:functor} {rest:element} {rest:into} strided"),
-    (
-        r"\w*elementwise\w*_kernel\w*<",
-        "elementwise · {rest:functor} {rest:element} {rest:into} {rest:casting}",
-    ),
-    (r"\breduce_kernel<", "reduce · {rest:reduced} {rest:element}"),
-    (r"SoftMax(?P<way>Forward|Backward)", "{name:log}softmax {way:lower}"),
-    (r"splitKreduce", "cublasLt · split-K reduce"),
-    (r"CatArrayBatchedCopy", "cat"),
-    (r"GammaBetaBackward", "layer_norm backward (gamma, beta)"),
-    (r"layer_norm_grad_input", "layer_norm backward (input)"),
-    (r"layer_norm_kernel", "layer_norm"),
-    (r"\bDevice(?P<what>[A-Z]\w+?)Kernel\b", "cub · {what:own}"),
-    (r"^Memcpy (?P<way>\w+) \((?P<from>\w+) -> (?P<to>\w+)\)", "copy {way} ({from:lower} → {to:lower})"),
-    (r"^Memset", "memset"),
-    ("", "{name:bare}"),
-)
-"""The first rule whose pattern is found in the name gives the short name.
+_SHORT_NAMES = r"""
+NCCL {name:nccl} {name:nccl_type}  ←  (?i)^nccl
+# PyTorch's range, no function's arguments
+{own}  ←  ^(?P<own>enumerate\(DataLoader\))
+# a Python frame
+{own} ({file}:{line})  ←  ^(?:.*/)?(?P<file>[^/]+)\((?P<line>\d+)\): (?P<own>.+)$
+{own}  ←  ^autograd::engine::evaluate_function: (?P<own>.+)$
+# AMD's libraries: Tensile, MIOpen, Composable Kernel, AITER, rocPRIM, HIP's own.
+Tensile gemm {layout:word} {tile:×} {types:rocm_type}  ←  ^Cijk_A(?:(?P<layout>(?:lik|ilk)_B(?:ljk|jlk))|[a-z]{3}_B[a-z]{3})_(?P<types>[A-Z]\d?)[A-Z0-9]*_.*?MT(?P<tile>\d+x\d+)(?:x\d+)?_
+MIOpen {pass:word} {tile:×} {dtype}  ←  ^igemm_(?P<pass>fwd|bwd|wrw)_\w+?_(?P<dtype>bf16|fp16|fp32|int8)_.*?_bt(?P<tile>\d+x\d+)
+# Mangled: the length of a name stands before it, I before its template arguments, E behind the scope.
+ck · {what:own}  ←  ^_ZN2ck.*?\d+kernel_(?P<what>[a-z]\w*?)(?=I[A-Z]|E)
+ck · {what:own}  ←  \bck::(?:\w+::)*(?:\(anonymous namespace\)::)?kernel_(?P<what>\w+)
+ck_tile · {what:own}  ←  ^_ZN7ck_tile\d+kentry.*?NS_\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)
+ck_tile · {what:own}  ←  \bck_tile::kentry<.*?ck_tile::(?P<what>\w+)
+aiter · {what:own}  ←  ^_ZN5aiter\d+(?P<what>[A-Za-z]\w*?)(?=I[A-Z]|E)
+aiter · {what:own}  ←  \baiter::(?:\w+::)*(?P<what>[A-Za-z]\w*)
+rocPRIM · {what:own}  ←  \brocprim::(?:\w+::)*(?P<what>\w+)<
+HIP fill  ←  ^__amd_rocclr_fill
+HIP copy  ←  ^__amd_rocclr_copy
+MIOpen tensor op  ←  ^SubTensorOp
+MIOpen · {what:own}  ←  ^(?P<what>MIOpen\w+|miopen\w+)
+# NVIDIA's and PyTorch's.
+nvjet {tile:×} {types:nvjet_type} {name:nvjet_more}  ←  ^nvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)
+flash attention {name:way}  ←  flash::|flash_(?:fwd|bwd|attn)|FlashAttn|_flash_attn
+memory-efficient attention {name:way}  ←  ^fmha_cutlass|PyTorchMemEffAttention
+cuDNN attention {name:way}  ←  ^(?i:(?:void )?cudnn)(?=.*(?:sdpa|flash|mha))
+cuDNN · {name:cudnn}  ←  (?i)^(?:void )?cudnn
+cutlass {op} {tile:×} {layout}  ←  cutlass\w*?_\d+_(?:simt|tensorop|wmma_tensorop)_(?P<op>\w*?gemm)(?:_[a-z]\w*?)??_(?P<tile>\d+x\d+)(?:_\w+?_(?P<layout>[nt]{2})(?:_align\d+)?\b)?
+xmma {op:word} {tile:×} {rest:xmma_type} {name:xmma_layout}  ←  xmma_(?P<op>gemm|fprop|dgrad|wgrad)(?=(?:.*?tilesize(?P<tile>\d+x\d+))?)
+cublas {op} {tile:×}  ←  ^(?:volta|turing|ampere|ada|hopper|sm\d+)_(?P<op>\w*?gemm)\w*?_(?P<tile>\d+x\d+)
+triton {kind:word} · {ops:triton}  ←  ^triton_(?P<kind>[a-z]{3})_fused_(?P<ops>\w+?)(?:_\d+)?$
+multi_tensor_apply · {own}  ←  multi_tensor_apply_kernel<.*?\b(?P<own>Fused\w+?)(?:Math)?Functor
+multi_tensor_apply · {op:word}  ←  multi_tensor_apply_kernel<.*?std::(?P<op>plus|minus|multiplies|divides)\b
+multi_tensor_apply · {rest:foreach}  ←  multi_tensor_apply_kernel<
+elementwise · {rest:functor} {rest:element} {rest:into} strided  ←  \belementwise_kernel<
+elementwise · {rest:functor} {rest:element} {rest:into} {rest:casting}  ←  \w*elementwise\w*_kernel\w*<
+reduce · {rest:reduced} {rest:element}  ←  \breduce_kernel<
+{name:log}softmax {way:lower}  ←  SoftMax(?P<way>Forward|Backward)
+cublasLt · split-K reduce  ←  splitKreduce
+cat  ←  CatArrayBatchedCopy
+layer_norm backward (gamma, beta)  ←  GammaBetaBackward
+layer_norm backward (input)  ←  layer_norm_grad_input
+layer_norm  ←  layer_norm_kernel
+cub · {what:own}  ←  \bDevice(?P<what>[A-Z]\w+?)Kernel\b
+copy {way} ({from:lower} → {to:lower})  ←  ^Memcpy (?P<way>\w+) \((?P<from>\w+) -> (?P<to>\w+)\)
+memset  ←  ^Memset
+{name:bare}  ←  ^
+"""  # noqa: E501 - one rule, one line
+"""A short name, and the pattern of the names that have it: of several that are found the first.
 
 In it stand the pattern's groups, the whole `name`, and the `rest` behind what was found.
 """
+
+_RULES = tuple(line.split("  ←  ") for line in _SHORT_NAMES.strip().splitlines() if not line.startswith("# "))

@@ -253,7 +253,7 @@ def sends(results: Results) -> Picture | None:
 
 def loads(results: Results) -> Picture | None:
     """Which rank gets how much in each dispatch; `None` without dispatches in steps."""
-    frame = results["dispatch_loads"].to_frame()
+    frame = results["expert_layers"].dispatches()
     if frame.empty:
         return None
     label = frame.groupby("group_label")["load_bytes"].sum().idxmax()

@@ -45,7 +45,7 @@ def test_a_capture_of_uneven_experts():
     rows = frame.set_index(["rank", "peer"])["size_bytes"] / (18 * 2_048 * 2)
     assert rows.to_dict() == {(0, 0): 6_144, (0, 1): 2_048, (1, 0): 5_120, (1, 1): 3_072}
     layers = results["expert_layers"].to_frame()
-    assert layers["direction"].tolist() == [DISPATCH, COMBINE] * 6
+    assert layers["direction"].tolist() == [*[DISPATCH] * 3, *[COMBINE] * 3] * 6
     assert set(layers.query("direction == 'dispatch'")["load_max_over_mean"]) == {11_264 / 8_192}
     first = results["exchanges"].to_frame().query("step == 1 and place == 0")
     assert first["sends"].tolist() == ["25165824,8388608", "20971520,12582912"]

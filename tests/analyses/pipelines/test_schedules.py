@@ -6,7 +6,7 @@ import pytest
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs import dualpipe, megatron, torch_schedules
 from traceanalyzer.analyses.pipelines import pipeline
-from traceanalyzer.analyses.pipelines.pipeline import expected_pct, schedule_of
+from traceanalyzer.analyses.pipelines.pipeline import schedule_of
 
 
 def folded(ranks):
@@ -21,7 +21,7 @@ def test_a_pipeline_of_two_ways_has_the_bubble_that_is_published(ranks, microbat
     found = schedule_of(pd.DataFrame(columns=["rank", "step", "is_send"]), passes, list(range(ranks)), [0, 1])
     assert (found.name, found.stages_per_rank, found.microbatches) == (pipeline.BOTH_WAYS, 2, microbatches)
     idle = (ranks / 2 - 1) * (300 + 200 - 300)
-    assert found.played_pct == pytest.approx(100 * idle / (idle + microbatches * 300))
+    assert found.expected_bubble_pct == pytest.approx(100 * idle / (idle + microbatches * 300))
 
 
 @pytest.mark.parametrize("microbatches", [8, 16])
@@ -45,8 +45,7 @@ def test_pytorchs_schedules_have_the_bubbles_that_are_published(made_by, name, i
     found = schedule_of(pd.DataFrame(columns=["rank", "step", "is_send"]), passes, [0, 1, 2, 3], [0, 1])
     assert (found.name, found.stages_per_rank, found.microbatches) == (name, 2, microbatches)
     busy = 2 * microbatches * (100 + inputs + weights)
-    assert found.played_pct == pytest.approx(100 * idle / (busy + idle))
-    assert expected_pct(found, 4) == pytest.approx(found.played_pct)
+    assert found.expected_bubble_pct == pytest.approx(100 * idle / (busy + idle))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_true, typed
 from traceanalyzer.analyses.communication.clocks import hosts_of, jobs_of
-from traceanalyzer.analyses.communication.slow_links import (
+from traceanalyzer.analyses.communication.collectives import (
     Owner,
     instances_of,
     is_beyond_chance,

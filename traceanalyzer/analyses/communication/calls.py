@@ -40,6 +40,7 @@ from traceanalyzer.model.tables import (
     rows_named,
     rows_where,
     table_of,
+    texts_of,
     whole,
     whole_of,
     with_columns,
@@ -127,27 +128,21 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     is_copy = rows_named(calls, "activity", "memcpy")
     of_kernel = by_category(calls["name"].array, kinds.kernel_collective)
     of_kernel[is_copy] = None
-    what = array_of(calls, "collective")
+    what = calls["collective"].astype("object")
     for others in (of_kernel, by_category(names, kinds.operator_collective)):
-        what = np.where(pd.isna(what), others, what)
-    has_bytes = np.array([kernel is None or kernel.sizes is not None for kernel in kernels], dtype=bool)
-    own_dtypes = [kernel and kernel.dtype for kernel in kernels]
-    keys = pd.DataFrame(
-        {"what": what, "shapes": shapes, "dtypes": dtypes, "ranks": calls["group_size"], "own": own_dtypes}
-    )
-    keys = keys[has_operator & ~is_copy & has_bytes]
-    distinct = [*zip(*(plain_values(keys[name]) for name in keys), strict=True)]
-    facts = {each: kinds.operator_bytes(*each) for each in {*distinct}}
-    sizes = pd.Series([facts[each].size_bytes for each in distinct], keys.index, dtype="Int64").reindex(calls.index)
-    of_operator = pd.Series([facts[each].dtype for each in distinct], keys.index, dtype="object").reindex(calls.index)
-    arguments = np.where(sizes.notna() | (is_copy & has_operator), OPERATOR, array_of(calls, "arguments"))
-    dtype = array_of(calls, "dtype")
-    return with_columns(
-        calls,
-        collective=as_objects(what),
-        dtype=as_objects(np.where(pd.isna(dtype), of_operator, dtype)),
-        size_bytes=calls["size_bytes"].fillna(sizes).array,
-        arguments=as_objects(arguments),
+        what = what.where(what.notna(), others)
+    told = zip(what, texts_of(shapes), texts_of(dtypes), plain_values(calls["group_size"]), kernels, strict=True)
+    facts = [
+        kinds.operator_bytes(*own, kernel and kernel.dtype) if kernel is None or kernel.sizes else kinds.OperatorBytes()
+        for *own, kernel in told
+    ]
+    sizes = pd.Series([fact.size_bytes for fact in facts], calls.index, dtype="Int64").mask(is_copy)
+    of_operator = pd.Series([fact.dtype for fact in facts], calls.index, dtype="object").mask(is_copy)
+    return calls.assign(
+        collective=what,
+        dtype=calls["dtype"].astype("object").fillna(of_operator),
+        size_bytes=calls["size_bytes"].fillna(sizes),
+        arguments=calls["arguments"].mask(sizes.notna() | (is_copy & has_operator), OPERATOR),
     )
 
 

@@ -3,14 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, stack
-from traceanalyzer.analyses.grouping import Groups as Rows
-from traceanalyzer.analyses.grouping import at_places, places_of
+from traceanalyzer.analyses.base import Result, is_true, stack
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES
@@ -25,9 +22,6 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
     is_name,
-    rows_where,
-    table_of,
-    whole_of,
 )
 
 
@@ -210,12 +204,6 @@ def _is_large(uses: pd.DataFrame) -> bool:
 
 KEYS = ("group", "group_ranks", "collective", "phase")
 
-COLUMNS = (
-    *KEYS, "group_description", "group_size", "world_size", "calls", "size_bytes", "unknown_sizes", "steps",
-    "step_calls", "uneven_calls", "by_attention", "both_ways", "peers", "in_fsdp", "in_experts",
-    "of_tables",
-)  # fmt: skip
-
 _PHASES = np.array([*PHASES, UNATTRIBUTED], dtype=object)
 
 _FSDP = re.compile(r"FSDP|FullyShardedDataParallel", re.IGNORECASE)
@@ -238,50 +226,39 @@ def per_rank(
     send as often as they receive. `of_tables` counts those of a recommender's tables; `peers` are the
     ranks that messages go to or come from.
     """
-    held = rows_where(calls, ~calls["group"].array.isna()) if len(calls) else calls
-    if not len(held):
+    held = calls[calls["group"].notna()] if len(calls) else calls
+    if held.empty:
         return pd.DataFrame()
-    rows = array_of(held, "gpu_op")
+    rows, peers = array_of(held, "gpu_op"), held["peers"].astype("object").fillna("")
     steps = array_of(trace.steps, "step")[~array_of(trace.steps, "is_partial")]
     if trace.window.steps is not None:
         steps = steps[np.isin(steps, trace.window.steps)]
-    is_of_step = np.isin(whole_of(held, "step"), steps)
-    keys = {
-        "group": held["group"].array.astype("str"),
-        "group_ranks": held["group_ranks"].array,
-        "collective": held["collective"].array.astype("str"),
-        "phase": _PHASES[phase_of_op[rows]],
-    }
-    groups = Rows.of(keys, KEYS, with_absent=True)
-    sizes: Any = held["size_bytes"].array
-    peers = pd.Series(array_of(held, "peers"), dtype="object").fillna("")
     sends, receives = (peers.str.count(rf"\b{verb} ") for verb in ("send", "recv"))
-    named = peers.str.findall(r"(?:send|recv) (\d+)").explode().dropna()
-    ranges = names_around_launches(user_ranges(trace), trace, trace.launch[rows])
-    count_of_peers = named.groupby(groups.of_row[named.index]).nunique().reindex(range(len(groups)), fill_value=0)
+    around = names_around_launches(user_ranges(trace), trace, trace.launch[rows])
+    ranges = pd.Series(around, held.index, dtype="object").fillna("")
     looks_up = any(_LOOKUPS.search(name) for name in trace.gpu_ops["name"].array.categories.tolist())
     counted = {
-        "uneven_calls": held["is_uneven"].array.to_numpy(dtype=bool, na_value=False),
+        "unknown_sizes": held["size_bytes"].isna(),
+        "step_calls": held["step"].isin(steps),
+        "uneven_calls": is_true(held["is_uneven"]),
         "by_attention": _by_attention(trace, rows, category_of_op),
-        "both_ways": ((sends > 0) & (sends == receives)).to_numpy(),
-        "in_fsdp": _named(ranges, _FSDP),
-        "in_experts": _named(ranges, _EXPERTS),
-        "of_tables": _named(ranges, _TABLES) | looks_up,
+        "both_ways": (sends > 0) & (sends == receives),
+        "in_fsdp": ranges.str.contains(_FSDP),
+        "in_experts": ranges.str.contains(_EXPERTS),
+        "of_tables": ranges.str.contains(_TABLES) | looks_up,
     }
-    columns = {
-        **groups.keys,
-        "group_description": groups.first_known(held["group_description"].array),
-        "group_size": groups.first_known(held["group_size"].array),
-        "world_size": pd.array([trace.meta.world_size] * len(groups), dtype="Int64"),
-        "calls": groups.counts(),
-        "size_bytes": groups.total(sizes),
-        "unknown_sizes": all_known(groups.sums(sizes.isna())),
-        "steps": len(steps),
-        "step_calls": groups.sums(is_of_step),
-        **{name: groups.sums(mask) for name, mask in counted.items()},
-        "peers": count_of_peers.array,
-    }
-    return table_of({name: columns[name] for name in COLUMNS})
+    marked = held.astype({"group": "str", "collective": "str"}).assign(
+        phase=_PHASES[phase_of_op[rows]], peers=peers.str.findall(r"(?:send|recv) (\d+)"), **counted
+    )
+    uses, of_peers = (own.groupby([*KEYS], dropna=False, observed=True) for own in (marked, marked.explode("peers")))
+    return uses[[*counted]].sum().assign(
+        **uses[["group_description", "group_size"]].first(),
+        world_size=pd.array([trace.meta.world_size] * uses.ngroups, dtype="Int64"),
+        calls=uses.size(),
+        size_bytes=uses["size_bytes"].sum(min_count=1),
+        steps=len(steps),
+        peers=of_peers["peers"].nunique(),
+    ).reset_index()  # fmt: skip
 
 
 def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categorical) -> np.ndarray:
@@ -295,12 +272,6 @@ def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categor
     place = np.searchsorted(launch[heavy], launch[rows])
     found: np.ndarray = (is_attention[place] | is_attention[place + 1]) & (launch[rows] != NONE)
     return found
-
-
-def _named(ranges: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
-    names = ranges.tolist()
-    known = {name: name is not None and bool(pattern.search(name)) for name in {*names}}
-    return np.array([known[name] for name in names], dtype=bool)
 
 
 class Groups(Result):
@@ -339,7 +310,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
 
     `wiring` is what the run's topology and NCCL's log tell of its machine.
     """
-    uses = stack(parts, COLUMNS)
+    uses = stack(parts)
     if uses.empty:
         return Groups.without_rows()
     uses = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
@@ -373,9 +344,8 @@ def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
     if "group_ranks" not in frame:
         keys, known = ["group", "rank"], known.explode("users").rename(columns={"users": "rank"})
         known = known.astype({"rank": "int64"})
-    found = at_places(known["group_label"], places_of(frame, known, keys))
-    found[frame["group"].isna()] = None
-    return pd.Series(found, index=frame.index, dtype="object")
+    found = frame[keys].merge(known.drop_duplicates(keys)[[*keys, "group_label"]], "left", keys)["group_label"]
+    return found.set_axis(frame.index).astype("object").where(frame["group"].notna(), None)
 
 
 def _facts(uses: pd.DataFrame) -> pd.DataFrame:

@@ -24,8 +24,6 @@ from traceanalyzer.analyses.breakdown import by_rank
 from traceanalyzer.analyses.communication import calls as communication_calls
 from traceanalyzer.analyses.communication.clocks import chained_offsets, hosts_of
 from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
-from traceanalyzer.analyses.grouping import Groups as Rows
-from traceanalyzer.analyses.grouping import places_of
 from traceanalyzer.analyses.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column, declared
@@ -35,8 +33,6 @@ from traceanalyzer.model.tables import (
     array_of,
     as_objects,
     columns_as_they_are,
-    columns_of,
-    nullable,
     table_of,
     under_each_other,
     with_columns,
@@ -141,37 +137,34 @@ def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
         is_ring=is_ring(calls)[rows],
     )
     table["is_whole"] = table["why_unmatched"].isna().where(table["instance"].notna()).astype("boolean")
-    held = Rows.of(table, ["instance"])
     # Of a communicator whose size the trace does not say the ranks that use it are its members.
     is_message = table["collective"].isin(kinds.POINT_TO_POINT) & ~table["is_ring"]
     is_named = table["group"].notna() | table["matched_by"].astype("str").str.endswith("group inferred")
     users = table.groupby("instance")["rank"].transform("nunique").where(is_named & ~is_message)
     table["group_size"] = table["group_size"].astype("Int64").fillna(users.astype("Int64"))
-    order = np.lexsort((held.of_row, table["call"], table["rank"]))  # a call in no instance has but one row
-    timed = _with_waits(table, held).take(order).reset_index(drop=True)
+    timed = _with_waits(table).sort_values(["rank", "call", "instance"], ignore_index=True)
     return Members(_of_several_peers(timed, hosts_of(ranks.table)))
 
 
-def _with_waits(table: pd.DataFrame, held: Rows) -> pd.DataFrame:
-    columns, at = columns_of(table), held.of_row
-    rank, length = columns["rank"].astype(np.int64), columns["end_ns"] - columns["start_ns"]
-    # The last of each is of rows in no instance.
-    is_alike = np.append(~held.any(~columns["is_synchronising"]), True)
-    is_known = (is_alike & ~np.append(held.any(is_true(table["is_ambiguous"]).to_numpy()), True))[at]
-    shortest = np.append(held.smallest(length), NONE)[at]
-    last = np.append(rank[held.at_largest(-length)], NONE)[at]
-    is_always = columns["is_only_wait"] | columns["moves_only"]
-    transfer = np.where(is_always, np.where(columns["moves_only"], length, 0), shortest)
-    is_split = is_always | (is_known & columns["is_whole"].to_numpy(dtype=bool, na_value=False))
-    wait = length - np.where(is_always, transfer, shortest)
+def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with transfer, wait and whom each call waits for."""
+    rank, moves, length = table["rank"], table["moves_only"], table["end_ns"] - table["start_ns"]
+    is_alone = table["instance"].isna()
+    # A call in no instance is by itself in one.
+    of = table["instance"].mask(is_alone, pd.Series(-1 - np.arange(len(table)), table.index))
+    columns = table.assign(of=of, length=length, is_clear=~is_true(table["is_ambiguous"]))
+    held, shortest_first = (own.groupby("of") for own in (columns, columns.sort_values("length", kind="stable")))
+    agreed, last = held[["is_synchronising", "is_clear"]].transform("all"), shortest_first["rank"].transform("first")
+    is_alike, is_always = agreed["is_synchronising"] | is_alone, table["is_only_wait"] | moves
+    is_known, last = agreed.all(axis=1) & ~is_alone, last.sort_index()
+    transfer = held["length"].transform("min").astype("Int64").mask(is_always, length.where(moves, 0))
     # Around a ring each rank waits for the one before it, of which only two ranks tell which that is.
-    is_around = columns["is_ring"] & (columns["group_size"].to_numpy(dtype=np.int64, na_value=0) != 2)
-    return with_columns(
-        table,
-        is_synchronising=pd.array(is_alike[at] & ~is_around, dtype="boolean"),
-        transfer_ns=nullable(transfer, ~is_split),
-        wait_ns=nullable(wait, ~(is_always | is_known)),
-        waits_for=nullable(last, ~is_known | (last == rank) | is_around),
+    is_around = table["is_ring"] & (table["group_size"].fillna(0) != 2)
+    return table.assign(
+        is_synchronising=(is_alike & ~is_around).astype("boolean"),
+        transfer_ns=transfer.where(is_always | (is_known & is_true(table["is_whole"]))),
+        wait_ns=(length - transfer).where(is_always | is_known),
+        waits_for=last.where(is_known & (last != rank) & ~is_around).astype("Int64"),
     )
 
 
@@ -191,10 +184,8 @@ def _of_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.Dat
     if held.empty:
         return members
     held = held.join(chained_offsets(members, hosts, by_last_message=False), on="rank")
-    references = held.groupby("instance")["reference"]
-    held = held[
-        (references.transform("nunique") == 1) & (references.transform("count") == references.transform("size"))
-    ]
+    references = held.groupby("instance")["reference"].transform("nunique", dropna=False)
+    held = held[(references == 1) & held["reference"].notna()]
     start_ns, duration = held["start_ns"] - held["offset_ns"], held["end_ns"] - held["start_ns"]
     last = start_ns.astype("int64").groupby(held["instance"])
     after = (held["end_ns"] - held["offset_ns"] - last.transform("max")).clip(lower=0)
@@ -260,8 +251,7 @@ def call_waits_across(members: Members) -> CallWaits:
 
 def looked_at(call_waits: Result, calls: Result) -> pd.DataFrame:
     """The calls that are looked at: all, or those of the selected steps (they are matched over the whole capture)."""
-    is_held = places_of(call_waits.table, calls.table, ("rank", "call")) != NONE
-    return call_waits.table.take(np.flatnonzero(is_held)).reset_index(drop=True)
+    return call_waits.table.merge(calls.table[["rank", "call"]], on=["rank", "call"])
 
 
 def listed(texts: Iterable[str]) -> str | None:

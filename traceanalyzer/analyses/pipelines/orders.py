@@ -19,38 +19,12 @@ Order = Mapping[int, list[Pass]]
 """A step's passes in order, by the rank's place in its pipeline."""
 
 
-def gpipe(ranks: int, microbatches: int, chunks: int) -> Order:
-    """All forward passes, then all backward ones; of several stages a rank one after the other, as they follow."""
-    forward, backward = range(chunks), range(chunks)[::-1]
-    return {
-        place: [
-            *((FORWARD, chunk * ranks + place, number) for chunk in forward for number in range(microbatches)),
-            *((BACKWARD, chunk * ranks + place, number) for chunk in backward for number in range(microbatches)),
-        ]
-        for place in range(ranks)
-    }
+ORDERS = ("gpipe", "1f1b", "interleaved", "zero-bubble")
+"""Schedules by the name that `--schedule` takes.
 
-
-def one_f_one_b(ranks: int, microbatches: int, chunks: int) -> Order:
-    """A forward and a backward pass in turns once a rank has what it needs; with several stages a rank interleaved.
-
-    Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters (2021).
-    """
-    return {place: _in_turns(place, ranks, microbatches, chunks, is_split=False) for place in range(ranks)}
-
-
-def zero_bubble(ranks: int, microbatches: int, chunks: int) -> Order:
-    """The same with gradients of weights computed apart, as many passes later as there are ranks before.
-
-    Qi et al., Zero Bubble Pipeline Parallelism (2024), H1.
-    """
-    return {place: _in_turns(place, ranks, microbatches, chunks, is_split=True) for place in range(ranks)}
-
-
-ORDERS: Mapping[str, Callable[[int, int, int], Order]] = MappingProxyType(
-    {"gpipe": gpipe, "1f1b": one_f_one_b, "interleaved": one_f_one_b, "zero-bubble": zero_bubble}
-)
-"""Schedules by the name that `--schedule` takes."""
+Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters (2021); Qi et al., Zero Bubble Pipeline
+Parallelism (2024), H1: gradients of weights computed apart, as many passes later as there are ranks before.
+"""
 
 MOST_CHUNKS = 64
 
@@ -83,10 +57,20 @@ def order_of(name: str, ranks: int, microbatches: int, chunks: int) -> Order:
             f"schedule {name}: with {chunks} stages a rank the microbatches ({microbatches}) must be a multiple of the "
             f"ranks ({ranks})"
         )
-    return ORDERS[name](ranks, microbatches, chunks)
+    if name == "gpipe":
+        return {place: _all_forward_first(place, ranks, microbatches, chunks) for place in range(ranks)}
+    is_split = name == "zero-bubble"
+    return {place: _in_turns(place, ranks, microbatches, chunks, is_split=is_split) for place in range(ranks)}
+
+
+def _all_forward_first(place: int, ranks: int, microbatches: int, chunks: int) -> list[Pass]:
+    """All forward passes, then all backward ones; of several stages a rank one after the other, as they follow."""
+    forward = [(FORWARD, chunk * ranks + place, number) for chunk in range(chunks) for number in range(microbatches)]
+    return forward + sorted(((BACKWARD, stage, number) for _, stage, number in forward), key=lambda one: -one[1])
 
 
 def _in_turns(place: int, ranks: int, microbatches: int, chunks: int, *, is_split: bool) -> list[Pass]:
+    """A forward and a backward pass in turns once a rank has what it needs; with several stages a rank interleaved."""
     total = microbatches * chunks
     ahead = ranks - 1 - place
     # In zero-bubble half a backward pass sets the pace, so that interleaved ranks start one pass apart.

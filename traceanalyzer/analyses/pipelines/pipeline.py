@@ -1,7 +1,7 @@
 """Which schedule each pipeline follows, the bubble that it has by itself, and how long each stage waits."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -181,15 +181,15 @@ class Schedule:
     """What is known of a pipeline's schedule; `None` for what is not, and then `why_unknown` says why.
 
     Attributes:
-        played_pct: bubble of the order of its passes, where the trace numbers them (see `played`); of two ways without
-            numbers that of DualPipe's formula.
+        expected_bubble_pct: 100 · (S−1)/(vM+S−1), or that of the order of passes, or of DualPipe's formula, for
+            schedules whose bubble depends on their lengths.
     """
 
     name: str | None = None
     stages_per_rank: int | None = None
     microbatches: int | None = None
     why_unknown: str | None = None
-    played_pct: float | None = None
+    expected_bubble_pct: float | None = None
 
 
 def schedule_of(
@@ -203,53 +203,33 @@ def schedule_of(
 
     Of `absent` ones, which have no trace, there are the messages that others send them or receive; what the order of
     a rank's work shows comes from the others alone.
-
-    Activations that a rank sends beyond those that it receives are those of a step's microbatches: M on the rank of
-    the first stage. It sends v · M of them when each rank has v stages.
     """
     wanted = list(steps)
     if not wanted:
         return Schedule(why_unknown=NO_STEPS)
     own = stretches[stretches["rank"].isin(order) & stretches["step"].isin(wanted)]
-    named = _of_ranges(own, order, absent)
-    if named:
-        return replace(named, played_pct=None) if absent else named
-    held = rows_where(messages, messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"])
-    edges = held[held["direction"] == FORWARD].groupby(["rank", "peer", "step"]).size().groupby(["rank", "peer"])
-    if held.empty or held["direction"].isna().any():
-        found = Schedule(why_unknown=NO_DIRECTION)
-    elif not len(edges) or (edges.size() != len(wanted)).any() or (edges.min() != edges.max()).any():
-        found = Schedule(why_unknown=UNEVEN)
+    is_numbered = len(own) > 0 and bool(own["virtual_stage"].notna().all())
+    if is_numbered:
+        found = _of_ranges(own, order, absent)
     else:
-        found = _of_edges(edges.first(), own, messages, order, absent)
-    if not found.microbatches:
-        found = _two_ways(held, messages, order) or found
-    if absent and found.name not in OF_KNOWN_BUBBLE:
-        return Schedule(why_unknown=NOT_ALL)
-    return _with_two_ways_bubble(found, own, order)
+        sent = messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"]
+        found = _of_messages(rows_where(messages, sent), len(wanted), own, messages, order, absent)
+    ranks, passes = len(order), (found.stages_per_rank or 0) * (found.microbatches or 0)
+    expected = None
+    if found.name in OF_KNOWN_BUBBLE:
+        expected = 100.0 * (ranks - 1) / (passes + ranks - 1)
+    elif is_numbered and passes and not absent:
+        expected = played_pct(own)
+    elif found.name == BOTH_WAYS and not is_numbered:
+        expected = _two_ways_pct(own, passes // 2, ranks)
+    return replace(found, expected_bubble_pct=expected)
 
 
-def expected_pct(schedule: Schedule, ranks: int) -> float | None:
-    """100 · (S−1)/(vM+S−1), or that of the order of passes for schedules whose bubble depends on their lengths.
-
-    `None` where neither is known.
-    """
-    if schedule.name not in OF_KNOWN_BUBBLE:
-        return schedule.played_pct
-    if not schedule.microbatches or not schedule.stages_per_rank:
-        return None
-    return 100.0 * (ranks - 1) / (schedule.stages_per_rank * schedule.microbatches + ranks - 1)
-
-
-def _of_ranges(own: pd.DataFrame, order: list[int], absent: Collection[int]) -> Schedule | None:
+def _of_ranges(own: pd.DataFrame, order: list[int], absent: Collection[int]) -> Schedule:
     """From stretches that the schedule itself numbers by stage and microbatch."""
-    if own.empty or own["virtual_stage"].isna().any():
-        return None
     here = [rank for rank in order if rank not in absent]
     stages = own.groupby("rank")["virtual_stage"].nunique().reindex(here, fill_value=0)
-    first, last = (
-        set(own.loc[own["virtual_stage"] == end, "rank"]) for end in own["virtual_stage"].agg(["min", "max"])
-    )
+    first, last = ({*own.loc[own["virtual_stage"] == end, "rank"]} for end in own["virtual_stage"].agg(["min", "max"]))
     # Stages that run back along the ranks: the first rank then has the first stage and the last.
     folding = V_SHAPED if len(here) > 1 and first == last else None
     if own.groupby("virtual_stage")["rank"].nunique().max() > 1:
@@ -262,20 +242,37 @@ def _of_ranges(own: pd.DataFrame, order: list[int], absent: Collection[int]) -> 
     by_step = own.groupby("step")["microbatch"].nunique()
     if stages.min() != stages.max() or by_step.min() != by_step.max():
         return Schedule(why_unknown=UNEVEN)
-    per_rank, microbatches = int(stages.iloc[0]), int(by_step.iloc[0])
-    return replace(_ordered(own, order, absent, per_rank, microbatches, folding), played_pct=played_pct(own))
+    return _ordered(own, order, absent, int(stages.iloc[0]), int(by_step.iloc[0]), folding)
 
 
-def _with_two_ways_bubble(schedule: Schedule, own: pd.DataFrame, order: list[int]) -> Schedule:
-    """Of two ways with DualPipe's (S/2 − 1)(F&B + B − 3W), F&B being F + B and gradients of weights half of B.
+def _of_messages(
+    sent: pd.DataFrame, steps: int, own: pd.DataFrame, messages: pd.DataFrame, order: list[int], absent: Collection[int]
+) -> Schedule:
+    """From what the ranks send in some steps, where no ranges number their passes.
+
+    Activations that a rank sends beyond those that it receives are those of a step's microbatches: M on the rank of
+    the first stage. It sends v · M of them when each rank has v stages.
+    """
+    edges = sent[sent["direction"] == FORWARD].groupby(["rank", "peer", "step"]).size().groupby(["rank", "peer"])
+    if sent.empty or sent["direction"].isna().any():
+        found = Schedule(why_unknown=NO_DIRECTION)
+    elif not len(edges) or (edges.size() != steps).any() or (edges.min() != edges.max()).any():
+        found = Schedule(why_unknown=UNEVEN)
+    else:
+        found = _of_edges(edges.first(), own, messages, order, absent)
+    if not found.microbatches:
+        found = _two_ways(sent, messages, order) or found
+    return Schedule(why_unknown=NOT_ALL) if absent and found.name not in OF_KNOWN_BUBBLE else found
+
+
+def _two_ways_pct(own: pd.DataFrame, microbatches: int, ranks: int) -> float | None:
+    """Of two ways DualPipe's (S/2 − 1)(F&B + B − 3W), F&B being F + B and gradients of weights half of B.
 
     F and B are the ranks' mean compute of a microbatch's forward and backward pass.
     """
     forward, backward = (float(own.loc[own["phase"] == phase, "compute_ns"].sum()) for phase in (FORWARD, BACKWARD))
-    if schedule.name != BOTH_WAYS or not schedule.microbatches or not forward or not backward:
-        return schedule
-    idle = (len(order) / 2 - 1) * (forward + backward / 2) / schedule.microbatches
-    return replace(schedule, played_pct=100.0 * idle / (idle + forward + backward))
+    idle = (ranks / 2 - 1) * (forward + backward / 2) / microbatches
+    return 100.0 * idle / (idle + forward + backward) if forward and backward else None
 
 
 def _of_edges(
@@ -317,12 +314,7 @@ def _two_ways(held: pd.DataFrame, messages: pd.DataFrame, order: list[int]) -> S
 
 
 def _ordered(
-    own: pd.DataFrame,
-    order: list[int],
-    absent: Collection[int],
-    per_rank: int,
-    microbatches: int,
-    folding: str | None,
+    own: pd.DataFrame, order: list[int], absent: Collection[int], per_rank: int, microbatches: int, folding: str | None
 ) -> Schedule:
     """Name the schedule by the order of its passes."""
     passes = {
@@ -461,21 +453,13 @@ def _schedules(
 ) -> pd.DataFrame:
     """What is known of each pipeline's schedule, by pipeline."""
     rows = {}
-    for number, own in every.groupby("pipeline"):
-        order = own.sort_values("stage")["rank"].tolist()
+    for number, own in every.sort_values("stage").groupby("pipeline"):
+        order = own["rank"].tolist()
         absent = [rank for rank in order if rank not in here]
-        schedule = schedule_of(moves, stretches, order, shared, absent)
-        rows[number] = {
-            "ranks": len(order),
-            "absent_ranks": ",".join(map(str, absent)) or None,
-            "schedule": schedule.name,
-            "stages_per_rank": schedule.stages_per_rank,
-            "microbatches": schedule.microbatches,
-            "expected_bubble_pct": expected_pct(schedule, len(order)),
-            "why_unknown": schedule.why_unknown,
-        }
+        known = {"ranks": len(order), "absent_ranks": ",".join(map(str, absent)) or None}
+        rows[number] = known | asdict(schedule_of(moves, stretches, order, shared, absent))
     types = {"ranks": "Int64", "stages_per_rank": "Int64", "microbatches": "Int64", "expected_bubble_pct": "Float64"}
-    return pd.DataFrame.from_dict(rows, orient="index").astype(types)
+    return pd.DataFrame.from_dict(rows, orient="index").astype(types).rename(columns={"name": "schedule"})
 
 
 _OF_SCHEDULE = ("schedule", "stages_per_rank", "microbatches", "basis", "expected_bubble_pct", "why_unknown")

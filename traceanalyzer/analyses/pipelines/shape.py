@@ -146,14 +146,6 @@ def stages(moves: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["rank", "pipeline", "stage"])
 
 
-def begins_ns(moves: pd.DataFrame) -> pd.Series:
-    """When messages begin: their launches, whose order is the program's; on the GPU where these are not known.
-
-    Where hosts run ahead, a receive that is posted later can start before a send that waits for compute.
-    """
-    return moves["launch_ns"].fillna(moves["start_ns"])
-
-
 def _along(moves: pd.DataFrame, members: list[int]) -> list[int] | None:
     """The ranks in the order in which activations go: from the one that sends more than it receives.
 
@@ -177,7 +169,8 @@ def _along(moves: pd.DataFrame, members: list[int]) -> list[int] | None:
 def sends_first(moves: pd.DataFrame) -> set[int]:
     """The ranks that begin most of their steps with a send."""
     own = moves[moves["step"].notna()] if moves["step"].notna().any() else moves
-    own = own.assign(begin=begins_ns(own)).sort_values(["begin", "is_send"], kind="stable")
+    # Where the CPU runs ahead, a receive that is posted later can start before a send that waits for compute.
+    own = own.assign(begin=own["launch_ns"].fillna(own["start_ns"])).sort_values(["begin", "is_send"], kind="stable")
     share = own.drop_duplicates(["rank", "step"]).groupby("rank")["is_send"].mean()
     return {int(rank) for rank in share.index[share > SHARE]}
 

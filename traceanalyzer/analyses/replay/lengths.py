@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.analyses.communication.collectives import bus_factors
-from traceanalyzer.analyses.communication.slow_links import at_most_ns
+from traceanalyzer.analyses.communication.collectives import at_most_ns, bus_factors
 from traceanalyzer.analyses.grouping import Groups, number_in_group
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.replay.changes import (
