@@ -136,16 +136,6 @@ class Groups(Struct, frozen=True):
         """For each group whether one of its rows is in the mask."""
         return self.largest(mask.astype(np.int8)).astype(bool)
 
-    def first_known(self, values: Any) -> Any:
-        """For each group the first value of its rows that is known; absent where none is."""
-        if len(self) == len(self._order):
-            return values[self.first]
-        is_known = ~values.isna()[self._order]
-        place = np.where(is_known, np.arange(len(self._order)), len(self._order))
-        first = np.minimum.reduceat(place, self._starts) if len(self._starts) else self._starts
-        ends = self._starts + self._counts
-        return values.take(np.where(first < ends, np.append(self._order, NONE)[first], NONE), allow_fill=True)
-
     def of_distinct(self, values: Any, reduce: Callable[[list[Any]], Any]) -> list[Any]:
         """For each group `reduce` of the distinct known values of its rows."""
         codes, distinct = pd.Series(values, copy=False).factorize()

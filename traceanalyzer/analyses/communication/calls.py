@@ -34,14 +34,12 @@ from traceanalyzer.model.tables import (
     columns_of,
     mask_of,
     nowhere,
-    nullable,
     outer_first,
     picked,
     rows_named,
     rows_where,
     table_of,
     texts_of,
-    whole,
     whole_of,
     with_columns,
 )
@@ -170,8 +168,8 @@ INFERRED_SIZE = "host, size inferred"
 """Where the arguments come from of calls whose communicator was made before the capture."""
 
 
-def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -> dict[str, Any]:
-    """Columns of arguments for each of so many calls; those of coalesced operations are added up or listed.
+def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -> pd.DataFrame:
+    """The arguments of each of so many calls; those of coalesced operations are added up or listed.
 
     Args:
         args: `comm_args` of the trace.
@@ -179,69 +177,46 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
         call: for each of the rows the call that it is of.
         count: of calls.
     """
-    groups = Groups.of_numbers(call)
-    place = nowhere(count)
-    place[call[groups.first]] = np.arange(len(groups))
-    columns = {name: values[rows] for name, values in columns_of(args).items()}
-    is_kernel, is_inferred = groups.any(columns["gpu_op"] != NONE), groups.any(columns["has_inferred_size"])
+    own = args.take(rows)
+    collective = own["collective"].astype("object")
     # Size of the full arrays; NA when elements or dtype of one are unknown.
-    element = pd.array(by_category(columns["dtype"], kinds.dtype_bytes), dtype="Int64")
-    gathers = by_category(columns["collective"], lambda name: name == "all_gather") == True  # noqa: E712 - by element
-    elements = pd.Series(columns["in_elements"]).where(~gathers, pd.Series(columns["out_elements"]))
-    sizes = pd.Series(columns["size_bytes"]).fillna(elements * element)
-    found = {
-        "collective": _collective(columns["collective"], groups),
-        **{name: groups.first_known(columns[name]) for name in _FIRST},
-        "size_bytes": nullable(groups.sums(whole(sizes.array, 0)), groups.any(sizes.isna().to_numpy())),
-        "is_uneven": _is_uneven(columns, groups),
-        "peers": _peers(columns, groups),
-        "arguments": np.select([is_inferred, is_kernel], [INFERRED_SIZE, "kernel"], "host").astype(object),
-    }
-    return {name: _taken(values, place) for name, values in found.items()}
-
-
-def _taken(values: Any, place: np.ndarray) -> Any:
-    if not isinstance(values, np.ndarray):
-        return values.take(place, allow_fill=True)
-    return as_objects(np.append(values, np.array([None], dtype=object))[place])
-
-
-def _is_uneven(columns: Mapping[str, Any], groups: Groups) -> Any:
-    """Whether split sizes differ; NA when those that the trace shows are equal but it left some out."""
-    kinds_of_split = [by_category(columns[name], _differ) for name in ("in_split", "out_split")]
-    is_uneven, is_cut = (
-        groups.any((kinds_of_split[0] == what) | (kinds_of_split[1] == what)) for what in ("uneven", "cut")
+    element = pd.Series(by_category(own["dtype"].array, kinds.dtype_bytes), own.index, dtype="Int64")
+    elements = own["in_elements"].where(collective != "all_gather", own["out_elements"])
+    splits = pd.DataFrame(
+        {name: by_category(own[name].array, _differ) for name in ("in_split", "out_split")}, own.index
     )
-    return pd.arrays.BooleanArray(is_uneven, is_cut & ~is_uneven)
+    own = own.assign(
+        size_bytes=own["size_bytes"].fillna(elements * element),
+        is_uneven=(splits == "uneven").any(axis=1),
+        is_cut=(splits == "cut").any(axis=1),
+        is_kernel=own["gpu_op"] != NONE,
+        is_message=collective.isin(kinds.POINT_TO_POINT),
+        is_sized=own["size_bytes"].notna() | (elements * element).notna(),
+        peers=collective + " " + own["peer"].astype("object").map(str, na_action="ignore"),
+    )
+    calls, messages = own.groupby(call), own["peers"].notna().to_numpy()
+    has = calls[["is_uneven", "is_cut", "is_kernel", "has_inferred_size"]].any()
+    are = calls[["is_message", "is_sized"]].all()
+    several = are["is_message"].map({True: "send_recv", False: "coalesced"})
+    found = (
+        calls[[*_FIRST]]
+        .first()
+        .assign(
+            collective=collective.groupby(call).first().mask(collective.groupby(call).nunique() > 1, several),
+            size_bytes=calls["size_bytes"].sum().where(are["is_sized"]),
+            # Where split sizes that the trace shows are equal, but it left some out, nobody knows.
+            is_uneven=has["is_uneven"].astype("boolean").mask(has["is_cut"] & ~has["is_uneven"]),
+            peers=own.loc[messages, "peers"].groupby(call[messages]).agg(", ".join),
+            arguments=np.select([has["has_inferred_size"], has["is_kernel"]], [INFERRED_SIZE, "kernel"], "host"),
+        )
+    )
+    return found.astype({"arguments": "object", "peers": "object"}).reindex(range(count))
 
 
 def _differ(split: str) -> str:
     sizes = {*split.split(",")}
     is_uneven = len(sizes - {kinds.CUT_LIST}) > 1
     return "uneven" if is_uneven else "cut" if kinds.CUT_LIST in sizes else "even"
-
-
-def _peers(columns: Mapping[str, Any], groups: Groups) -> np.ndarray:
-    """`send 1, recv 1` of each call that has peers."""
-    named = np.flatnonzero(~columns["peer"].isna() & ~columns["collective"].isna())
-    peers = columns["peer"][named].astype("int64").astype("str").astype("object")
-    texts = pd.Series(columns["collective"][named].astype("object") + " " + peers).groupby(groups.of_row[named])
-    found = np.full(len(groups), None, dtype=object)
-    for group, own in texts:
-        found[group] = ", ".join(own)
-    return found
-
-
-def _collective(collective: Any, groups: Groups) -> np.ndarray:
-    """The collective of a call; several in one kernel are `send_recv` when all are messages, else `coalesced`."""
-    codes = collective.codes.astype(np.int64)
-    names = np.array([*collective.categories, None], dtype=object)
-    most = groups.largest(codes)
-    least = groups.smallest(np.where(codes == NONE, len(names), codes))
-    is_message = ~groups.any(~np.isin(names, kinds.POINT_TO_POINT)[codes])
-    several = np.where(is_message, "send_recv", "coalesced")
-    found: np.ndarray = np.where((most == NONE) | (least == most), names[most], several)
-    return found
 
 
 ARGUMENTS = (
@@ -338,7 +313,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     of_ops = {name: ops[name].array[rows] for name in ("start_ns", "end_ns", "stream", "name", "activity", "grid")}
     arguments = merged(trace.comm_args, *owners(trace, rows), len(rows))
     numbers = {"call": np.arange(len(rows)), "gpu_op": rows, "step": step_numbers(trace, rows)}
-    table = table_of({"call": numbers["call"], **of_ops, **numbers, **arguments})
+    table = table_of({"call": numbers["call"], **of_ops, **numbers, **columns_of(arguments)})
     calls = with_inferred(_completed(with_operators(trace, rows, table), ops["bytes"].array[rows]))
     is_counted = trace.counted[rows]
     return calls if is_counted.all() else rows_where(calls, is_counted).reset_index(drop=True)
