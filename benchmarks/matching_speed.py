@@ -31,7 +31,7 @@ def report(ranks: int, calls: int, group: int, mode: str) -> None:
     parts, truth = tables(ranks, calls, group, mode)
     stacked = pd.concat([part.assign(rank=rank) for rank, part in parts.items()], ignore_index=True)
     begin = time.perf_counter()
-    found = match(stacked, parts).members
+    found, _ = match(stacked, parts)
     matched = time.perf_counter()
     numbers = pd.DataFrame({"rank": [*parts], "host": None})
     waits.members_across(parts, Ranks(numbers))
@@ -76,6 +76,8 @@ def one_rank(rank: int, group: int, number: np.ndarray, end: np.ndarray, size: n
             "sequence": pd.array(number, dtype="Int64") if mode == "sequence" else absent,
             "peers": None, "is_uneven": pd.array([False] * len(end), dtype="boolean"), "arguments": "kernel",
             "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "grid": "24x1x1",
+            "activity": "kernel", "world_size": absent, "listed_groups": None, "launched_ns": -1, "file": "",
+            "is_cut": False,
         }
     )  # fmt: skip
 

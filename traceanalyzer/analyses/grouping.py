@@ -136,16 +136,6 @@ class Groups(Struct, frozen=True):
         """For each group whether one of its rows is in the mask."""
         return self.largest(mask.astype(np.int8)).astype(bool)
 
-    def of_distinct(self, values: Any, reduce: Callable[[list[Any]], Any]) -> list[Any]:
-        """For each group `reduce` of the distinct known values of its rows."""
-        codes, distinct = pd.Series(values, copy=False).factorize()
-        held = (codes != NONE) & (self.of_row != NONE)
-        pairs = np.unique(self.of_row[held] * max(1, len(distinct)) + codes[held])
-        own: list[list[Any]] = [[] for _ in range(len(self))]
-        for pair in pairs.tolist():
-            own[pair // len(distinct)].append(distinct[pair % len(distinct)])
-        return [reduce(each) for each in own]
-
     def table(self, **columns: Any) -> pd.DataFrame:
         """A row for each group: its keys and these columns."""
         return table_of({**self.keys, **columns})

@@ -65,16 +65,18 @@ def kernels_per_rank(trace: RankTrace) -> pd.DataFrame:
         "occupancy_pct": _mean_of(groups, trace.gpu_ops["occupancy_pct"].array[rows], durations),
     }
     for column, name in {"streams": "stream", **{name: name for name in _RECORDED}}.items():
-        columns[column] = text_array(groups.of_distinct(trace.gpu_ops[name].array[rows], _listed))
+        columns[column] = _listed(groups, trace.gpu_ops[name].array[rows])
     return sorted_by(table_of(columns), "total_ns")
 
 
 _RECORDED = ("registers", "limiting_factors", "priority", "channel")
 
 
-def _listed(values: list[Any]) -> str | None:
-    """Values as they are written, shorter numbers first."""
-    return ",".join(sorted(map(str, values), key=lambda text: (len(text), text))) or None
+def _listed(groups: Groups, values: Any) -> Any:
+    """For each group its rows' distinct values as they are written, shorter numbers first; absent without any."""
+    pairs = pd.DataFrame({"group": groups.of_row, "text": values}).dropna().drop_duplicates().astype({"text": "str"})
+    pairs = pairs.sort_values("text", key=lambda texts: texts.str.rjust(99))
+    return text_array(pairs.groupby("group")["text"].agg(",".join).reindex(range(len(groups))))
 
 
 def _mean_of(groups: Groups, texts: pd.Categorical, weights: np.ndarray) -> pd.Series:

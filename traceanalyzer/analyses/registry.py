@@ -1,8 +1,8 @@
 """Every analysis, and what they share.
 
 An analysis is `across(parts, …) -> Result`, where `parts` maps each rank to its small table, and usually
-`per_rank(trace, …) -> table`; without the latter it has no parts. `Result.of_ranks` stands for `across` where that only
-puts the tables under each other.
+`per_rank(trace, …) -> table`; without the latter it has no parts. The Result's
+class stands for `across` where that only puts the tables under each other.
 Further parameters name what is needed: of `per_rank` other analyses' tables of the same rank or what is `SHARED`, of
 `across` other analyses' Results. Thresholds are keyword arguments with defaults.
 """
@@ -48,16 +48,21 @@ from traceanalyzer.meaning.columns import Column
 class Analysis:
     """The two halves of an analysis; `per_rank` is absent when it only combines other Results."""
 
-    across: Callable[..., Result]
+    made_by: type[Result] | Callable[..., Result]
     per_rank: Callable[..., pd.DataFrame] | None = None
     of: tuple[str, ...] = ("gpu_ops",)
     """Event tables: a rank without rows in each of them has none here, and `per_rank` is not asked."""
 
     @property
+    def across(self) -> Callable[..., Result]:
+        """What makes the Result of all ranks' tables; a Result's own class puts them under each other."""
+        return self.made_by.of_ranks if isinstance(self.made_by, type) else self.made_by
+
+    @property
     def result(self) -> type[Result]:
         """The Result that it gives."""
-        of_ranks: type[Result] | None = getattr(self.across, "__self__", None)
-        return of_ranks or inspect.signature(self.across).return_annotation
+        made_by: Any = self.made_by
+        return made_by if isinstance(made_by, type) else inspect.signature(made_by).return_annotation
 
 
 _NONE, _COUNTERS, _CALLS = (), ("counters",), ("api_calls",)
@@ -68,71 +73,69 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "integrity": Analysis(integrity.across, integrity.per_rank, _NONE),
         "ranks": Analysis(trace.ranks_across, trace.ranks_per_rank, _NONE),
         "headline": Analysis(breakdown.headline_across),
-        "breakdown": Analysis(breakdown.Breakdown.of_ranks, breakdown.breakdown_per_rank),
+        "breakdown": Analysis(breakdown.Breakdown, breakdown.breakdown_per_rank),
         "time_parts": Analysis(overview.time_parts_across),
         "unlike_ranks": Analysis(overview.unlike_ranks_across),
-        "steps": Analysis(breakdown.Steps.of_ranks, breakdown.steps_per_rank, ("gpu_ops", "ranges")),
-        "iterations": Analysis(micro_steps.Iterations.of_ranks, micro_steps.iterations_per_rank),
-        "phases": Analysis(phases.Phases.of_ranks, phases.phases_per_rank),
-        "micro_steps": Analysis(micro_steps.MicroSteps.of_ranks, micro_steps.micro_steps_per_rank, _NONE),
+        "steps": Analysis(breakdown.Steps, breakdown.steps_per_rank, ("gpu_ops", "ranges")),
+        "iterations": Analysis(micro_steps.Iterations, micro_steps.iterations_per_rank),
+        "phases": Analysis(phases.Phases, phases.phases_per_rank),
+        "micro_steps": Analysis(micro_steps.MicroSteps, micro_steps.micro_steps_per_rank, _NONE),
         "nccl": Analysis(collectives.nccl_across, collectives.per_rank),
         "by_collective": Analysis(phases.by_collective_across),
         "groups": Analysis(groups.across, groups.per_rank),
         "comm_phases": Analysis(phases.comm_phases_across),
-        "idle": Analysis(idle.Idle.of_ranks, idle.idle_per_rank),
-        "host_silences": Analysis(
-            cpu_time.HostSilences.of_ranks, cpu_time.host_silences_per_rank, ("api_calls", "ranges")
-        ),
-        "compilations": Analysis(cpu_time.Compilations.of_ranks, cpu_time.compilations_per_rank, _HOST),
-        "host_work": Analysis(cpu_time.HostWork.of_ranks, cpu_time.per_rank, _HOST),
+        "idle": Analysis(idle.Idle, idle.idle_per_rank),
+        "host_silences": Analysis(cpu_time.HostSilences, cpu_time.host_silences_per_rank, ("api_calls", "ranges")),
+        "compilations": Analysis(cpu_time.Compilations, cpu_time.compilations_per_rank, _HOST),
+        "host_work": Analysis(cpu_time.HostWork, cpu_time.per_rank, _HOST),
         "cpu_steps": Analysis(cpu_time.cpu_steps_across),
-        "launches": Analysis(api_calls.Launches.of_ranks, api_calls.launches_per_rank),
-        "first_calls": Analysis(api_calls.FirstCalls.of_ranks, api_calls.first_calls_per_rank, _CALLS),
-        "sync_calls": Analysis(api_calls.SyncCalls.of_ranks, api_calls.sync_calls_per_rank, _CALLS),
-        "kernels": Analysis(kernels.Kernels.of_ranks, kernels.kernels_per_rank),
+        "launches": Analysis(api_calls.Launches, api_calls.launches_per_rank),
+        "first_calls": Analysis(api_calls.FirstCalls, api_calls.first_calls_per_rank, _CALLS),
+        "sync_calls": Analysis(api_calls.SyncCalls, api_calls.sync_calls_per_rank, _CALLS),
+        "kernels": Analysis(kernels.Kernels, kernels.kernels_per_rank),
         "kernels_over_ranks": Analysis(kernels.kernels_over_ranks_across),
-        "streams": Analysis(streams.Streams.of_ranks, streams.streams_per_rank),
-        "stream_pairs": Analysis(streams.StreamPairs.of_ranks, streams.stream_pairs_per_rank),
-        "copies": Analysis(streams.Copies.of_ranks, streams.copies_per_rank),
-        "block_bounds": Analysis(streams.BlockBounds.of_ranks, streams.block_bounds_per_rank),
+        "streams": Analysis(streams.Streams, streams.streams_per_rank),
+        "stream_pairs": Analysis(streams.StreamPairs, streams.stream_pairs_per_rank),
+        "copies": Analysis(streams.Copies, streams.copies_per_rank),
+        "block_bounds": Analysis(streams.BlockBounds, streams.block_bounds_per_rank),
         "pipelines": Analysis(pipeline.pipelines_across),
         "pipeline": Analysis(pipeline.pipeline_across),
         "memory": Analysis(memory.memory_across, memory.memory_per_rank, _COUNTERS),
-        "memory_steps": Analysis(memory.MemorySteps.of_ranks, memory.memory_steps_per_rank, _COUNTERS),
-        "memory_sources": Analysis(memory.MemorySources.of_ranks, memory.memory_sources_per_rank, _COUNTERS),
-        "memory_categories": Analysis(memory.MemoryCategories.of_ranks, memory.memory_categories_per_rank, _COUNTERS),
-        "memory_levels": Analysis(memory.MemoryLevels.of_ranks, memory.memory_levels_per_rank, _COUNTERS),
-        "memory_calls": Analysis(memory.MemoryCalls.of_ranks, memory.memory_calls_per_rank, _CALLS),
+        "memory_steps": Analysis(memory.MemorySteps, memory.memory_steps_per_rank, _COUNTERS),
+        "memory_sources": Analysis(memory.MemorySources, memory.memory_sources_per_rank, _COUNTERS),
+        "memory_categories": Analysis(memory.MemoryCategories, memory.memory_categories_per_rank, _COUNTERS),
+        "memory_levels": Analysis(memory.MemoryLevels, memory.memory_levels_per_rank, _COUNTERS),
+        "memory_calls": Analysis(memory.MemoryCalls, memory.memory_calls_per_rank, _CALLS),
         "memory_fit": Analysis(memory.memory_fit_across),
-        "sync_copies": Analysis(streams.SyncCopies.of_ranks, streams.sync_copies_per_rank),
-        "cuda_api": Analysis(api_calls.CudaApi.of_ranks, api_calls.cuda_api_per_rank, _CALLS),
-        "nvtx_projection": Analysis(api_calls.NvtxProjection.of_ranks, api_calls.nvtx_projection_per_rank),
-        "gpu_utilization": Analysis(api_calls.GpuUtilization.of_ranks, api_calls.gpu_utilization_per_rank),
-        "gpu_metrics": Analysis(trace.GpuMetrics.of_ranks, trace.gpu_metrics_per_rank, _COUNTERS),
-        "categories": Analysis(operators.Categories.of_ranks, operators.categories_per_rank),
+        "sync_copies": Analysis(streams.SyncCopies, streams.sync_copies_per_rank),
+        "cuda_api": Analysis(api_calls.CudaApi, api_calls.cuda_api_per_rank, _CALLS),
+        "nvtx_projection": Analysis(api_calls.NvtxProjection, api_calls.nvtx_projection_per_rank),
+        "gpu_utilization": Analysis(api_calls.GpuUtilization, api_calls.gpu_utilization_per_rank),
+        "gpu_metrics": Analysis(trace.GpuMetrics, trace.gpu_metrics_per_rank, _COUNTERS),
+        "categories": Analysis(operators.Categories, operators.categories_per_rank),
         "mfu": Analysis(efficiency.mfu_across, efficiency.mfu_per_rank),
-        "modules": Analysis(operator_tree.Modules.of_ranks, operator_tree.modules_per_rank),
-        "operators": Analysis(operators.Operators.of_ranks, operators.operators_per_rank, _OPERATORS),
+        "modules": Analysis(operator_tree.Modules, operator_tree.modules_per_rank),
+        "operators": Analysis(operators.Operators, operators.operators_per_rank, _OPERATORS),
         "operators_over_ranks": Analysis(overview.operators_over_ranks_across),
-        "operator_shapes": Analysis(operators.OperatorShapes.of_ranks, operators.operator_shapes_per_rank, _OPERATORS),
-        "operator_kernels": Analysis(operators.OperatorKernels.of_ranks, operators.operator_kernels_per_rank),
-        "operator_launches": Analysis(operators.OperatorLaunches.of_ranks, operators.operator_launches_per_rank),
-        "launch_loops": Analysis(launch_loops.LaunchLoops.of_ranks, launch_loops.per_rank),
-        "matrix_products": Analysis(micro_steps.MatrixProducts.of_ranks, micro_steps.matrix_products_per_rank),
-        "efficiency": Analysis(efficiency.Efficiency.of_ranks, efficiency.efficiency_per_rank),
+        "operator_shapes": Analysis(operators.OperatorShapes, operators.operator_shapes_per_rank, _OPERATORS),
+        "operator_kernels": Analysis(operators.OperatorKernels, operators.operator_kernels_per_rank),
+        "operator_launches": Analysis(operators.OperatorLaunches, operators.operator_launches_per_rank),
+        "launch_loops": Analysis(launch_loops.LaunchLoops, launch_loops.per_rank),
+        "matrix_products": Analysis(micro_steps.MatrixProducts, micro_steps.matrix_products_per_rank),
+        "efficiency": Analysis(efficiency.Efficiency, efficiency.efficiency_per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
-        "call_phases": Analysis(phases.CallPhases.of_ranks, phases.call_phases_per_rank),
+        "call_phases": Analysis(phases.CallPhases, phases.call_phases_per_rank),
         "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank),
-        "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank),
+        "gaps": Analysis(idle.GapTable, idle.gaps_per_rank),
         "expert_layers": Analysis(experts.expert_layers_across),
         "exchange_sends": Analysis(experts.exchange_sends_across),
         "exchanges": Analysis(experts.exchanges_across, experts.exchanges_per_rank),
-        "pipeline_messages": Analysis(shape.PipelineMessages.of_ranks, shape.per_rank),
-        "pipeline_schedule": Analysis(pipeline.PipelineSchedule.of_ranks, pipeline.pipeline_schedule_per_rank),
-        "gpu_ranges": Analysis(trace.GpuRanges.of_ranks, trace.gpu_ranges_per_rank),
+        "pipeline_messages": Analysis(shape.PipelineMessages, shape.per_rank),
+        "pipeline_schedule": Analysis(pipeline.PipelineSchedule, pipeline.pipeline_schedule_per_rank),
+        "gpu_ranges": Analysis(trace.GpuRanges, trace.gpu_ranges_per_rank),
         "timeline": Analysis(timeline.timeline_across, timeline.timeline_per_rank),
-        "host_events": Analysis(timeline.HostEvents.of_ranks, timeline.host_events_per_rank),
-        "counter_series": Analysis(timeline.CounterSeries.of_ranks, timeline.counter_series_per_rank, _COUNTERS),
+        "host_events": Analysis(timeline.HostEvents, timeline.host_events_per_rank),
+        "counter_series": Analysis(timeline.CounterSeries, timeline.counter_series_per_rank, _COUNTERS),
         "exposed_comm": Analysis(phases.exposed_comm_across),
         "places": Analysis(rank_sets.across),
         "episodes": Analysis(episodes.across),

@@ -22,6 +22,7 @@ from traceanalyzer.analyses.host.activity import (
 )
 from traceanalyzer.analyses.intervals import bins_of
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree, Scopes
+from traceanalyzer.analyses.trace import depths
 from traceanalyzer.meaning.columns import Column, declared
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -169,10 +170,7 @@ def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) 
     order = order[np.count_nonzero(lanes == NONE) :]
     if not len(order):
         return pd.DataFrame()
-    depth = np.concatenate(
-        [np.arange(len(own)) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
-         for own in np.split(order, np.flatnonzero(np.diff(lanes[order])) + 1)]
-    )  # fmt: skip
+    depth = depths(lanes[order], starts[order], ends[order])
     event = _longest(lengths[order], most_host_events)
     held = order[event]
     known = sorted({role for _, role in roles})

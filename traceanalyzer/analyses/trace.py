@@ -19,8 +19,6 @@ from traceanalyzer.model.tables import (
     is_name,
     mask_of,
     picked,
-    single,
-    single_integer,
     table_of,
     texts_of,
     whole_of,
@@ -110,11 +108,16 @@ def _of_the_user(trace: RankTrace) -> pd.DataFrame:
     is_step = is_name(names, *trace.steps["name"].array.tolist()) & starts_with_step
     ranges = picked(every, is_wanted & ~is_step)
     starts, ends = array_of(ranges, "start_ns"), array_of(ranges, "end_ns")
-    depth = np.zeros(len(ranges), dtype=np.int64)
-    for own in rows_of_each(array_of(ranges, "thread")):
-        # Sorted by start: those that began before it, less those that had ended.
-        depth[own] = np.arange(len(own)) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
+    depth = depths(array_of(ranges, "thread"), starts, ends)
     return picked(with_columns(ranges, depth=depth), depth <= DEEPEST)
+
+
+def depths(lanes: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """How many of its lane's spans lie around each, which are sorted by start: begun before it, and not ended."""
+    found = np.zeros(len(lanes), dtype=np.int64)
+    for own in rows_of_each(lanes):
+        found[own] = np.arange(len(own)) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
+    return found
 
 
 # Which ranks there are: device, window, versions, and how complete each one's trace is.
@@ -207,8 +210,8 @@ def ranks_per_rank(trace: RankTrace) -> pd.DataFrame:
         "versions": ", ".join(f"{name} {version}" for name, version in meta.versions.items()) or None,
         "notes": " ".join(meta.notes) or None,
     }
-    texts = [name for name, column in Ranks.columns.items() if column.unit in (Unit.TEXT, Unit.FLAG)]
-    return table_of({name: (single if name in texts else single_integer)(value) for name, value in row.items()})
+    numbers = [name for name in row if Ranks.columns[name].unit not in (Unit.TEXT, Unit.FLAG)]
+    return pd.DataFrame([row]).astype(dict.fromkeys(numbers, "Int64"))
 
 
 def ranks_across(

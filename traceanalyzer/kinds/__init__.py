@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -151,14 +151,12 @@ _ANONYMOUS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\}|`an
 
 _SUFFIX = re.compile(r"(?: \[clone [\w.]+\]|\.kd)+$")
 
-_SIGN = re.compile(r"operator ?(?:\(\)|<=>|<=|>=|<<|>>|<|>)|->|(?P<bracket>[<>()])|(?P<comma>,)")
-
 _MANGLED = re.compile(r"_ZT?S?N?K?(?=\d)")
 
 _LENGTH = re.compile(r"\d+")
 
-_CAST = re.compile(r"^\([a-z ]+\)")
-"""Nsight Systems writes `(int)2` and `(bool)1`."""
+_SHORTER = ((r"\([^()]*\)", "\0"), (r"(<[^<>\0]*)\0", r"\1"), (r"(<[^<>]*)<[^<>]*>", r"\1"))
+"""What is in parentheses is marked, within template arguments left out, as are template arguments within others."""
 
 
 @lru_cache(maxsize=65_536)
@@ -171,46 +169,24 @@ def function_path(name: str) -> str:
     text = _SUFFIX.sub("", name)
     if mangled := _MANGLED.match(text):
         return "::".join(_mangled_parts(text, mangled.end())) or text
-    text = _ANONYMOUS.sub("", text)
-    lists, end = _argument_lists(text)
-    begins = [0, *(last + 1 for _, last, _ in lists)]
-    ends = [*(first for first, _, _ in lists), end]
-    outside = "".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
-    return outside.split(" ")[-1] or text
+    return re.sub("<[^<>]*>", "", _without_arguments(text)).split(" ")[-1] or _ANONYMOUS.sub("", text)
 
 
 def template_arguments(name: str) -> tuple[str, ...]:
     """The function's own template arguments, `c10::BFloat16`, `16`, `2`; empty without any, or in a mangled name."""
-    text = _ANONYMOUS.sub("", _SUFFIX.sub("", name))
-    lists, end = _argument_lists(text)
-    if not lists or lists[-1][1] + 1 != end:
-        return ()
-    first, last, commas = lists[-1]
-    bounds = [first, *commas, last]
-    parts = (text[begin + 1 : end].strip() for begin, end in pairwise(bounds))
-    return tuple(_CAST.sub("", part) for part in parts)
+    found = re.search("<([^<>]*)>$", _without_arguments(_SUFFIX.sub("", name)))
+    return tuple(part.strip() for part in found[1].split(",")) if found else ()
 
 
-def _argument_lists(text: str) -> tuple[list[tuple[int, int, list[int]]], int]:
-    """The outermost `<…>`: where each begins and ends and its commas; and where the function's arguments begin."""
-    made: list[tuple[int, int, list[int]]] = []
-    held: list[str] = []
-    first, commas = 0, list[int]()
-    for found in _SIGN.finditer(text):
-        sign = found["bracket"]
-        if found["comma"] and len(held) == 1:
-            commas.append(found.start())
-        elif sign == "(" and not held:
-            return made, found.start()
-        elif sign == "(" or (sign == "<" and held[-1:] != ["("]):
-            if not held:
-                first, commas = found.start(), []
-            held.append(sign)
-        elif held and (held[-1], sign) in (("<", ">"), ("(", ")")):  # within (…) a > compares
-            held.pop()
-            if not held:
-                made.append((first, found.start(), commas))
-    return made, len(text)
+def _without_arguments(text: str) -> str:
+    """The text without anonymous namespaces and a function's arguments; template arguments have none of their own."""
+    text = re.sub(r"operator ?(?:\(\)|[<>=]+)|->", "operator", _ANONYMOUS.sub("", text))
+    before = ""
+    while text != before:
+        before = text
+        for pattern, shorter in _SHORTER:
+            text = re.sub(pattern, shorter, text)
+    return text.partition("\0")[0]
 
 
 def _mangled_parts(text: str, place: int) -> list[str]:

@@ -17,7 +17,8 @@ class Ranks:
 DEFAULTS = {
     "stream": 17, "step": 0, "collective": "all_reduce", "group": "0", "group_description": "", "group_ranks": "0,1",
     "group_size": 2, "dtype": "Float", "size_bytes": 64, "sequence": pd.NA, "root": pd.NA, "peers": None,
-    "is_uneven": False, "arguments": "kernel", "name": "nccl", "grid": "24x1x1",
+    "is_uneven": False, "arguments": "kernel", "name": "nccl", "grid": "24x1x1", "activity": "kernel",
+    "world_size": pd.NA, "listed_groups": None, "launched_ns": -1, "file": "", "is_cut": False,
 }  # fmt: skip
 
 

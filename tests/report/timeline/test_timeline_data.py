@@ -45,7 +45,9 @@ def tables(data) -> tuple[dict, list[dict]]:
 
 
 def test_every_operation_is_carried_exactly():
-    results = run([rank_trace(OPS, steps=[(0, 15)]), rank_trace(OPS, rank=1)], ["ranks", "steps", "timeline", "calls"])
+    results = run(
+        [rank_trace(OPS, steps=[(0, 15)]), rank_trace(OPS, rank=1)], ["ranks", "steps", "timeline", "calls", "clocks"]
+    )
     data = timeline_data(results)
     assert data is not None
     assert (data.count, data.ranks, data.left_out) == (6, [0, 1], [])

@@ -198,11 +198,12 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
     has = calls[["is_uneven", "is_cut", "is_kernel", "has_inferred_size"]].any()
     are = calls[["is_message", "is_sized"]].all()
     several = are["is_message"].map({True: "send_recv", False: "coalesced"})
+    first, names = (collective.groupby(call).agg(how) for how in ("first", "nunique"))
     found = (
         calls[[*_FIRST]]
         .first()
         .assign(
-            collective=collective.groupby(call).first().mask(collective.groupby(call).nunique() > 1, several),
+            collective=first.mask(names > 1, several),
             size_bytes=calls["size_bytes"].sum().where(are["is_sized"]),
             # Where split sizes that the trace shows are equal, but it left some out, nobody knows.
             is_uneven=has["is_uneven"].astype("boolean").mask(has["is_cut"] & ~has["is_uneven"]),

@@ -13,7 +13,6 @@ from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Unit, numbers, text
 from traceanalyzer.meaning.vocabulary import named, numbered
-from traceanalyzer.model.tables import without_rows
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.communication.waits import Members
@@ -282,30 +281,23 @@ def common_clock(results: "Results") -> Clock:
     else they begin their first common step with the others (without one, their first operation).
 
     Args:
-        results: `timeline`, else `ranks`, whose windows stand for it; of `clocks`, `ranks` and `steps` what is there.
+        results: `timeline`, else the windows of `ranks`; `clocks`, `ranks` and `steps`.
     """
     if "timeline" in results:
         ranks = results["timeline"].table.groupby("rank")
-        spans = ranks.agg(first=("start_ns", "min"), last=("end_ns", "max")).astype("int64")
+        spans = ranks.agg(first=("start_ns", "min"), last=("end_ns", "max"))
     else:
-        known = results["ranks"].to_frame().dropna(subset=["window_start_ns", "window_ns"]).set_index("rank")
-        first, length = known["window_start_ns"].astype("int64"), known["window_ns"].astype("int64")
-        spans = pd.DataFrame({"first": first, "last": first + length})
-    names = ["offset_ns", "uncertainty_ns", "is_significant", "reference"]
-    measured = results["clocks"].to_frame() if "clocks" in results else without_rows(["rank", *names])
-    clocks = measured.set_index("rank").reindex(index=spans.index, columns=names)
-    is_corrected = is_true(clocks["is_significant"]) & clocks["offset_ns"].notna()
-    offsets = clocks["offset_ns"].where(is_corrected, 0).fillna(0).astype("int64")
-    moved, where = _moved(spans.sub(offsets, axis=0), clocks["reference"], results)
+        windows = results["ranks"].to_frame().set_index("rank")[["window_start_ns", "window_end_ns"]]
+        spans = windows.dropna().set_axis(["first", "last"], axis=1)
+    spans, clocks = spans.astype("int64"), results["clocks"].to_frame().set_index("rank").reindex(spans.index)
+    offsets = clocks["offset_ns"].where(is_true(clocks["is_significant"]), 0).astype("int64")
+    moved, where = _moved(spans.sub(offsets, axis=0), clocks["reference"], results["steps"].table)
     shifts = offsets + moved
-    known = (
-        clocks[is_corrected & (moved == 0)]
-        .astype({"offset_ns": "int64"})
-        .sort_values("offset_ns", key=lambda own: -own.abs(), kind="stable")
-    )
+    known = clocks.loc[(offsets != 0) & (moved == 0), ["offset_ns", "uncertainty_ns"]]
+    known = known.sort_values("offset_ns", key=lambda own: -own.abs(), kind="stable")
     each = [
         f"rank {rank} by {text(offset, Unit.NS)} (± {text(uncertainty, Unit.NS)})"
-        for rank, offset, uncertainty in zip(known.index, known["offset_ns"], known["uncertainty_ns"], strict=True)
+        for rank, offset, uncertainty in known.itertuples()
     ]
     notes = [f"Clocks are corrected by what shared collectives tell of them: {named(each)}."] if each else []
     if apart := moved.index[moved != 0].tolist():
@@ -314,39 +306,32 @@ def common_clock(results: "Results") -> Clock:
             f"with {where} at the same place as the others'. Compare lengths, not moments."
         )
     if not notes and len(spans) > 1:
-        hosts = int(results["ranks"].to_frame()["host"].nunique()) if "ranks" in results else 0
+        hosts = results["ranks"].to_frame()["host"].nunique()
         note = f"Times are as the clocks of {hosts} hosts recorded them; they may differ from each other."
         notes.append(note if hosts > 1 else "All ranks on one clock, as recorded.")
     zero_ns = int((spans["first"] - shifts).min()) if len(spans) else 0
     return Clock({int(rank): int(shift) for rank, shift in shifts.items()}, zero_ns, " ".join(notes))
 
 
-def _moved(spans: pd.DataFrame, reference: pd.Series, results: "Results") -> tuple[pd.Series, str]:
+def _moved(spans: pd.DataFrame, reference: pd.Series, steps: pd.DataFrame) -> tuple[pd.Series, str]:
     """What is further taken from the times of ranks that nothing ties to the most, and where they meet those."""
-    moved = pd.Series(0, index=spans.index, dtype="int64")
+    moved, where = pd.Series(0, index=spans.index), "its first operation"
     # Ranks whose clocks shared collectives tie together; each of the others by itself.
     tied = reference.astype("Float64").fillna(-1.0 - pd.Series(range(len(spans)), index=spans.index))
-    groups = sorted(list(ranks) for _, ranks in spans.index.groupby(tied.to_numpy(dtype=float)).items())
+    groups = sorted(list(ranks) for ranks in spans.groupby(tied).groups.values())
     if len(groups) < 2:
-        return moved, ""
-    anchor = max(groups, key=len)
-    starts, where = _first_steps(results, spans)
+        return moved, where
+    anchor, starts = max(groups, key=len), spans["first"]
+    # They begin the first step that all ranks have together.
+    held = steps.dropna(subset=["start_ns", "step"])
+    shared = [step for step, own in held.groupby("step") if own["rank"].nunique() == len(spans)]
+    if shared:
+        where, held = f"the start of step {shared[0]}", held[held["step"] == shared[0]].set_index("rank")
+        starts = held["start_ns"].astype("int64").reindex(spans.index)
     begin, end = spans.loc[anchor, "first"].min(), spans.loc[anchor, "last"].max()
     for group in groups:
         first, last = spans.loc[group, "first"].min(), spans.loc[group, "last"].max()
-        shared = min(last, end) - max(first, begin)
-        if group is not anchor and shared < SHARE * min(last - first, end - begin):
+        overlap = min(last, end) - max(first, begin)
+        if group is not anchor and overlap < SHARE * min(last - first, end - begin):
             moved[group] = int(starts[group].min() - starts[anchor].min())
     return moved, where
-
-
-def _first_steps(results: "Results", spans: pd.DataFrame) -> tuple[pd.Series, str]:
-    """Start of the first step that all ranks have; without one of each rank's first operation."""
-    if "steps" in results and len(results["steps"].table):
-        held = results["steps"].table.dropna(subset=["start_ns", "step"])
-        holders = held.groupby("step")["rank"].nunique()
-        shared = holders.index[holders == len(spans)]
-        if len(shared):
-            starts = held[held["step"] == shared[0]].set_index("rank")["start_ns"].astype("int64")
-            return starts.reindex(spans.index), f"the start of step {shared[0]}"
-    return spans["first"], "its first operation"

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -323,7 +324,9 @@ def usual_ns(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """
     cells = Rows.of(instances, [*_ALIKE, "step", "among"])
     own_ns = cells.sums(array_of(instances, "transfer_ns")) / np.maximum(cells.counts(), 1)
-    beside_ns = _median_of_others(Rows.of(cells.keys, [*_ALIKE, "step"]).of_row, own_ns)
+    beside_ns = (
+        pd.Series(own_ns).groupby(Rows.of(cells.keys, [*_ALIKE, "step"]).of_row).transform(_of_others).to_numpy()
+    )
     return own_ns[cells.of_row], beside_ns[cells.of_row]
 
 
@@ -356,17 +359,12 @@ def _spread(wide: np.ndarray) -> float:
     return 0.0
 
 
-def _median_of_others(group: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """For each value the median of the others of its group, of two the lesser; NaN for one alone."""
-    order = np.lexsort((values, group))
-    sizes = np.bincount(group)
-    start = (np.cumsum(sizes) - sizes)[group[order]]
-    size, place = sizes[group[order]], np.arange(len(values)) - start
-    middle = np.maximum(size - 2, 0) // 2
-    taken = np.minimum(start + np.where(place > middle, middle, middle + 1), len(values) - 1)
-    found = np.empty(len(values))
-    found[order] = np.where(size > 1, values[order][taken], np.nan)
-    return found
+def _of_others(values: pd.Series) -> Any:
+    """For each value the median of the others, of two the lesser; NaN for one alone."""
+    if len(values) < 2:
+        return np.nan
+    ranked, middle = np.sort(values), (len(values) - 2) // 2
+    return np.where(values.rank(method="first") > middle + 1, ranked[middle], ranked[middle + 1])
 
 
 def at_most_ns(size_bytes: float, sizes: np.ndarray, times_ns: np.ndarray) -> np.ndarray:

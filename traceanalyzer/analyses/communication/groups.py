@@ -55,8 +55,6 @@ def is_whole_job(ranks: Sequence[int], world_size: int | None) -> bool:
 DATA, SHARD, REPLICATE = "data parallel", "HSDP shard", "HSDP replicate"
 SHARDED = "sharded data parallel"
 TENSOR, PIPELINE, CONTEXT, EXPERT = "tensor parallel", "pipeline", "context parallel", "expert parallel"
-EXPERT_DATA, EXPERT_TENSOR = "expert data parallel", "expert tensor parallel"
-EXPERT_MODEL = "expert, tensor and pipeline parallel"
 EMBEDDING = "tied embeddings"
 NEIGHBOURS = "exchange between neighbours"
 """Every call sends as often as it receives: edges of a domain that is split over ranks, or parts that go round."""
@@ -69,28 +67,23 @@ _UNINFORMATIVE = frozenset({"", "default_pg", "undefined", "default", "none", "p
 """Descriptions that say nothing of what a group is for, as PyTorch's of the group of all ranks."""
 
 # Device meshes call a group "mesh_<axis>" (PyTorch), Megatron "<WHAT>_GROUP[_WITH_CP]"; the first rule that fits.
-_GROUP_NAMES_RULES = (
-    (EXPERT_DATA, re.compile(r"expert_data|^edp|^efsdp|^ep_?dp|^expt_dp")),
-    (EXPERT_MODEL, re.compile(r"^expert_tensor_model_pipeline_parallel")),
-    (f"{EXPERT} and {TENSOR}", re.compile(r"^expert_tensor_and_model_parallel|^tensor_and_expert")),
-    (EXPERT_TENSOR, re.compile(r"^expert_tensor(_model)?_parallel|^etp|^expt_tp")),
-    (EXPERT, re.compile(r"expert|^ep(_|$)|^moe")),
-    (EMBEDDING, re.compile(r"embedding")),
-    (f"{TENSOR} and {DATA}", re.compile(r"tensor_and_data|^(tp_dp|dp_tp)(_|$)")),
-    (f"{TENSOR} and {CONTEXT}", re.compile(r"tensor_and_context|^(tp_cp|cp_tp)(_|$)")),
-    (REPLICATE, re.compile(r"replicate|inter_partial_data|^ddp_?inter")),
-    (SHARD, re.compile(r"shard(?!_?map)|intra_partial_data|^fsdp|^zero")),
-    (MODEL, re.compile(r"^model_parallel|^mp(_|$)")),
-    (
-        CONTEXT,
-        re.compile(
-            r"^(hierarchical_)?context|^cp(_|$)|sequence_parallel|^sp(_|$)|ulysses|ring_attn|^ring(_|$)|^sequence$"
-        ),
-    ),
-    (TENSOR, re.compile(r"tensor|^tp(_|$)|^model$")),
-    (PIPELINE, re.compile(r"pipeline|^pp(_|$)|^stage$")),
-    (DATA, re.compile(r"data_parallel|^dp(_|$)|^data$|^ddp|^batch$|^loss(_|$)")),
-)
+_ROLE_PATTERNS = {
+    "expert data parallel": r"expert_data|^edp|^efsdp|^ep_?dp|^expt_dp",
+    "expert, tensor and pipeline parallel": r"^expert_tensor_model_pipeline_parallel",
+    f"{EXPERT} and {TENSOR}": r"^expert_tensor_and_model_parallel|^tensor_and_expert",
+    "expert tensor parallel": r"^expert_tensor(_model)?_parallel|^etp|^expt_tp",
+    EXPERT: r"expert|^ep(_|$)|^moe",
+    EMBEDDING: r"embedding",
+    f"{TENSOR} and {DATA}": r"tensor_and_data|^(tp_dp|dp_tp)(_|$)",
+    f"{TENSOR} and {CONTEXT}": r"tensor_and_context|^(tp_cp|cp_tp)(_|$)",
+    REPLICATE: r"replicate|inter_partial_data|^ddp_?inter",
+    SHARD: r"shard(?!_?map)|intra_partial_data|^fsdp|^zero",
+    MODEL: r"^model_parallel|^mp(_|$)",
+    CONTEXT: r"^(hierarchical_)?context|^cp(_|$)|sequence_parallel|^sp(_|$)|ulysses|ring_attn|^ring(_|$)|^sequence$",
+    TENSOR: r"tensor|^tp(_|$)|^model$",
+    PIPELINE: r"pipeline|^pp(_|$)|^stage$",
+    DATA: r"data_parallel|^dp(_|$)|^data$|^ddp|^batch$|^loss(_|$)",
+}
 
 _AXIS = re.compile(r"^mesh_|_group(?:_gloo)?(?:_with_cp)?$|_with_cp_group$")
 
@@ -104,7 +97,7 @@ def role_of_description(description: object) -> str | None:
     if not is_informative(description):
         return None
     plain = _AXIS.sub("", str(description).strip().lower())
-    return next((role for role, pattern in _GROUP_NAMES_RULES if pattern.search(plain)), None)
+    return next((role for role, pattern in _ROLE_PATTERNS.items() if re.search(pattern, plain)), None)
 
 
 def is_informative(description: object) -> bool:

@@ -107,20 +107,20 @@ def align(left: CallList, right: CallList) -> Alignment:
     verified, is_ambiguous = int(is_good.sum()), False
     is_sure = verified == len(pairs) > 0 or _are_apart(left, right)
     decided = None if is_sure else vote(left, right)
+    voted_ns, votes, has_rival = decided or (0, 0, True)
     # A rank whose step numbers are one higher looks right where all steps are as long: the one that is not tells.
     is_refuted = (
         method == BY_STEP
-        and decided is not None
-        and not decided.is_ambiguous
-        and decided.votes > verified
-        and abs(decided.offset_ns - (offset_ns or 0)) > left.near_ns.max()
+        and not has_rival
+        and votes > verified
+        and abs(voted_ns - (offset_ns or 0)) > left.near_ns.max()
     )
     if 2 * verified >= max(len(pairs), 1) and not is_refuted:
         left, pairs = steady, pairs[is_good]
     elif decided is None:  # what is verified stays, and nothing is added to it
         pairs, offset_ns = pairs[is_good], None
     else:
-        pairs, offset_ns, is_ambiguous = pairs[:0], decided.offset_ns, decided.is_ambiguous
+        pairs, offset_ns, is_ambiguous = pairs[:0], voted_ns, has_rival
     methods = np.full(len(pairs), method, dtype=np.int64)
     for find, how in ((_nearest, BY_TIME), (_in_gaps, BY_ORDER)):
         if offset_ns is None:
@@ -203,12 +203,8 @@ def _are_apart(left: CallList, right: CallList) -> bool:
     return bool(left.end_ns.min() > right.end_ns.max() or right.end_ns.min() > left.end_ns.max())
 
 
-class Vote(Struct, frozen=True):
-    """Left clock minus right clock, how many pairs are for it, and whether another offset has nearly as many."""
-
-    offset_ns: int
-    votes: int
-    is_ambiguous: bool
+Vote = tuple[int, int, bool]
+"""Left clock minus right clock, how many pairs are for it, and whether another offset has nearly as many."""
 
 
 def vote(left: CallList, right: CallList) -> Vote | None:
@@ -225,11 +221,8 @@ def vote(left: CallList, right: CallList) -> Vote | None:
     voters = min(len(np.unique(rows)), len(np.unique(cols)))
     wide_ns = 2 * int(min(np.median(left.near_ns[own]), np.median(right.near_ns[others])))
     ways = (_winner(apart, width_ns, voters) for width_ns in (BIN_NS, wide_ns))
-    known = (way for way in ways if way is not None)
-    first = next(known, None)
-    if first is None or not first.is_ambiguous:
-        return first
-    return next((way for way in known if not way.is_ambiguous), first)
+    # A clear one comes before one that has a rival.
+    return min((way for way in ways if way is not None), key=lambda way: way[2], default=None)
 
 
 def _winner(apart: np.ndarray, width_ns: int, voters: int) -> Vote | None:
@@ -247,7 +240,7 @@ def _winner(apart: np.ndarray, width_ns: int, voters: int) -> Vote | None:
         return None
     near = apart[np.abs(apart - (winner + 1) * half_ns) <= width_ns]
     rival = counts[np.abs(bins - winner) > 3].max(initial=0)
-    return Vote(int(np.median(_densest(near, BIN_NS // 5))), int(votes), bool(rival >= MOST * votes))
+    return int(np.median(_densest(near, BIN_NS // 5))), int(votes), bool(rival >= MOST * votes)
 
 
 def _densest(differences: np.ndarray, width_ns: int) -> np.ndarray:
@@ -348,8 +341,7 @@ def synchronises(calls: pd.DataFrame) -> np.ndarray:
 
 def is_peer_copy(calls: pd.DataFrame) -> np.ndarray:
     """Peer-to-peer copies, those too that carry out a collective of the operator that launched them."""
-    is_copy = calls["collective"] == "peer_copy"
-    mask: np.ndarray = (is_copy | (calls["activity"] == "memcpy") if "activity" in calls else is_copy).to_numpy()
+    mask: np.ndarray = ((calls["collective"] == "peer_copy") | (calls["activity"] == "memcpy")).to_numpy()
     return mask
 
 
@@ -419,21 +411,14 @@ def _global_rank(peer: int, group_ranks: object) -> int:
 # The calls of all ranks.
 
 
-class Matching(Struct, frozen=True):
-    """Outcome for a table of calls.
-
-    Attributes:
-        members: a row for each call in each instance that it is part of: `row` (position in the table),
-            `instance` (numbered by its first start), `matched_by`, `is_ambiguous`.
-        why_unmatched: for every call why it is in none, or in one that lacks a rank; `None` for all others.
-    """
-
-    members: pd.DataFrame
-    why_unmatched: np.ndarray
-
-
-def match(calls: pd.DataFrame, ranks: Iterable[int], cut: frozenset[int] = frozenset()) -> Matching:
+def match(
+    calls: pd.DataFrame, ranks: Iterable[int], cut: frozenset[int] = frozenset()
+) -> tuple[pd.DataFrame, np.ndarray]:
     """Match the calls of all ranks, in order of time within a rank; `ranks` are those that have a trace.
+
+    The first table has a row for each call in each instance that it is part of: `row` (position in `calls`),
+    `instance` (numbered by its first start), `matched_by`, `is_ambiguous`. The second says for every call why it is in
+    none, or in one that lacks a rank; `None` for all others.
 
     Of the ranks in `cut` the files end before the others': what they lack is a call of the others all the same.
     Kernels that spin on peers but name no group are matched over all ranks of the job, or over those groups that the
@@ -457,7 +442,7 @@ def match(calls: pd.DataFrame, ranks: Iterable[int], cut: frozenset[int] = froze
     spinning = np.flatnonzero(spins.to_numpy() & ~is_scoped & ~is_copy)
     tables += job.inferred(spinning)
     tables.append(job.messages(np.flatnonzero(is_scoped & is_message), scope))
-    return Matching(_numbered(job.start_ns, [table for table in tables if len(table)]), job.why)
+    return _numbered(job.start_ns, tables), job.why
 
 
 def _members(row: Any = (), instance: Any = (), matched_by: Any = 0, *, is_ambiguous: Any = False) -> pd.DataFrame:
@@ -465,16 +450,22 @@ def _members(row: Any = (), instance: Any = (), matched_by: Any = 0, *, is_ambig
     return pd.DataFrame({**whole, "matched_by": matched_by, "is_ambiguous": is_ambiguous})
 
 
-def _numbered(start_ns: np.ndarray, tables: list[pd.DataFrame]) -> pd.DataFrame:
+def _joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """The tables under each other, each one's instances numbered behind those of the ones before."""
+    made = [_members()]
+    for table in tables:
+        made.append(table.assign(instance=table["instance"] + sum(map(len, made))))
+    return pd.concat([table for table in made if len(table)] or made, ignore_index=True)
+
+
+def _numbered(start_ns: np.ndarray, tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """The tables under each other, instances numbered over all of them by their first start."""
-    members = pd.concat(tables or [_members()], keys=range(max(len(tables), 1)), names=["table", None])
-    members = members.reset_index("table")
-    first = pd.Series(start_ns[members["row"]]).groupby([members["table"].to_numpy(), members["instance"].to_numpy()])
-    order = np.lexsort((members["instance"], members["table"], first.transform("min")))
-    members = members.iloc[order].reset_index(drop=True)
-    instance = members.groupby(["table", "instance"], sort=False).ngroup()
+    members = _joined(tables)
+    first_ns = pd.Series(start_ns[members["row"]]).groupby(members["instance"]).transform("min")
+    members = members.iloc[np.lexsort((members["instance"], first_ns))].reset_index(drop=True)
     methods = np.array(INFERRED_METHODS, dtype=object)[members["matched_by"]]
-    return members.drop(columns="table").assign(instance=instance, matched_by=pd.Series(methods, dtype="object"))
+    instance = pd.factorize(members["instance"])[0]
+    return members.assign(instance=instance, matched_by=pd.Series(methods, dtype="object"))
 
 
 _ONE_TO_ONE = ("rma", "unknown", "send", "recv")
@@ -488,9 +479,9 @@ class _Job:
 
     def __init__(self, calls: pd.DataFrame, present: frozenset[int]) -> None:
         self.calls, self.present = calls, present
-        self.rank, self.start_ns, self.end_ns = arrays_of(calls, "rank", "start_ns", "end_ns")
+        columns = ("rank", "start_ns", "end_ns", "launched_ns")
+        self.rank, self.start_ns, self.end_ns, self.launched_ns = arrays_of(calls, *columns)
         self.step, self.sequence = (whole_of(calls, name) for name in ("step", "sequence"))
-        self.launched_ns = whole_of(calls, "launched_ns") if "launched_ns" in calls else nowhere(len(calls))
         self.signature, self.synchronises = _signatures(calls), synchronises(calls)
         self.why = np.full(len(calls), None, dtype=object)
 
@@ -586,7 +577,7 @@ class _Job:
         of one root do not end together: those of one process, as `nn.DataParallel` makes them, are taken as they come.
         """
         held = instances[self.synchronises[instances["row"]]]
-        if held.empty or "file" not in self.calls:
+        if held.empty:
             return True
         file, rank = self.calls["file"].to_numpy()[held["row"]], self.rank[held["row"]]
         end_ns = pd.Series(self.end_ns[held["row"]])
@@ -605,7 +596,7 @@ class _Job:
         together on all ranks does so in each part of them: of those that fit alike the largest groups speak, and where
         a larger one has a rank without a trace it may be that one. `matched_by` says that it is inferred.
         """
-        world = self.calls["world_size"].max() if "world_size" in self.calls else pd.NA
+        world = self.calls["world_size"].max()
         whole = self.present if pd.isna(world) else frozenset(range(int(world)))
         held = self.calls.iloc[rows]
         library = _of_kernels(held, lambda kernel: kernel and kernel.library)
@@ -627,11 +618,7 @@ class _Job:
     def _attempt(self, rows: np.ndarray, partition: Partition) -> "_Attempt":
         """The calls in `rows` matched within the groups; those of no group have no partner."""
         self.why[rows] = GROUP_UNKNOWN
-        tables = [_members()]
-        for group in partition:
-            table = self.aligned(rows[np.isin(self.rank[rows], list(group))], group)
-            tables.append(table.assign(instance=table["instance"] + sum(map(len, tables))))
-        members = pd.concat(tables, ignore_index=True)
+        members = _joined(self.aligned(rows[np.isin(self.rank[rows], [*group])], group) for group in partition)
         # How far ends of one instance are from each other, clocks aside.
         lead = members.groupby("instance")["row"].transform("first").to_numpy()
         apart = pd.Series(self.end_ns[members["row"]] - self.end_ns[lead])
@@ -687,9 +674,9 @@ def _partitions(calls: pd.DataFrame) -> list[Partition]:
 
     A list that is cut, or damaged, tells no group.
     """
-    lists = list(calls["listed_groups"].dropna().unique()) if "listed_groups" in calls else []
     shapes: dict[tuple[int, ...], set[frozenset[int]]] = {}
-    for text in [*calls["group_ranks"].dropna().unique(), *";".join(lists).split(";")]:
+    listed = ";".join(calls["listed_groups"].dropna().unique())
+    for text in [*calls["group_ranks"].dropna().unique(), *listed.split(";")]:
         if len(group := frozenset(numbers(text))) > 1:
             shapes.setdefault(tuple(rank - min(group) for rank in sorted(group)), set()).add(group)
     found = [tuple(sorted(groups, key=sorted)) for groups in shapes.values()]

@@ -122,15 +122,15 @@ def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
     calls = stack(parts, tuple(dict.fromkeys((*Members.columns, *_KEPT))))
     if calls.empty:
         return Members(calls)
-    cut = calls.loc[calls["is_cut"].astype(bool), "rank"].unique() if "is_cut" in calls else ()
-    matching = match(calls, parts, frozenset(map(int, cut)))
-    alone = np.setdiff1d(np.arange(len(calls)), matching.members["row"])
-    table = under_each_other([matching.members, table_of({"row": alone})])
+    cut = frozenset(calls.loc[calls["is_cut"].astype(bool), "rank"].astype(int))
+    members, why_unmatched = match(calls, parts, cut)
+    alone = np.setdiff1d(np.arange(len(calls)), members["row"])
+    table = under_each_other([members, table_of({"row": alone})])
     rows = array_of(table, "row")
     table = with_columns(
         table.drop(columns="row").astype({"instance": "Int64", "is_ambiguous": "boolean"}),
         **columns_as_they_are(calls[[*_KEPT]].take(rows)),
-        why_unmatched=matching.why_unmatched[rows],
+        why_unmatched=why_unmatched[rows],
         is_synchronising=synchronises(calls)[rows],
         is_only_wait=(waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows],
         moves_only=moves_only(calls)[rows],

@@ -214,15 +214,12 @@ def schedule_of(
     else:
         sent = messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"]
         found = _of_messages(rows_where(messages, sent), len(wanted), own, messages, order, absent)
-    ranks, passes = len(order), (found.stages_per_rank or 0) * (found.microbatches or 0)
-    expected = None
     if found.name in OF_KNOWN_BUBBLE:
-        expected = 100.0 * (ranks - 1) / (passes + ranks - 1)
-    elif is_numbered and passes and not absent:
-        expected = played_pct(own)
-    elif found.name == BOTH_WAYS and not is_numbered:
-        expected = _two_ways_pct(own, passes // 2, ranks)
-    return replace(found, expected_bubble_pct=expected)
+        ranks, passes = len(order), (found.stages_per_rank or 0) * (found.microbatches or 0)
+        return replace(found, expected_bubble_pct=100.0 * (ranks - 1) / (passes + ranks - 1))
+    if found.name == BOTH_WAYS and not is_numbered:
+        return replace(found, expected_bubble_pct=_two_ways_pct(own, found.microbatches or 0, len(order)))
+    return found
 
 
 def _of_ranges(own: pd.DataFrame, order: list[int], absent: Collection[int]) -> Schedule:
@@ -242,7 +239,8 @@ def _of_ranges(own: pd.DataFrame, order: list[int], absent: Collection[int]) -> 
     by_step = own.groupby("step")["microbatch"].nunique()
     if stages.min() != stages.max() or by_step.min() != by_step.max():
         return Schedule(why_unknown=UNEVEN)
-    return _ordered(own, order, absent, int(stages.iloc[0]), int(by_step.iloc[0]), folding)
+    found = _ordered(own, order, absent, int(stages.iloc[0]), int(by_step.iloc[0]), folding)
+    return found if absent else replace(found, expected_bubble_pct=played_pct(own))
 
 
 def _of_messages(
