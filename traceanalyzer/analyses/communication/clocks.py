@@ -33,11 +33,10 @@ def jobs_of(members: pd.DataFrame, ranks: Iterable[int], meeting: Iterable[tuple
     asked, meeting = [int(rank) for rank in ranks], tuple(meeting)
     if (members.empty and not meeting) or not asked:
         return {rank: rank for rank in asked}
-    texts = members["group_ranks"].astype("object").where(members["group_ranks"].notna(), None)
-    groups = {text: numbers(text) for text in texts.dropna().unique()}
-    if (texts.map(groups).isna() & members["instance"].isna()).any() or not all(groups.values()):
+    groups = [numbers(text) for text in members["group_ranks"].dropna().unique()]
+    if members[["group_ranks", "instance"]].isna().all(axis=1).any() or not all(groups):
         return dict.fromkeys(asked, min(asked))
-    jobs = connected([*groups.values(), *_met(members), *meeting, *((rank,) for rank in asked)])
+    jobs = connected([*groups, *_met(members), *meeting, *((rank,) for rank in asked)])
     lowest = {rank: min({*job} & {*asked}) for job in jobs for rank in {*job} & {*asked}}
     return {rank: lowest[rank] for rank in asked}
 
@@ -140,7 +139,7 @@ def chained_offsets(members: pd.DataFrame, hosts: Mapping[int, str], *, by_last_
     its calls have begun; of others, `by_last_message`, the ends are as if they were one message's, where that
     scatters less than `_between` is unsure.
     """
-    pairs = _pairs(members[members["wait_ns"].notna()])
+    pairs = _pairs(members.dropna(subset=["wait_ns", "instance"]))
     edges = _medians(pairs[pairs["ends_together"]])
     rest = _others(pairs[~pairs["ends_together"]], edges)
     if len(rest):
@@ -161,18 +160,14 @@ def _pairs(members: pd.DataFrame) -> pd.DataFrame:
     held = members[["instance", "rank", "start_ns", "end_ns"]].assign(
         ends_together=is_true(members["ends_together"]), is_single=~members.duplicated(["rank", "call"], keep=False)
     )
-    lowest = held.sort_values("rank").drop_duplicates("instance").set_index("instance").reindex(held["instance"])
-    base, start_ns, end_ns, is_single = (
-        lowest[name].to_numpy() for name in ("rank", "start_ns", "end_ns", "is_single")
+    lowest = held.sort_values("rank").drop_duplicates("instance").rename(columns={"rank": "base"})
+    pairs = held.merge(lowest.drop(columns="ends_together"), on="instance", suffixes=("", "_of_base"))
+    pairs = pairs[pairs["rank"] != pairs["base"]]
+    return pairs.assign(
+        difference=pairs["end_ns"] - pairs["end_ns_of_base"],
+        ahead_ns=pairs["end_ns"] - pairs["start_ns_of_base"],
+        behind_ns=pairs["end_ns_of_base"] - pairs["start_ns"],
     )
-    held = held.assign(
-        base=base,
-        is_base_single=is_single,
-        difference=held["end_ns"] - end_ns,
-        ahead_ns=held["end_ns"] - start_ns,
-        behind_ns=end_ns - held["start_ns"],
-    )
-    return held[held["rank"] != held["base"]]
 
 
 def _others(pairs: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
@@ -205,7 +200,7 @@ def _between(pairs: pd.DataFrame) -> pd.DataFrame:
     middle, and off by half of what is between.
     """
     later, ahead, behind = pairs["difference"], pairs["ahead_ns"], pairs["behind_ns"]
-    ahead = ahead.where(~pairs["is_base_single"] | (ahead < later), later)
+    ahead = ahead.where(~pairs["is_single_of_base"] | (ahead < later), later)
     behind = behind.where(~pairs["is_single"] | (behind < -later), -later)
     is_back = pairs["base_host"] > pairs["host"]
     sides = [pairs["base_host"].where(~is_back, pairs["host"]), pairs["host"].where(~is_back, pairs["base_host"])]
