@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.communication import waits
-from traceanalyzer.analyses.communication.matching import match
+from traceanalyzer.analyses.communication.matching import described, match
 from traceanalyzer.analyses.trace import Ranks
 
 CASES = ((2, 8_000, 2), (8, 8_000, 8), (64, 2_000, 64), (64, 2_000, 8), (1_024, 200, 8))
@@ -31,7 +31,7 @@ def report(ranks: int, calls: int, group: int, mode: str) -> None:
     parts, truth = tables(ranks, calls, group, mode)
     stacked = pd.concat([part.assign(rank=rank) for rank, part in parts.items()], ignore_index=True)
     begin = time.perf_counter()
-    found, _ = match(stacked, parts)
+    found, _ = match(described(stacked), parts)
     matched = time.perf_counter()
     numbers = pd.DataFrame({"rank": [*parts], "host": None})
     waits.members_across(parts, Ranks(numbers))

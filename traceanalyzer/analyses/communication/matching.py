@@ -1,6 +1,6 @@
 """Which calls of all ranks are one collective, or the two ends of one message."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -332,46 +332,35 @@ RANK_CUT = "a rank of its group has a file that is cut off before"
 NOT_ON_ALL = "not seen on every rank of its group"
 
 
-def synchronises(calls: pd.DataFrame) -> np.ndarray:
-    """Collectives whose ranks all wait for each other: neither rooted, nor all-to-alls that are or may be uneven."""
-    is_uneven = calls["is_uneven"].fillna(value=(calls["collective"] == "all_to_all")).to_numpy(dtype=bool)
-    is_alike: np.ndarray = ~calls["collective"].isin(NOT_WAITING_ALIKE).to_numpy() & ~is_uneven
-    return is_alike
-
-
-def is_peer_copy(calls: pd.DataFrame) -> np.ndarray:
-    """Peer-to-peer copies, those too that carry out a collective of the operator that launched them."""
-    mask: np.ndarray = ((calls["collective"] == "peer_copy") | (calls["activity"] == "memcpy")).to_numpy()
-    return mask
-
-
-def moves_only(calls: pd.DataFrame) -> np.ndarray:
-    """Copies between GPUs, and kernels that send without waiting for anybody."""
-    mask: np.ndarray = is_peer_copy(calls) | (waits_of(calls) == kinds.NEVER).to_numpy()
-    return mask
-
-
 def waits_of(calls: pd.DataFrame) -> pd.Series:
     """What each call's duration holds by its kernel: `only` waiting, waiting for `peers` too, `no` waiting; else NA."""
-    return pd.Series(_of_kernels(calls, lambda kernel: kernel and kernel.waits), index=calls.index, dtype="object")
+    kernels = map(kinds.comm_kernel, calls["name"].astype("str"))
+    return pd.Series([kernel and kernel.waits for kernel in kernels], index=calls.index, dtype="object")
 
 
-def never_names_group(calls: pd.DataFrame) -> np.ndarray:
-    """Calls of kernels that are launched by no host call with arguments: those of NCCL's rivals."""
-    return _of_kernels(calls, lambda kernel: kernel is not None and kernel.sizes != kinds.CALL).astype(bool)
+def described(calls: pd.DataFrame) -> pd.DataFrame:
+    """The calls with what their kernels and arguments say.
 
-
-def is_ring(calls: pd.DataFrame) -> np.ndarray:
-    """Calls that send to one rank of a group and receive from another, which are the same in groups of two."""
-    mask: np.ndarray = (calls["collective"] == "send_recv").to_numpy() & never_names_group(calls)
-    return mask
-
-
-def _of_kernels(calls: pd.DataFrame, tell: Callable[[kinds.CommKernel | None], Any]) -> np.ndarray:
-    """What is told of each call's kernel, which is looked up once for each name."""
-    codes, names = pd.factorize(calls["name"].array, use_na_sentinel=False)
-    values: np.ndarray = np.array([tell(kinds.comm_kernel(str(name))) for name in names], dtype=object)[codes]
-    return values
+    `library` and `waits` of the kernel; `never_names_group`: it is launched by no host call with arguments, as those of
+    NCCL's rivals; `is_copy`: between GPUs, those too that carry out a collective; `is_only_wait` and `moves_only` (it
+    waits for nobody); `is_ring`: it sends to one rank of a group and receives from another, which are the same in
+    groups of two; `is_synchronising`: all ranks wait for each other, as rooted collectives and all-to-alls that are, or
+    may be, uneven do not.
+    """
+    kernels = [*map(kinds.comm_kernel, calls["name"].astype("str"))]
+    waits, never = waits_of(calls), np.array([kernel is not None and kernel.sizes != kinds.CALL for kernel in kernels])
+    is_copy = (calls["collective"] == "peer_copy") | (calls["activity"] == "memcpy")
+    is_uneven = calls["is_uneven"].fillna(value=(calls["collective"] == "all_to_all")).astype(bool)
+    return calls.assign(
+        library=[kernel and kernel.library for kernel in kernels],
+        waits=waits,
+        never_names_group=never,
+        is_copy=is_copy,
+        is_only_wait=waits == kinds.WAIT_ONLY,
+        moves_only=is_copy | (waits == kinds.NEVER),
+        is_ring=(calls["collective"] == "send_recv") & never,
+        is_synchronising=~calls["collective"].isin(NOT_WAITING_ALIKE) & ~is_uneven,
+    )
 
 
 def _signatures(calls: pd.DataFrame) -> np.ndarray:
@@ -414,7 +403,7 @@ def _global_rank(peer: int, group_ranks: object) -> int:
 def match(
     calls: pd.DataFrame, ranks: Iterable[int], cut: frozenset[int] = frozenset()
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Match the calls of all ranks, in order of time within a rank; `ranks` are those that have a trace.
+    """Match the calls (`described`) of all ranks, in order of time within a rank; `ranks` are those that have a trace.
 
     The first table has a row for each call in each instance that it is part of: `row` (position in `calls`),
     `instance` (numbered by its first start), `matched_by`, `is_ambiguous`. The second says for every call why it is in
@@ -425,7 +414,8 @@ def match(
     ranks' files list or other calls name: where their order and ends agree best.
     """
     job = _Job(calls, frozenset(ranks))
-    is_named, is_copy, never = ~calls["group"].isna().to_numpy(), is_peer_copy(calls), never_names_group(calls)
+    is_named = calls["group"].notna().to_numpy()
+    is_copy, never = (calls[name].to_numpy() for name in ("is_copy", "never_names_group"))
     # Where no call names its group all are taken for one: ends decide. Not so kernels that never name one.
     is_scoped = (is_named if is_named.any() else ~never) & ~is_copy
     job.why[~is_scoped] = NO_ARGUMENTS
@@ -437,7 +427,7 @@ def match(
     if not is_named.any():
         tables = [table for table in tables if job.is_of_one_clock(table)]
     # Neither one-sided kernels nor signals wait for a group; those that send and receive around a ring do.
-    spins = waits_of(calls).isin((kinds.PEERS, kinds.WAIT_ONLY)) & ~calls["collective"].isin(_ONE_TO_ONE)
+    spins = calls["waits"].isin((kinds.PEERS, kinds.WAIT_ONLY)) & ~calls["collective"].isin(_ONE_TO_ONE)
     spins &= ~calls["name"].astype("str").str.contains("_signal") & ((calls["collective"] != "send_recv") | never)
     spinning = np.flatnonzero(spins.to_numpy() & ~is_scoped & ~is_copy)
     tables += job.inferred(spinning)
@@ -482,7 +472,7 @@ class _Job:
         columns = ("rank", "start_ns", "end_ns", "launched_ns")
         self.rank, self.start_ns, self.end_ns, self.launched_ns = arrays_of(calls, *columns)
         self.step, self.sequence = (whole_of(calls, name) for name in ("step", "sequence"))
-        self.signature, self.synchronises = _signatures(calls), synchronises(calls)
+        self.signature, self.synchronises = _signatures(calls), array_of(calls, "is_synchronising")
         self.why = np.full(len(calls), None, dtype=object)
 
     def list_of(self, rows: np.ndarray) -> CallList:
@@ -599,9 +589,8 @@ class _Job:
         world = self.calls["world_size"].max()
         whole = self.present if pd.isna(world) else frozenset(range(int(world)))
         held = self.calls.iloc[rows]
-        library = _of_kernels(held, lambda kernel: kernel and kernel.library)
         sizes, listed = held["group_size"].fillna(0).to_numpy(), _partitions(self.calls) if len(rows) else []
-        for (_, size), own in pd.Series(rows).groupby([library, sizes], dropna=False):
+        for (_, size), own in pd.Series(rows).groupby([held["library"].to_numpy(), sizes], dropna=False):
             choices = [each for each in ((whole,), *listed) if size in (0, len(each[0]))]
             tried = [self._attempt(own.to_numpy(), partition) for partition in dict.fromkeys(choices or [()])]
             most = max(len(one.members) for one in tried)

@@ -23,7 +23,7 @@ from traceanalyzer.analyses.base import (
 from traceanalyzer.analyses.breakdown import by_rank
 from traceanalyzer.analyses.communication import calls as communication_calls
 from traceanalyzer.analyses.communication.clocks import chained_offsets, hosts_of
-from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
+from traceanalyzer.analyses.communication.matching import described, match
 from traceanalyzer.analyses.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column, declared
@@ -42,6 +42,7 @@ from traceanalyzer.model.tables import (
 _KEPT = (
     "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
     "group_ranks", "group_size", "dtype", "size_bytes", "arguments", "peers", "is_uneven",
+    "is_synchronising", "is_only_wait", "moves_only", "is_ring",
 )  # fmt: skip
 
 
@@ -122,6 +123,7 @@ def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
     calls = stack(parts, tuple(dict.fromkeys((*Members.columns, *_KEPT))))
     if calls.empty:
         return Members(calls)
+    calls = described(calls)
     cut = frozenset(calls.loc[calls["is_cut"].astype(bool), "rank"].astype(int))
     members, why_unmatched = match(calls, parts, cut)
     alone = np.setdiff1d(np.arange(len(calls)), members["row"])
@@ -131,10 +133,6 @@ def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
         table.drop(columns="row").astype({"instance": "Int64", "is_ambiguous": "boolean"}),
         **columns_as_they_are(calls[[*_KEPT]].take(rows)),
         why_unmatched=why_unmatched[rows],
-        is_synchronising=synchronises(calls)[rows],
-        is_only_wait=(waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows],
-        moves_only=moves_only(calls)[rows],
-        is_ring=is_ring(calls)[rows],
     )
     table["is_whole"] = table["why_unmatched"].isna().where(table["instance"].notna()).astype("boolean")
     # Of a communicator whose size the trace does not say the ranks that use it are its members.
