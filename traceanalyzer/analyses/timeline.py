@@ -9,7 +9,6 @@ from pandas.api.types import union_categoricals
 
 from traceanalyzer.analyses.base import GPU_END, GPU_START, KIND, NAME, RANK, STEP_OF_LAUNCH, Result, taken
 from traceanalyzer.analyses.breakdown import step_numbers
-from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.activity import (
     API_CALL,
     AUTOGRAD,
@@ -171,7 +170,8 @@ def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) 
     if not len(order):
         return pd.DataFrame()
     depth = depths(lanes[order], starts[order], ends[order])
-    event = _longest(lengths[order], most_host_events)
+    # The longest, of those as long the first: what contains one of them is longer, and stays as well.
+    event = np.sort(np.argsort(-lengths[order], kind="stable")[:most_host_events])
     held = order[event]
     known = sorted({role for _, role in roles})
     role_of = np.array([known.index(role) for _, role in roles])
@@ -193,25 +193,10 @@ def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) 
 def _threads(trace: RankTrace, threads: np.ndarray, lengths: np.ndarray) -> list[tuple[int, str]]:
     """Threads with recorded events and their roles, in the order in which they are drawn."""
     roles = thread_roles(trace)
-    place, numbers = pd.factorize(threads)
-    spent = dict(zip(numbers.tolist(), sums_at(place, lengths, len(numbers)).tolist(), strict=True))
+    spent = pd.Series(lengths).groupby(threads).sum()
     order = {role: place for place, role in enumerate(_ROLES)}
     by_role = sorted(roles, key=lambda thread: (order.get(roles[thread], len(order)), -spent.get(thread, 0)))
     return [(thread, roles[thread]) for thread in by_role[:MOST_THREADS]]
-
-
-def _longest(lengths: np.ndarray, most: int) -> np.ndarray:
-    """Places of the longest, in order; of those as long the first.
-
-    What contains a long event is longer, so that no event loses what it lies in.
-    """
-    if len(lengths) <= most:
-        return np.arange(len(lengths))
-    if not most:
-        return np.empty(0, dtype=np.int64)
-    least = np.partition(lengths, len(lengths) - most)[len(lengths) - most]
-    longer, equal = np.flatnonzero(lengths > least), np.flatnonzero(lengths == least)
-    return np.sort(np.concatenate([longer, equal[: most - len(longer)]]))
 
 
 # Which ranks a timeline keeps when all of them are too many: those that are unlike the others, not the middle.
