@@ -56,7 +56,8 @@ class Analysis:
     @property
     def across(self) -> Callable[..., Result]:
         """What makes the Result of all ranks' tables; a Result's own class puts them under each other."""
-        return self.made_by.of_ranks if isinstance(self.made_by, type) else self.made_by
+        made_by: Any = self.made_by
+        return made_by.of_ranks if isinstance(made_by, type) else made_by
 
     @property
     def result(self) -> type[Result]:

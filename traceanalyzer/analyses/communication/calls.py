@@ -131,8 +131,10 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
         what = what.where(what.notna(), others)
     told = zip(what, texts_of(shapes), texts_of(dtypes), plain_values(calls["group_size"]), kernels, strict=True)
     facts = [
-        kinds.operator_bytes(*own, kernel and kernel.dtype) if kernel is None or kernel.sizes else kinds.OperatorBytes()
-        for *own, kernel in told
+        kinds.operator_bytes(collective, shape, dtype, ranks, kernel and kernel.dtype)
+        if kernel is None or kernel.sizes
+        else kinds.OperatorBytes()
+        for collective, shape, dtype, ranks, kernel in told
     ]
     sizes = pd.Series([fact.size_bytes for fact in facts], calls.index, dtype="Int64").mask(is_copy)
     of_operator = pd.Series([fact.dtype for fact in facts], calls.index, dtype="object").mask(is_copy)
