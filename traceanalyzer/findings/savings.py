@@ -206,12 +206,17 @@ def _at_corners(engine: Engine, questions: Sequence[Question], unknown: Sequence
     scenarios = [
         changes
         for each in questions
-        for asked in (each.changes, each.least)
-        for changes in (*_without_profiler(engine, asked), *_asked(engine, asked, unknown))
+        for asked, corners in ((each.changes, unknown), (each.least, _kept(unknown)))
+        for changes in (*_without_profiler(engine, asked), *_asked(engine, asked, corners))
     ]
     if scenarios:
         engine.steps(scenarios)
     return [_saves_of(engine, question, unknown) for question in questions]
+
+
+def _kept(unknown: Sequence[tuple[Change, ...]]) -> list[tuple[Change, ...]]:
+    """The corners that the lower end is of: delays that stay pin operations where they were."""
+    return [gone for gone in unknown if EXPLAINED not in gone]
 
 
 def _without_profiler(engine: Engine, changes: Iterable[Change]) -> tuple[tuple[Change, ...], ...]:
@@ -232,7 +237,7 @@ _SOLVED = ("a mean step does not show which calls the profiler slows", "")
 
 def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change, ...]]) -> Saves:
     costs = _without_profiler(engine, question.changes)
-    full, least = (_gains(engine, changes, unknown) for changes in (question.changes, question.least))
+    full, least = _gains(engine, question.changes, unknown), _gains(engine, question.least, _kept(unknown))
     if question.half_of and question.least == question.changes:  # a word such as `alone` has no half
         least = HALF_WAY * least
     corners = full.mean(axis=0).reshape(len(costs), len(unknown))
