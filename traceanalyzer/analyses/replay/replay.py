@@ -76,7 +76,8 @@ class Engine:
     """A job and what its replays are compared with."""
 
     def __init__(self, job: Job, windows: Windows, estimated_ns: Mapping[str, int]) -> None:
-        self.job, self.windows, self._estimated_ns = job, windows, dict(estimated_ns)
+        self.job, self.windows = job, windows
+        self._estimated_ns, self._is_solved = {**estimated_ns}, False
         self.contention = Contention(job)
         self.peers = Peers(job, self.contention)
         self.peers.overhead_ns = {**estimated_ns}
@@ -114,7 +115,7 @@ class Engine:
     @property
     def has_cost_of_recording(self) -> bool:
         """Whether any capture holds calls of which is known what writing them down takes."""
-        return self._has_records and any(self.peers.overhead_ns.values())
+        return self._has_records and (self._is_solved or any(self._estimated_ns.values()))
 
     @cached_property
     def _has_records(self) -> bool:
@@ -277,6 +278,7 @@ class Engine:
         is_any = known[MOST] and shortest_ns <= steps[-1] and longest_ns >= steps[0]
         found = (np.clip(known[TYPICAL] if is_any else likely, least, most), least, most)
         self._take_overhead(dict(zip(COST_NS, map(round, found), strict=True)))
+        self._is_solved = True
         return ""
 
     @cached_property
