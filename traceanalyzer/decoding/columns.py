@@ -159,7 +159,7 @@ class Columns:
     def integers(self, column: str, values: list[Any]) -> None:
         """A column of integers; `None` and `ABSENT` are NA."""
         try:
-            numbers = np.array(values, dtype=np.int64)
+            numbers = np.fromiter(values, np.int64, len(values))
         except TypeError:
             if values.count(None) == len(values):
                 numbers = np.full(len(values), ABSENT)
@@ -216,7 +216,7 @@ def to_ns(times_us: list[Any]) -> np.ndarray:
     """
     if times_us and type(times_us[0]) is Decimal:
         return np.array([int((time * 1000).to_integral_value()) for time in times_us], dtype=np.int64)
-    times = np.array(times_us, dtype=np.float64)
+    times = np.fromiter(times_us, np.float64, len(times_us))
     whole = np.floor(times)
     return whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000.0).astype(np.int64)
 
