@@ -1,5 +1,7 @@
 """Work that a loop repeats tensor by tensor."""
 
+import pytest
+
 from tests.asked import said_of
 from tests.findings.of_job import said
 from tests.host_builders import host_trace
@@ -34,22 +36,33 @@ def test_layers_are_no_loop():
     assert not said(usual.ddp(ranks=2, steps=4), "per_tensor_work")
 
 
-def test_buffers_that_ddp_broadcasts():
+@pytest.mark.parametrize(
+    ("place", "around", "fix"),
+    [
+        (
+            "DistributedDataParallel.forward",
+            "aten::copy_",
+            "DistributedDataParallel(broadcast_buffers=False), if ranks need not share buffers such as BatchNorm's.",
+        ),
+        (
+            "backward",
+            "torch.distributed.ddp.reducer::copy_bucket_to_grad",
+            "DistributedDataParallel(gradient_as_bucket_view=True): gradients stay in its buckets.",
+        ),
+        ("load", "aten::copy_", "torch._foreach_copy_ takes the list of all tensors in one call."),
+    ],
+    ids=["buffers", "gradients", "others"],
+)
+def test_copies(place, around, fix):
     calls, ops, copies, ranges = [], [], [], []
     for step in range(3):
         begin = step * 4_000_000
-        ranges += [
-            (f"ProfilerStep#{step}", begin, begin + 4_000_000),
-            ("DistributedDataParallel.forward", begin, begin + 3_900_000),
-        ]
-        for buffer in range(150):
-            start = begin + buffer * 25_000
-            copies.append(("aten::copy_", start, start + 24_000))
+        ranges += [(f"ProfilerStep#{step}", begin, begin + 4_000_000), (place, begin, begin + 3_900_000)]
+        for tensor in range(150):
+            start = begin + tensor * 25_000
+            copies += [(around, start, start + 24_000), ("aten::copy_", start + 1_000, start + 23_000)]
             calls.append(("cudaLaunchKernel", start + 5_000, start + 20_000))
-            ops.append((f"copy of {buffer % 3}", start + 21_000, start + 23_000, len(calls) - 1))
+            ops.append((f"copy of {tensor % 3}", start + 21_000, start + 23_000, len(calls) - 1))
     found = said_of(host_trace(ops, calls, host_ops=copies, ranges=ranges))
     (one,) = [finding for finding in found if finding.kind == "per_tensor_work"]
-    assert (
-        one.fix
-        == "DistributedDataParallel(broadcast_buffers=False), if ranks need not share buffers such as BatchNorm's."
-    )
+    assert one.fix == fix

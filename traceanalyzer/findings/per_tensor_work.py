@@ -41,6 +41,7 @@ _FIXES = (
         r"DistributedDataParallel\.forward .*copy_",
         "DistributedDataParallel(broadcast_buffers=False), if ranks need not share buffers such as BatchNorm's.",
     ),
+    ("copy_bucket_to_grad", "DistributedDataParallel(gradient_as_bucket_view=True): gradients stay in its buckets."),
     ("copy_|Memcpy", "torch._foreach_copy_ takes the list of all tensors in one call."),
     ("nonzero|aten::index(?!_)|masked_select", "torch.where or a product with the mask, no boolean indexing."),
 )

@@ -75,7 +75,7 @@ def _periods(codes: np.ndarray) -> list[int]:
 # What a host launches in loops: the same few operators over and over, tensor by tensor or sample by sample.
 
 
-_OWN = "aten::"
+_OWN = ("aten::", "torch.distributed.ddp.reducer::")
 
 _MOST_LISTED = 4
 """Operators that a loop's name lists."""
