@@ -52,6 +52,7 @@ def _one(one: Examined) -> dict[str, Any]:
         "end_bytes": one.end,
         "peak_bytes": one.peak_bytes if one.has_history else None,
         "peak_allocated_bytes": one.peak_allocated_bytes if one.has_history else None,
+        "peak_allocated_is_exact": one.is_exact,
         "contradicted_bytes": one.contradicted_bytes,
         "peak_ns": int(one.levels["time_ns"].iloc[one.peak_at]) if one.peak_at >= 0 else None,
         "peak_categories": one.peak_categories.to_dict("records"),

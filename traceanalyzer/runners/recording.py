@@ -7,17 +7,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+import nvtx
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._profiler import _ExperimentalConfig
 from torch.autograd.profiler import record_function
-from torch.cuda import nvtx
 from torch.distributed import distributed_c10d
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from traceanalyzer.runners.options import ProfileConfig
 from traceanalyzer.runners.world import World, uninterrupted
+
+NVTX_DOMAIN = "traceanalyzer"
+"""Tells the ranges of a training job from those of NCCL and other libraries in the same report."""
 
 _uses_nvtx = False
 
@@ -38,7 +41,7 @@ class Range:
     def open(self) -> None:
         """Start the range."""
         if _uses_nvtx:
-            nvtx.range_push(self.name)
+            nvtx.push_range(self.name, domain=NVTX_DOMAIN)
         else:
             self._record = record_function(self.name)
             self._record.__enter__()
@@ -48,7 +51,7 @@ class Range:
         if self._record is not None:
             self._record.__exit__(None, None, None)
         elif _uses_nvtx:
-            nvtx.range_pop()
+            nvtx.pop_range(domain=NVTX_DOMAIN)
 
 
 @contextmanager

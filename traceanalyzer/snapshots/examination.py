@@ -1,6 +1,7 @@
 """What a snapshot tells: peak, who holds it, what grows, fragmentation."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,122 @@ import pandas as pd
 from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.errors import InputError
 from traceanalyzer.snapshots.reading import Snapshot, Stack, read_snapshot
+
+# What the allocator gave for each request: the history has what was asked for only.
+#
+# A request is rounded up to 512 bytes and cut from the start of a free block; what is left of that block stays with it
+# where it is too small to be of use: up to 1 MiB in the pool of large blocks, nothing in that of small ones or in
+# expandable segments (`c10/cuda/CUDACachingAllocator.cpp`: `round_size`, `should_split`). So the block ends where the
+# next block in use begins, or its segment ends, if that is near enough.
+
+
+_ROUND_BYTES = 512
+_SMALL_BYTES = 1 << 20
+
+MOST_EVENTS = 4_000_000
+"""Longer histories are followed no further: their blocks count as rounded."""
+
+
+def given_bytes(snapshot: Snapshot, lives: pd.DataFrame) -> tuple[np.ndarray, bool]:
+    """Bytes of each row of `lives`, and whether they are exact: those of the blocks at the end are known, and agree."""
+    rounded = rounded_bytes(lives["size_bytes"].to_numpy())
+    sizes = rounded.copy()
+    at_addr = dict(zip(snapshot.blocks["addr"], snapshot.blocks["size_bytes"], strict=True))
+    at_end = (lives["died"] == len(snapshot.history)).to_numpy()
+    known = np.array([at_addr.get(addr, 0) for addr in lives["addr"][at_end]], dtype=np.int64)
+    if not _is_simple(snapshot) or 2 * len(lives) > MOST_EVENTS:
+        sizes[at_end] = known
+        return sizes, False
+    sizes += _left_over(snapshot, lives, rounded)
+    followed = at_end & (lives["born"] >= 0).to_numpy()
+    is_exact = bool((sizes[followed] == known[followed[at_end]]).all()) and not (lives["stack"] == -1).any()
+    sizes[at_end] = known
+    return sizes, is_exact
+
+
+def rounded_bytes(sizes: np.ndarray) -> np.ndarray:
+    """Requests rounded up to whole units of 512 bytes, at least one."""
+    made: np.ndarray = np.maximum(-(-sizes // _ROUND_BYTES), 1) * _ROUND_BYTES
+    return made
+
+
+def given_allocated(snapshot: Snapshot, lives: pd.DataFrame, given: np.ndarray) -> np.ndarray:
+    """What `torch.cuda.memory_allocated` was after each event: a block counts from its request to that of its release.
+
+    Its memory is free for others only when the streams that used it have come so far: until then it is active.
+    """
+    count = len(snapshot.history)
+    until = _released(snapshot, lives)
+    change = np.zeros(count + 1, dtype=np.int64)
+    np.add.at(change, np.maximum(lives["born"].to_numpy(), 0), np.where(lives["born"] >= 0, given, 0))
+    np.subtract.at(change, until, given)
+    before = int(given[(lives["born"] < 0).to_numpy()].sum())
+    level: np.ndarray = before + np.cumsum(change[:count])
+    return level
+
+
+def _released(snapshot: Snapshot, lives: pd.DataFrame) -> np.ndarray:
+    """Position of the request by which each block was released; the history's length where there is none."""
+    count = len(snapshot.history)
+    is_request = (snapshot.history["action"] == "free_requested").to_numpy()
+    asked = np.flatnonzero(is_request)
+    requests = pd.DataFrame({"at": asked, "addr": snapshot.history["addr"].to_numpy()[asked]})
+    rows = lives[["addr", "born", "died"]].assign(row=np.arange(len(lives))).sort_values("died", kind="stable")
+    found = pd.merge_asof(rows, requests.sort_values("at"), left_on="died", right_on="at", by="addr")
+    at = np.full(len(lives), -1, dtype=np.int64)
+    at[found["row"].to_numpy()] = found["at"].fillna(-1).to_numpy(dtype=np.int64)
+    until: np.ndarray = np.where(at > lives["born"].to_numpy(), at, np.minimum(lives["died"].to_numpy(), count))
+    return until
+
+
+def _is_simple(snapshot: Snapshot) -> bool:
+    """Whether the rules above are all: no setting rounds otherwise or forbids to split."""
+    settings = snapshot.settings
+    powers = settings.get("roundup_power2_divisions") or {}
+    limit = settings.get("max_split_size", -1)
+    is_split_always = not isinstance(limit, int) or limit in (-1, 2**63 - 1)
+    divisions = powers.values() if isinstance(powers, dict) else [powers]
+    return is_split_always and not any(divisions)
+
+
+def _left_over(snapshot: Snapshot, lives: pd.DataFrame, rounded: np.ndarray) -> np.ndarray:
+    """What of a free block stayed with each block that was cut from it."""
+    ends = _cut_ends(snapshot)
+    starts = np.array(sorted(ends), dtype=np.int64)
+    left = np.zeros(len(lives), dtype=np.int64)
+    addresses, born, died = (lives[name].to_numpy() for name in ("addr", "born", "died"))
+    end_of = np.array([0, *(ends[start] for start in starts.tolist())])[starts.searchsorted(addresses, side="right")]
+    living: list[int] = []
+    rows = np.arange(len(lives))
+    events = np.concatenate([rows, -1 - rows])
+    for event in events[np.lexsort((events >= 0, np.concatenate([born, died])))].tolist():
+        row = max(event, -1 - event)
+        address = int(addresses[row])
+        place = bisect_right(living, address)
+        if event < 0:
+            if living[max(place - 1, 0) : place] == [address]:
+                del living[place - 1]
+            continue
+        if born[row] >= 0:
+            rest = min([int(end_of[row]), *living[place : place + 1]]) - address - int(rounded[row])
+            left[row] = rest if 0 < rest <= _SMALL_BYTES else 0
+        living.insert(place, address)
+    return left
+
+
+def _cut_ends(snapshot: Snapshot) -> dict[int, int]:
+    """Start → end of the segments at the end, and of those that the history freed; 0 where nothing stays with a block.
+
+    So it is in those of small blocks, and in those that expand.
+    """
+    table = snapshot.segments
+    columns = (table["addr"], table["size_bytes"], table["keeps_rest"])
+    found = {int(addr): int(addr + size) if keeps else 0 for addr, size, keeps in zip(*columns, strict=True)}
+    freed = snapshot.history[snapshot.history["action"] == "segment_free"]
+    for addr, size in zip(freed["addr"].tolist(), freed["size_bytes"].tolist(), strict=True):
+        found.setdefault(addr, addr + size if size > 2 * _SMALL_BYTES else 0)
+    return found
+
 
 # Where blocks were allocated, by file and line of the code that is not PyTorch's.
 
@@ -115,9 +232,6 @@ def line(frame: tuple[str, int, str]) -> str:
 PARTS = 8
 """Equal parts of the recorded time, where no steps are marked."""
 
-_LEAST_BYTES = 1 << 20
-"""What has grown less is not reported."""
-
 
 @dataclass(frozen=True, slots=True)
 class Growth:
@@ -157,7 +271,7 @@ def growths(snapshot: Snapshot, lives: pd.DataFrame) -> list[Growth]:
     made = []
     for name, own in table.groupby("site"):
         steps, total = own["step"].nunique(), int(own["size_bytes"].sum())
-        if steps >= max(3, SHARE * of_steps) and total >= _LEAST_BYTES:
+        if steps >= max(3, SHARE * of_steps) and total >= _SMALL_BYTES:
             made.append(Growth(str(name), len(own), total, round(total / steps), steps, of_steps, is_by_steps))
     return sorted(made, key=lambda one: -one.size_bytes)
 
@@ -174,18 +288,11 @@ def step_bounds(snapshot: Snapshot) -> tuple[np.ndarray, bool]:
     return np.linspace(times[0], times[-1], PARTS + 1).astype("int64")[1:], False
 
 
-# What the allocator held over time: requested by tensors, allocated for them, and reserved, after every event.
-#
-# The history records what was asked for; what was given is that rounded up. What the allocator leaves with a block
-# because it is too small to split off, at most 1 MiB, is known of the blocks at the end only.
+# What the allocator held over time: requested by tensors, and reserved, after every event of the history.
 
-
-_ROUND_BYTES = 512
-"""The allocator gives whole units of this (`round_size` in `c10/cuda/CUDACachingAllocator.cpp`), and more at times."""
 
 _SIGNS = {
     "requested": {"alloc": 1, "free_completed": -1},
-    "allocated": {"alloc": 1, "free_requested": -1},
     "reserved": {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1},
 }
 
@@ -206,18 +313,15 @@ def levels_at_end(snapshot: Snapshot) -> dict[str, int]:
 
 
 def levels(snapshot: Snapshot) -> pd.DataFrame:
-    """One row for each event: `time_ns`, and after it `requested_bytes`, `allocated_bytes`, `reserved_bytes`.
+    """One row for each event: `time_ns`, `requested_bytes`, `reserved_bytes` after it.
 
     Counted back from the snapshot's own state, so that what was allocated before the history began is in them.
-    Allocated is about what `torch.cuda.memory_allocated` was: memory counts from its request to that of its release.
     """
     history, end = snapshot.history, levels_at_end(snapshot)
-    asked = history["size_bytes"].to_numpy()
-    given = np.maximum(-(-asked // _ROUND_BYTES), 1) * _ROUND_BYTES
     columns = {"time_ns": history["time_ns"]}
     for name, signs in _SIGNS.items():
         sign = history["action"].map(signs).astype("float64").fillna(0).to_numpy("int64")
-        change = sign * (given if name == "allocated" else asked)
+        change = sign * history["size_bytes"].to_numpy()
         columns[f"{name}_bytes"] = pd.Series(end[name] - change.sum() + np.cumsum(change), index=history.index)
     return pd.DataFrame(columns)
 
@@ -292,9 +396,11 @@ class Examined:
         end: the levels at the time of the snapshot, as `levels_at_end` gives them.
         peak_bytes: the most that tensors had requested at once in the history; without one what they held at the end.
         peak_at: position in the history of the event that reached it; -1 without a history.
-        peak_allocated_bytes: about the most that `torch.cuda.memory_allocated` said in the history.
+        peak_allocated_bytes: the most that `torch.cuda.memory_allocated` said in the history: what was asked for,
+            as the allocator rounds it.
         contradicted_bytes: by how much the blocks that are known at the peak differ from the level there: other than 0
             where events are missing between the first and the last, or the snapshot does not have its segments.
+        is_exact: whether that is to the byte: the rules by which blocks are cut gave the size of each block at the end.
         peak_stacks: bytes of the peak by stack: `stack` (-1 for what was allocated before the history), `size_bytes`.
         peak_sites: who held the peak.
         peak_categories: the same by category; adds up to `peak_bytes`.
@@ -314,6 +420,7 @@ class Examined:
     peak_at: int
     peak_allocated_bytes: int
     contradicted_bytes: int
+    is_exact: bool
     peak_stacks: pd.DataFrame
     peak_sites: pd.DataFrame
     peak_categories: pd.DataFrame
@@ -338,6 +445,8 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
     peak = int(over_time["requested_bytes"].iloc[peak_at]) if len(over_time) else end["requested"]
     at_peak = living(lives, peak_at) if len(over_time) else lives
     peak_sites = by_site(at_peak, snapshot)
+    sizes, is_exact = given_bytes(snapshot, lives)
+    allocated = given_allocated(snapshot, lives, sizes)
     at_end = living(lives, max(len(snapshot.history) - 1, -1))
     is_free = snapshot.blocks["state"] == "inactive"
     free = snapshot.blocks.loc[is_free, "size_bytes"]
@@ -348,14 +457,15 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         end=end,
         peak_bytes=peak,
         peak_at=peak_at,
-        peak_allocated_bytes=max(int(over_time["allocated_bytes"].max()) if len(over_time) else 0, end["allocated"]),
+        peak_allocated_bytes=max(int(allocated.max(initial=0)), end["allocated"]),
         contradicted_bytes=int(at_peak["size_bytes"].sum()) - peak,
+        is_exact=is_exact,
         peak_stacks=at_peak.groupby("stack", as_index=False)["size_bytes"].sum(),
         peak_sites=peak_sites,
         peak_categories=by_category(peak_sites),
         end_sites=by_site(at_end, snapshot),
         growths=tuple(growths(snapshot, lives)),
-        oom=_oom(snapshot, over_time),
+        oom=_oom(snapshot, over_time, allocated),
         free_bytes=int(free.sum()),
         free_private_bytes=int(free[of_private].sum()),
         free_blocks=len(free),
@@ -399,7 +509,7 @@ def deciding(examined: Sequence[Examined]) -> dict[int, str]:
     return found
 
 
-def _oom(snapshot: Snapshot, over_time: pd.DataFrame) -> OutOfMemory | None:
+def _oom(snapshot: Snapshot, over_time: pd.DataFrame, allocated: np.ndarray) -> OutOfMemory | None:
     failed = snapshot.history.index[snapshot.history["action"] == "oom"]
     if failed.empty:
         return None
@@ -411,6 +521,6 @@ def _oom(snapshot: Snapshot, over_time: pd.DataFrame) -> OutOfMemory | None:
         device_free_bytes=int(event["addr"]),
         site=site(snapshot.stacks[event["stack"]]),
         requested_before_bytes=int(level["requested_bytes"]),
-        allocated_before_bytes=int(level["allocated_bytes"]),
+        allocated_before_bytes=int(allocated[at]),
         reserved_bytes=int(level["reserved_bytes"]),
     )

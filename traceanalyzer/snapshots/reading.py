@@ -69,6 +69,7 @@ def sizes_of(given: Sequence[int] | np.ndarray | pd.Series) -> np.ndarray:
 def state_of(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str, pd.DataFrame]:
     """Segments and blocks at the time of the snapshot."""
     is_private = [tuple(one.get("segment_pool_id", (0, 0))) != (0, 0) for one in segments]
+    keeps_rest = [one.get("segment_type") == "large" and not one.get("is_expandable") for one in segments]
     blocks = pd.DataFrame(_blocks(segments, stacks), columns=[*_BLOCK_COLUMNS]).astype(_BLOCK_COLUMNS)
     return {
         "segments": pd.DataFrame(
@@ -76,6 +77,7 @@ def state_of(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str,
                 "addr": np.array([segment["address"] for segment in segments], "int64"),
                 "size_bytes": sizes_of([segment["total_size"] for segment in segments]),
                 "is_private": np.array(is_private, "bool"),
+                "keeps_rest": np.array(keeps_rest, "bool"),
             }
         ),
         "blocks": blocks.assign(**{name: sizes_of(blocks[name]) for name in ("size_bytes", "requested_bytes")}),
@@ -126,7 +128,8 @@ class Snapshot:
             (number in `stacks`).
         blocks: one row for each block: `segment` (row in `segments`), `addr`, `size_bytes`, `requested_bytes`, `state`,
             `stack`.
-        segments: one row for each segment: `addr`, `size_bytes`, `is_private`.
+        segments: one row for each segment: `addr`, `size_bytes`, `is_private`, `keeps_rest` (what is left over
+            of a free block and too small to be of use stays with the block cut from it).
         stacks: Python (and C++) frames, each different stack once.
         annotations: ranges that PyTorch marked: `name`, `stage`, `time_ns`.
         settings: the allocator's.
