@@ -14,7 +14,7 @@ def test_each_collective_is_waited_for():
         one.why
         == "cudaStreamSynchronize drains rank 2's launch queue: its GPU is idle 1.10 ms/step in and after these calls."
     )
-    assert one.fix == ("Avoid cudaStreamSynchronize in the step; read values (.item(), .cpu(), print) every N steps.")
+    assert one.fix == ("Avoid cudaStreamSynchronize; read values (.item(), .cpu(), print) every N steps.")
     assert 400_000 < one.saves.low_ns < 1_100_000 < one.saves.high_ns, "a quarter of all waits for the lower end"
 
 

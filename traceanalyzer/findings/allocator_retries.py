@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analyses.memory import MemoryCalls
 from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.meaning.columns import time_text
@@ -33,13 +34,17 @@ def allocator_retries(run: Run, memory_calls: MemoryCalls) -> Iterator[Finding]:
     counts = own[own["rank"] == rank].groupby("name", observed=True)["calls"].sum()
     made = named([f"{count} {name}" for name, count in counts.items()])
     few = run.few_steps(own, "host_ns")
+    given_back = counts[counts.index.astype(str).str.contains("Free|Release|Unmap")].sum()
     yield Finding(
         headline=f"CPU-bound: allocating GPU memory takes {time_text(by_rank.max())}{run.each}.",
-        why=f"The caching allocator holds no block that fits: {made} in the recorded steps"
+        why=f"The caching allocator holds no block that fits: {made} in the "
+        f"{'recorded steps' if run.steps else 'trace'}"
         f"{f' of rank {rank}' if is_one else ''}.",
         fix=f"Drop torch.cuda.empty_cache() from the step, and set {run.terms.allocator}."
-        if any("Free" in str(name) for name in counts.index)
-        else f"Pad to few lengths or run the largest batch first, and set {run.terms.allocator}.",
+        if given_back >= SHARE * (counts.sum() - given_back)
+        else f"Pad to few lengths or run the largest batch first, and set {run.terms.allocator}."
+        if run.steps
+        else "Record steps after warm-up: a job takes most of its memory in the first ones.",
         changes=(Change("memory", 0.0, frozenset({rank}) if is_one else None, frozenset(few) or None),),
         ranks=(rank,) if is_one else (),
         cause=HOST.key if is_one else None,

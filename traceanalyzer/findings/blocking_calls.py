@@ -124,7 +124,7 @@ def _fix(run: Run, own: pd.DataFrame, sync_copies: SyncCopies, rank: int) -> str
     torch = torch or next((fix for pattern, fix in _FIXES if re.match(pattern, str(own["operator"].iloc[0]))), None)
     return run.terms.choose(
         {
-            "torch": torch or f"Avoid {_where(own)} in the step; read values (.item(), .cpu(), print) every N steps.",
+            "torch": torch or f"Avoid {_where(own)}; read values (.item(), .cpu(), print) every N steps.",
             "jax": "No block_until_ready(), float() or np.asarray() of device arrays in the step; read every N steps.",
             "vLLM": "--async-scheduling: the next iteration is prepared while this one runs.",
             "engine": "Leave overlap scheduling on: the next iteration is prepared while this one runs.",

@@ -94,7 +94,7 @@ def _warm_up(own: pd.DataFrame, run: Run) -> Iterator[Finding]:
     few = [int(step) for step in own.index[:count]]
     yield Finding(
         headline=f"{first_upper(numbered('step', few))} {'is a' if count == 1 else 'are'} warm-up: leave "
-        f"{'it' if count == 1 else 'them'} out with --steps {few[-1] + 1}:.",
+        f"{'it' if count == 1 else 'them'} out (--steps {few[-1] + 1}:).",
         why=f"Without waiting it takes {time_text(first_ns)}; later steps {time_text(later_ns)}.",
         fix=f"Record after warm-up: {_AGAIN}.",
         steps=tuple(few),
