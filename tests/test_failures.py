@@ -30,6 +30,7 @@ def _elsewhere(tmp_path, monkeypatch):
 
 def break_analysis(monkeypatch, name, half):
     from dataclasses import replace
+    from inspect import Signature, signature
     from types import MappingProxyType
 
     from traceanalyzer.analyses import engine
@@ -39,9 +40,10 @@ def break_analysis(monkeypatch, name, half):
     def failing(*args, **named):
         return broken(*args, **named)
 
-    failing.__signature__ = __import__("inspect").signature(original)
-    failing.__self__ = getattr(original, "__self__", None)  # the Result that it makes
-    table = MappingProxyType({**engine.ANALYSES, name: replace(ANALYSES[name], **{half: failing})})
+    result = ANALYSES[name].result if half == "across" else Signature.empty
+    failing.__signature__ = signature(original).replace(return_annotation=result)
+    part = "made_by" if half == "across" else half
+    table = MappingProxyType({**engine.ANALYSES, name: replace(ANALYSES[name], **{part: failing})})
     monkeypatch.setattr(engine, "ANALYSES", table)
 
 
