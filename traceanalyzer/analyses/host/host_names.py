@@ -17,11 +17,6 @@ PHASES = ("forward", "backward", "optimizer", "data", "communication")
 
 UNATTRIBUTED = "unattributed"
 
-_FRAMEWORK_RANGE = re.compile(
-    r"^(DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|Optimizer\.|ProfilerStep#|torch::|Torch-Compiled"
-    r"|## Call CompiledFxGraph|CompiledFunction|PythonSubclass$)|/torchinductor_"
-)
-
 AUTOGRAD_NODE = "autograd::engine::evaluate_function"
 """Operators of this name run a node of the backward graph."""
 
@@ -33,27 +28,6 @@ _SYNCS = (
     (FOR_EVENT, re.compile(r"EventSynchronize|^ze(?:Event|Fence)HostSynchronize|^urEventWait$")),
     (FOR_STREAM, re.compile(r"StreamSynchronize|^zeCommand(?:Queue|ListHost)Synchronize|^urQueueFinish$")),
 )
-
-_COPY_CALL = re.compile(r"^(cuda|cu|hip)Memcpy")
-
-# cudaLaunchHostFunc runs on the host and leaves no GPU operation.
-_LAUNCH = re.compile(
-    r"Launch(?!HostFunc)|Memcpy.*Async|Memset.*Async|^urEnqueue(USM|Mem)|^zeCommandListAppendMemory(Copy|Fill)"
-)
-
-_MODULE_LOAD = re.compile(r"(?:Module|Library)Load")
-
-_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
-
-_GRAPH_CAPTURE = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
-
-_MEMORY_CALL = re.compile(
-    r"^(?:cuda(?:Malloc|Free)(?:Async|Managed)?|hip(?:Malloc|Free)(?:Async)?|cuMem(?:Create|Release|Map|Unmap|SetAccess)"
-    r"|cu?(?:da)?(?:MemAlloc|MemFree)(?:Async)?|urUSM(?:(?:Device|Shared)Alloc|Free)|zeMem(?:Alloc(?:Device|Shared)|Free))"
-    r"(?:_v\d+)?(?:_ptsz)?$"
-)
-
-_LOADER_OF_WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
 
 _BOTH = re.compile(r"(?:forward|fwd)_?(?:and_?)?(?:backward|bwd)|run_?training_?batch")
 """Ranges around a forward and a backward pass: `forward-backward` of Megatron's timers."""
@@ -72,6 +46,50 @@ _PHASE_PATTERNS = (
 )  # fmt: skip
 
 
+def _says(pattern: str) -> Callable[[str], bool]:
+    """Whether a name holds the pattern; asked of each name once."""
+    holds = re.compile(pattern).search
+    return lru_cache(MOST_NAMES)(lambda name: bool(holds(name)))
+
+
+# cudaLaunchHostFunc runs on the host and leaves no GPU operation.
+is_launch = _says(
+    r"Launch(?!HostFunc)|Memcpy.*Async|Memset.*Async|^urEnqueue(USM|Mem)|^zeCommandListAppendMemory(Copy|Fill)"
+)
+"""A call that starts a kernel, copy or memset without waiting for it."""
+
+is_plain_copy = _says(r"^(?:cuda|cu|hip)Memcpy(?!.*Async)")
+"""A copy call without `Async`: it returns when the copy is done."""
+
+is_mps_operator = _says(r"::_?mps_")
+"""An operator that runs on Apple's GPU."""
+
+is_module_load = _says(r"(?:Module|Library)Load")
+"""A call that brings kernels onto the GPU: `cuModuleLoadData`, `cuLibraryLoadData`, `hipModuleLoad`."""
+
+is_graph_launch = _says(r"GraphLaunch")
+"""A call that starts a CUDA graph."""
+
+is_graph_capture = _says(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
+"""A call that records a CUDA graph instead of running work."""
+
+is_memory_call = _says(
+    r"^(?:cuda(?:Malloc|Free)(?:Async|Managed)?|hip(?:Malloc|Free)(?:Async)?|cuMem(?:Create|Release|Map|Unmap|SetAccess)"
+    r"|cu?(?:da)?(?:MemAlloc|MemFree)(?:Async)?|urUSM(?:(?:Device|Shared)Alloc|Free)|zeMem(?:Alloc(?:Device|Shared)|Free))"
+    r"(?:_v\d+)?(?:_ptsz)?$"
+)
+"""A call that takes memory from the GPU or gives it back: `cudaMalloc`, `hipFree`, `urUSMDeviceAlloc`."""
+
+is_loader_of_workers = _says(r"_MultiProcessingDataLoaderIter")
+"""A range in which the host takes a batch that other processes make meanwhile."""
+
+is_framework_range = _says(
+    r"^(DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|Optimizer\.|ProfilerStep#|torch::|Torch-Compiled"
+    r"|## Call CompiledFxGraph|CompiledFunction|PythonSubclass$)|/torchinductor_"
+)
+"""A range that PyTorch itself puts around a phase: what takes long in it is what the program runs there."""
+
+
 @lru_cache(MOST_NAMES)
 def is_sync(name: str) -> bool:
     """A call that returns when the GPU has done earlier work: `cuda…Synchronize`, `zeEventHostSynchronize`."""
@@ -82,38 +100,6 @@ def is_sync(name: str) -> bool:
 def waits_for(name: str) -> str | None:
     """What a synchronising call of this name waits for; `None` of other calls."""
     return next((what for what, pattern in _SYNCS if pattern.search(name)), None)
-
-
-def is_plain_copy(name: str) -> bool:
-    """A copy call without `Async`: it returns when the copy is done."""
-    return bool(_COPY_CALL.search(name)) and "Async" not in name
-
-
-@lru_cache(MOST_NAMES)
-def is_launch(name: str) -> bool:
-    """A call that starts a kernel, copy or memset without waiting for it."""
-    return bool(_LAUNCH.search(name))
-
-
-def is_module_load(name: str) -> bool:
-    """A call that brings kernels onto the GPU: `cuModuleLoadData`, `cuLibraryLoadData`, `hipModuleLoad`."""
-    return bool(_MODULE_LOAD.search(name))
-
-
-def is_graph_launch(name: str) -> bool:
-    """A call that starts a CUDA graph."""
-    return bool(_GRAPH_LAUNCH.search(name))
-
-
-def is_graph_capture(name: str) -> bool:
-    """A call that records a CUDA graph instead of running work."""
-    return bool(_GRAPH_CAPTURE.search(name))
-
-
-@lru_cache(MOST_NAMES)
-def is_memory_call(name: str) -> bool:
-    """A call that takes memory from the GPU or gives it back: `cudaMalloc`, `hipFree`, `urUSMDeviceAlloc`."""
-    return bool(_MEMORY_CALL.match(name))
 
 
 @lru_cache(MOST_NAMES)
@@ -129,12 +115,6 @@ def cause_of(name: str) -> Cause | None:
     return next((cause for cause in NAMED_CAUSES if re.search(cause.names, plain)), None)
 
 
-@lru_cache(MOST_NAMES)
-def is_loader_of_workers(name: str) -> bool:
-    """A range in which the host takes a batch that other processes make meanwhile."""
-    return bool(_LOADER_OF_WORKERS.search(name))
-
-
 def is_autograd_node(name: str) -> bool:
     """An operator that runs a node of the backward graph."""
     return name.startswith(AUTOGRAD_NODE)
@@ -145,19 +125,9 @@ def is_cpu_collective(name: str) -> bool:
     return name.startswith(CPU_BACKENDS)
 
 
-def is_mps_operator(name: str) -> bool:
-    """An operator that runs on Apple's GPU."""
-    return "::mps_" in name or "::_mps_" in name
-
-
 def is_user_range(name: str) -> bool:
     """A range that says where in the program the host is: neither a profiler step nor a communication call."""
     return not name.startswith(("ProfilerStep", "nccl", *CPU_BACKENDS, "xccl:", "hccl:", "c10d:"))
-
-
-def is_framework_range(name: str) -> bool:
-    """A range that PyTorch itself puts around a phase: what takes long in it is what the program runs there."""
-    return bool(_FRAMEWORK_RANGE.search(name))
 
 
 def holds_whole_pass(name: str) -> bool:

@@ -47,7 +47,6 @@ from traceanalyzer.model.tables import (
     rows_where,
     table_of,
     whole_of,
-    without_rows,
 )
 from traceanalyzer.selection import step_at
 
@@ -282,11 +281,9 @@ class Windows(Struct, frozen=True):
     @classmethod
     def of(cls, trace: RankTrace, steps: pd.DataFrame) -> "Windows":
         """Of the rank's window and these steps."""
-        held = rows_where(steps, steps["start_ns"].notna()) if len(steps) else without_rows(steps)
-        step, starts, lengths = (
-            held[name].to_numpy(dtype=np.int64, na_value=NONE) if len(held) else np.empty(0, dtype=np.int64)
-            for name in ("step", "start_ns", "window_ns")
-        )
+        names = ["step", "start_ns", "window_ns"]
+        held = steps[steps["start_ns"].notna()] if len(steps) else pd.DataFrame(columns=names, dtype="Int64")
+        step, starts, lengths = (whole_of(held, name) for name in names)
         whole = trace.window
         return cls(
             np.append(NONE, step),

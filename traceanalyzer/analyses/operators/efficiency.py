@@ -1,5 +1,6 @@
 """Achieved TFLOP/s and GB/s per operator beside the GPU's peak; model FLOPs utilization per step."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -308,16 +309,13 @@ def _covered(
 
 def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
     """The peak for the type in which most model FLOPs are done."""
-    groups = Groups.of(known, ["dtype", "on_tensor_cores"], with_absent=True)
-    weights: dict[str, int] = {}
-    sums = groups.sums(whole_of(known, "model_flops", 0)).tolist()
-    for dtype, uses_tensor_cores, weight in zip(*groups.keys.values(), sums, strict=True):
-        kind = element_type(
-            None if pd.isna(dtype) else dtype,
-            tensor_cores=None if pd.isna(uses_tensor_cores) else bool(uses_tensor_cores),
-        )
+    by_type = known.groupby(["dtype", "on_tensor_cores"], observed=True, dropna=False)["model_flops"].sum()
+    weights = Counter[str]()
+    for (dtype, uses), flops in by_type.items():
+        uses_tensor_cores = None if pd.isna(uses) else bool(uses)
+        kind = element_type(None if pd.isna(dtype) else dtype, tensor_cores=uses_tensor_cores)
         if kind is not None:
-            weights[kind] = weights.get(kind, 0) + weight
+            weights[kind] += int(flops)
     return _rate(trace.meta.device_name, max(sorted(weights), key=lambda kind: weights[kind], default=None))
 
 

@@ -347,21 +347,17 @@ def _launches_elsewhere(trace: RankTrace) -> bool:
 def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -> pd.DataFrame:
     """Bytes and element type of calls on lists of tensors, by the first of their kernels whose name has types."""
     is_of_list = np.append(calls["list_elements"].notna().to_numpy(), False)
-    if not is_of_list.any():
-        return calls
     types = by_category(trace.gpu_ops["name"].array, _list_type)
     ops = np.flatnonzero(is_of_list[of_op] & ~pd.isna(types))
+    if not len(ops):
+        return calls
     call, first = np.unique(of_op[ops], return_index=True)
-    list_types = pd.DataFrame(types[ops[first]].tolist(), columns=["dtype", "element"])
-    moved, dtype = (
-        calls["bytes"].copy(),
-        calls["dtype"].cat.add_categories({*list_types["dtype"]} - {*calls["dtype"].cat.categories}),
+    found = pd.DataFrame(types[ops[first]].tolist(), call, ["dtype", "element"])
+    moved = (calls["list_elements"].loc[call].astype("float64") * found["element"]).round().astype("Int64")
+    bytes_, dtype = (own.reindex(calls.index) for own in (moved, found["dtype"]))
+    return calls.assign(
+        bytes=bytes_.fillna(calls["bytes"]), dtype=dtype.fillna(calls["dtype"].astype("object")).astype("category")
     )
-    moved.iloc[call] = np.round(
-        calls["list_elements"].iloc[call].to_numpy(dtype=np.float64) * list_types["element"].to_numpy(dtype=np.float64)
-    ).astype(np.int64)
-    dtype.iloc[call] = list_types["dtype"]
-    return calls.assign(bytes=moved, dtype=dtype)
 
 
 @lru_cache(MOST_NAMES)
