@@ -253,9 +253,9 @@ class Peers:
             return own
         if apart is None:
             return self._even(rank, "cpu", cost_ns, is_all=is_all)
-        key = ("host sums", cost_ns, is_all)
-        sums = self.known.get_or_make(key, lambda: self._host_sums(cost_ns, is_all=is_all))
-        wanted, whole = (self._usual((*key, place), table, rank, apart) for place, table in enumerate(sums))
+        name = ("host sums", cost_ns, is_all)
+        sums = self.known.get_or_make(name, lambda: self._host_sums(cost_ns, is_all=is_all))
+        wanted, whole = (self._usual((*name, place), table, rank, apart) for place, table in enumerate(sums))
         if wanted is None or whole is None:
             return own
         alike = _scaled(own, self._spans.keys[rank], sums[0][:, self.place[rank]], wanted)
