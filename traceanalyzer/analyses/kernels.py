@@ -74,9 +74,11 @@ _RECORDED = ("registers", "limiting_factors", "priority", "channel")
 
 def _listed(groups: Groups, values: Any) -> Any:
     """For each group its rows' distinct values as they are written, shorter numbers first; absent without any."""
-    pairs = pd.DataFrame({"group": groups.of_row, "text": values}).dropna().drop_duplicates().astype({"text": "str"})
-    pairs = pairs.sort_values("text", key=lambda texts: texts.str.rjust(99))
-    return text_array(pairs.groupby("group")["text"].agg(",".join).reindex(range(len(groups))))
+    codes, distinct = pd.factorize(values)
+    texts, own = [*map(str, distinct)], [list[str]() for _ in range(len(groups))]
+    for pair in np.unique((groups.of_row * len(texts) + codes)[codes != NONE]).tolist():
+        own[pair // len(texts)].append(texts[pair % len(texts)])
+    return text_array([",".join(sorted(each, key=lambda text: (len(text), text))) or None for each in own])
 
 
 def _mean_of(groups: Groups, texts: pd.Categorical, weights: np.ndarray) -> pd.Series:
