@@ -185,7 +185,9 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
                 "group_description": _one(own["group_description"]),
                 "calls": len(own),
                 "size_bytes": own["size_bytes"].sum(skipna=False),
-                **lengths.agg(["sum", "min", "max"]).set_axis(["total_ns", "min_ns", "max_ns"]),
+                "total_ns": lengths.sum(),
+                "min_ns": lengths.min(),
+                "max_ns": lengths.max(),
                 "comm_ns": busy.total_ns,
                 "exposed_comm_ns": (busy - compute).total_ns,
             }
