@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 
 def of(folder, **more):
     found = discover(folder)
-    return summarise(found, found.runs[-1], LoadOptions(), names=NAMES, jobs=1, **more).results
+    return summarise(found, found.runs[-1], LoadOptions(), names=(*NAMES, "clocks"), jobs=1, **more).results
 
 
 def test_a_timeline_keeps_whole_ranks_that_are_unlike_the_others(folder):
@@ -86,7 +86,7 @@ def _broken(_parts) -> Steps:
 
 def test_first_results_come_before_the_others_and_nothing_is_made_or_fails_twice(folder, monkeypatch):
     found = discover(folder)
-    monkeypatch.setattr(engine, "ANALYSES", {**ANALYSES, "steps": replace(ANALYSES["steps"], across=_broken)})
+    monkeypatch.setattr(engine, "ANALYSES", {**ANALYSES, "steps": replace(ANALYSES["steps"], made_by=_broken)})
     how = {"names": NAMES, "jobs": 1, "is_guarded": True, "first": lambda: {"ranks", "steps"}}
     with pytest.warns(PartFailedWarning) as told:
         begun = summarise(found, found.runs[-1], LoadOptions(), **how)
