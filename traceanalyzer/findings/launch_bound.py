@@ -115,7 +115,7 @@ _BETWEEN = {
 
 def _headline(run: Run, waits: pd.Series, rank: int, bottleneck: Bottleneck) -> str:
     """CPU-bound where the critical path without the profiler says so; the share is of what was profiled."""
-    is_bound = bottleneck.bound == "CPU-bound" if len(bottleneck) else waits[rank] >= SHARE * run.window_ns[rank]
+    is_bound = bottleneck.bounds == ("CPU-bound",) if len(bottleneck) else waits[rank] >= SHARE * run.window_ns[rank]
     many = len(waits) > 1 and waits.min() >= SHARE * waits.max()
     who = "the GPUs wait for kernel launches" if many else f"rank {rank}'s GPU waits for launches"
     is_slowed = run.engine is not None and run.engine.has_cost_of_recording

@@ -330,6 +330,8 @@ def _bound_by(report: Report, means: pd.Series) -> tuple[str, str]:
     bounds = ["Input-bound", most] if is_input else [most]
     bounds = list(dict.fromkeys(bounds))
     of_path = f"{_BOUND[bounds[0]]} is {shares[bounds[0]]:.0f}% of the critical path"
+    if not is_input and len(path.bounds) > 1:
+        return " or ".join(path.bounds), "the profiler's overhead, which is estimated, decides"
     lacks_data = any(item.kind == "missing_data" and item.severity in GRAVE for item in report.findings)
     if lacks_data and most == "Communication-bound":
         return "Bottleneck unknown", of_path.replace("exposed communication", "communication, or waiting for ranks,")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.replay.changes import UNRECORDED, Change
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.graph import (
     ANCHOR,
     BLOCKS,
@@ -250,12 +250,13 @@ class Bottleneck(Result):
         is_unprofiled="The profiler's overhead is estimated, and left out.",
         path_pct="Its share of the path.",
         is_hidden="Without the CPUs' work a step would be less than 3% shorter: they only keep up with the GPUs.",
+        bound_at_most="What bounds it at the most that the profiler's overhead may be; absent where nothing known does.",
     )
 
     @property
     def shares(self) -> dict[str, float]:
         """Percent of the path by what it is bound by: `CPU-bound`, …; the rest is unknown."""
-        by_category = self.to_frame().set_index("category")["path_pct"].astype("float64")
+        by_category = self.table.set_index("category")["path_pct"].astype("float64")
         return {bound: float(by_category.reindex(keys).sum()) for bound, keys in _OF_BOUND.items()}
 
     @property
@@ -265,6 +266,12 @@ class Bottleneck(Result):
         most = max(shares, key=lambda bound: shares[bound])
         is_hidden = most == "CPU-bound" and bool(self.table["is_hidden"].any())
         return most if shares[most] > 100 - sum(shares.values()) and not is_hidden else None
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """What may bound the step: two classes where the profiler's overhead, which is estimated, decides."""
+        known = [] if self.bound is None else [self.bound, *self.table["bound_at_most"].dropna()]
+        return tuple(dict.fromkeys(known))
 
 
 _OF_BOUND: Mapping[str, list[str]] = {
@@ -284,23 +291,32 @@ def bottleneck(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Bottleneck
 
 def bottleneck_after(engine: Engine, *changes: Change) -> Bottleneck:
     """The same after changes."""
-    path = critical_path(engine.job, engine.windows, engine.lengths(*changes, UNRECORDED))
-    lengths = (path["end_ns"] - path["start_ns"]).groupby(path["category"].astype("str")).sum()
-    table = table_of({"category": lengths.index.astype("str"), "path_ns": lengths.to_numpy()})
     steps, without_cpu = (
         engine.steps([(*changes, *gone, *cost) for cost in engine.costs]).mean(axis=0)
         for gone in ((), (Change("cpu"),))
     )
-    table = table.assign(
+    is_hidden = 100 * (steps - without_cpu) < PERCENT * steps
+    found, at_most = (
+        Bottleneck(_by_category(engine, (*changes, *engine.costs[at])).assign(is_hidden=bool(is_hidden[at])))
+        for at in (0, -1)
+    )
+    table = found.table.assign(
         step_ns=round(float(steps[0])),
         step_least_ns=round(float(steps.min())),
         step_most_ns=round(float(steps.max())),
         unmatched_ns=engine.unmatched_ns,
         is_unprofiled=engine.has_cost_of_recording,
-        path_pct=100.0 * table["path_ns"] / table["path_ns"].sum(),
-        is_hidden=bool(100 * (steps[0] - without_cpu[0]) < PERCENT * steps[0]),
+        bound_at_most="GPU-bound" if is_hidden[-1] else at_most.bound,
     )
     return Bottleneck(sorted_by(table, "path_ns"))
+
+
+def _by_category(engine: Engine, changes: Sequence[Change]) -> pd.DataFrame:
+    """`category`, `path_ns` and `path_pct` of the critical path after changes."""
+    path = critical_path(engine.job, engine.windows, engine.lengths(*changes))
+    lengths = (path["end_ns"] - path["start_ns"]).groupby(path["category"].astype("str")).sum()
+    table = table_of({"category": lengths.index.astype("str"), "path_ns": lengths.to_numpy()})
+    return table.assign(path_pct=100.0 * table["path_ns"] / table["path_ns"].sum())
 
 
 def stretches(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> PathStretches:
