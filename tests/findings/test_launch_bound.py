@@ -9,7 +9,7 @@ from tests.simulator.workloads import job_of, layer_of
 
 def test_small_kernels_wait_for_launches():
     (one,) = said(launches.small_kernels(), "launch_bound")
-    assert one.headline == "CPU-bound: the GPUs wait for kernel launches 53% of the profiled step."
+    assert one.headline == "Launch gaps: the GPUs wait for kernel launches 53% of the profiled step."
     assert one.why == (
         "Launching a step takes rank 1's CPU 4.23 ms (other ranks: 4.22 to 4.23 ms) for 1.00 ms of GPU compute: "
         "303 launches, aten::add most often (300)."

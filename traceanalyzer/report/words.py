@@ -322,8 +322,11 @@ def _bound_by(report: Report, means: pd.Series) -> tuple[str, str]:
     if first is not None and first.ranks:
         return first.headline.partition(":")[0], f"ranks wait for {numbered('rank', first.ranks)}"
     path = report.results.get("bottleneck")
-    if path is None or path.bound is None:
-        return _without_path(report, means)
+    return _without_path(report, means) if path is None or path.bound is None else _by_path(report, path)
+
+
+def _by_path(report: Report, path: Any) -> tuple[str, str]:
+    """The same by the critical path."""
     shares, most = path.shares, path.bound
     first = next((item for item in report.findings if item.leads), None)
     is_input = first is not None and first.headline.startswith("Input-bound")

@@ -25,7 +25,7 @@ def results():
     return run([rank_trace(ops, rank=rank) for rank, ops in enumerate((LATE, WAITING))], (*ASKED, "unlike_ranks"))
 
 
-def path(**shares):
+def path(at_most=None, **shares):
     return Bottleneck(
         pd.DataFrame({"category": [*shares], "path_pct": [*shares.values()]}).assign(
             path_ns=1,
@@ -35,6 +35,7 @@ def path(**shares):
             unmatched_ns=0,
             is_unprofiled=True,
             is_hidden=False,
+            bound_at_most=at_most,
         )
     )
 
@@ -46,6 +47,12 @@ def path(**shares):
             {HOST.key: 60.0, "compute": 30.0},
             (),
             "CPU-bound: CPU work is 60% of the critical path · 100 µs recorded · GPU compute 20%",
+        ),
+        (
+            {HOST.key: 60.0, "at_most": "GPU-bound"},
+            (),
+            ("CPU-bound or GPU-bound: the profiler's overhead, which is estimated, decides · 100 µs recorded · "
+            "GPU compute 20%"),
         ),
         ({"compute": 70.0}, (), "GPU-bound: compute is 70% of the critical path · 100 µs recorded · GPU compute 20%"),
         ({"compute": 30.0}, (), "Bottleneck unknown: GPUs are idle 35% of the time · 100 µs recorded · GPU compute 20%"),
@@ -66,7 +73,7 @@ def path(**shares):
             "Inconclusive: the recording lacks what conclusions need · 100 µs recorded · GPU compute 20%",
         ),
     ],
-    ids=["CPU", "GPU", "unknown", "straggler", "missing", "inconclusive"],
+    ids=["CPU", "CPU or GPU", "GPU", "unknown", "straggler", "missing", "inconclusive"],
 )  # fmt: skip
 def test_the_verdict_has_the_class_the_step_and_what_the_gpus_compute(results, shares, findings, words):
     report = Report("x", {**results, "bottleneck": path(**shares)}, findings)

@@ -250,7 +250,7 @@ class Bottleneck(Result):
         is_unprofiled="The profiler's overhead is estimated, and left out.",
         path_pct="Its share of the path.",
         is_hidden="Without the CPUs' work a step would be less than 3% shorter: they only keep up with the GPUs.",
-        bound_at_most="What bounds it at the most that the profiler's overhead may be; absent where nothing known does.",
+        bound_at_most="What bounds it at the most that the profiler's overhead may be; absent if unknown.",
     )
 
     @property
