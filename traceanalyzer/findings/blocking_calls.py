@@ -91,8 +91,7 @@ def blocking_calls(
         steps=steps or None,
         evidence=tuple(own.head(5).astype("object").where(own.notna(), None).to_dict("records")),
         table="sync_calls",
-        # Some waits for values stay: the last of a step, or the one that decides what is next.
-        half_of="" if all(waits_for(name) == FOR_ALL for name in names) else "these waits",
+        half_of="these waits",  # some stay: the last of a step, or the value that decides the next one
     )
 
 
