@@ -9,7 +9,7 @@ from tests.simulator.jobs import reads
 
 def test_each_collective_is_waited_for():
     (one,) = said(reads.blocking(), "blocking_calls")
-    assert one.headline == "Blocking calls: the CPU waits for the GPU 16.8 times per step."
+    assert one.headline == "Blocking calls: the CPU waits for the GPU 17 times per step."
     assert (
         one.why
         == "cudaStreamSynchronize drains rank 2's launch queue: its GPU is idle 1.10 ms/step in and after these calls."
@@ -37,6 +37,6 @@ def test_a_timer_around_each_layer():
     steps = [(f"ProfilerStep#{number}", begin, begin + 20_000_000) for number, begin in enumerate(begins)]
     found = said_of(host_trace(ops, calls, host_ops=operators, ranges=steps))
     (one,) = [finding for finding in found if finding.kind == "blocking_calls"]
-    assert one.headline == "Blocking calls: the CPU waits for the GPU 39.7 times per step."
+    assert one.headline == "Blocking calls: the CPU waits for the GPU 40 times per step."
     assert one.fix == "Remove torch.cuda.synchronize() from the step: time with CUDA events, or every N steps."
     assert one.saves.likely_ns > 2_500_000

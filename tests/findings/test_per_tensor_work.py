@@ -16,7 +16,7 @@ def test_an_average_of_weights():
     (one,) = said(turns.averaged(faults=(LOOP,)), "per_tensor_work")
     assert one.headline == "Per-tensor loop: 300 launches per step in update_average."
     assert one.why == (
-        "aten::mul_, aten::add_ run 150 times per step, one tensor after the other: 8.08 ms/step of rank 1's CPU."
+        "aten::mul_, aten::add_ run for one tensor after the other, 150 per step: 8.08 ms/step of rank 1's CPU."
     )
     assert one.fix == "torch._foreach_mul_, torch._foreach_add_ and the like take the list of all tensors in one call."
 

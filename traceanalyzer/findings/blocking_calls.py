@@ -36,7 +36,7 @@ from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.per_tensor_work import of_tensors
 from traceanalyzer.findings.run import Run, doing, other_work
-from traceanalyzer.meaning.columns import digits, time_text
+from traceanalyzer.meaning.columns import time_text
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import numbered
 
@@ -78,7 +78,7 @@ def blocking_calls(
     own = own.sort_values("idle_ns", ascending=False).reset_index()
     steps = run.few_steps(mine, "calls")
     count = int(own["calls"].sum())
-    often = f"{digits(count / run.count)} times {run.per}" if round(count / run.count) > 1 else f"once {run.per}"
+    often = f"{round(count / run.count):,} times {run.per}" if round(count / run.count) > 1 else f"once {run.per}"
     often = f"{'once' if count == 1 else f'{count} times'} in {numbered('step', steps)}" if steps else often
     names = sorted(map(str, calls["name"].unique()))
     yield Finding(

@@ -35,7 +35,7 @@ from traceanalyzer.analyses.statistics import SHARE
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
 from traceanalyzer.kinds import EXPERTS, MESSAGES
-from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.columns import size_text, time_text
 from traceanalyzer.meaning.names import collectives_words
 
 PLACE = "Communication", 1
@@ -64,7 +64,8 @@ def exposed_communication(
     """
     if exposed_calls.table.empty or call_waits.table.empty:
         return
-    calls = call_waits.table[["rank", "call", "collective", "group", "group_ranks", "is_matched", "is_synchronising"]]
+    names = ["rank", "call", "collective", "group", "group_ranks", "is_matched", "is_synchronising", "size_bytes"]
+    calls = call_waits.table[names]
     held = run.within(exposed_calls.table).merge(calls[calls["collective"].notna()], on=["rank", "call"])
     held = held.merge(call_phases.table[["rank", "call", "phase", "range"]], on=["rank", "call"], how="left")
     held = held.assign(kind=transfer_kinds(held["collective"]), label=labels(groups, held))
@@ -92,7 +93,7 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
     return Finding(
         headline=f"Exposed {several}: {'up to ' if is_unequal else ''}{time_text(ns)}{run.each}{when}"
         f"{' (unattributed)' if is_open else ''}.",
-        why=f"Rank {rank}'s GPU runs no compute during {several}{inside}{partners}.",
+        why=f"Rank {rank}'s GPU runs no compute during {several}{inside}{_calls(run, own, rank)}{partners}.",
         fix=run.terms.choose(
             {
                 "torch": _of_torch(kind, str(role), phase),
@@ -117,6 +118,14 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
         if is_unequal
         else "",
     )  # fmt: skip
+
+
+def _calls(run: Run, own: pd.DataFrame, rank: int) -> str:
+    """`: 2 calls per step, 1.72 GB each on average`."""
+    calls = own[(own["rank"] == rank) & (own["ns"] > 0)].drop_duplicates("call")
+    count, size = round(len(calls) / run.count), calls["size_bytes"].astype("float64").mean()
+    each = "" if pd.isna(size) else f", {size_text(size)} each on average"
+    return f": {count:,} call{'' if count == 1 else 's'} {run.per}{each}" if count else ""
 
 
 def _most(own: pd.DataFrame, by: pd.Series) -> str | None:
@@ -144,8 +153,8 @@ def _of_torch(kind: str, role: str, phase: str | None) -> str:
 _PASSES, _TOKENS = ("forward", "backward"), ("all_to_all", *EXPERTS)
 
 _OF_CALLS: Mapping[tuple[str, str | None], str] = {
-    ("all_reduce", "backward"): "DistributedDataParallel reduces few large buckets during backward; tune its "
-    "bucket_cap_mb=…, or add bf16_compress_hook.",
+    ("all_reduce", "backward"): "DistributedDataParallel with bucket_cap_mb=25 (its default) reduces gradients "
+    "during backward; bf16_compress_hook halves their size.",
     ("broadcast", "forward"): "DistributedDataParallel(broadcast_buffers=False), if ranks need not share buffers.",
     ("broadcast", "optimizer"): "fully_shard() instead of ZeroRedundancyOptimizer: gathers run beside compute.",
 }

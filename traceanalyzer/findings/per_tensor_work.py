@@ -62,17 +62,18 @@ def per_tensor_work(run: Run, launch_loops: LaunchLoops, operator_kernels: Opera
         turns, others = first["turns"] / run.recorded_each, len(own) - 1
         if not run.is_worth(host_ns):
             continue
+        passes = _passes(operator_kernels.table, place)
         is_by_tensor = bool(first["of_sizes"]) or phase(place) == "optimizer"
         yield Finding(
             headline=f"{'Per-tensor' if is_by_tensor else 'Launch'} loop: {digits(round(launched))} launches {run.per}"
             f"{f' in {short_name(place)}' if place else ''}.",
-            why=f"{turn} run {digits(round(turns))} times {run.per}, one {'tensor' if is_by_tensor else 'item'} after "
-            f"the other{f'; {others} more such loops' if others else ''}: {time_text(host_ns)}{run.each} of rank "
-            f"{rank}'s CPU.",
+            why=f"{turn} run for one {'tensor' if is_by_tensor else 'item'} after the other, {digits(round(turns))} "
+            f"{run.per}{f'; {others} more such loops' if others else ''}: {time_text(host_ns)}{run.each} of rank "
+            f"{rank}'s CPU{_of_gpu(run, passes[passes['rank'] == rank])}.",
             fix=_fix(run, turn, place, is_by_tensor=is_by_tensor),
             changes=(
                 *(Change("loop", name=str(name)) for name in rows["loop"].unique()),
-                *(_passes(run, operator_kernels.table, place) if phase(place) == "optimizer" else ()),
+                *run.shorter_operators(_by_operator(passes).iloc[1:]),
             ),
             named=(rank,),
             evidence=tuple(own[["loop", "runs", "turns", "launches", "host_ns"]].head(5).to_dict("records")),
@@ -93,11 +94,21 @@ def of_tensors(launch_loops: LaunchLoops) -> pd.DataFrame:
     return table[~(is_layer | waits)]
 
 
-def _passes(run: Run, kernels: pd.DataFrame, place: str) -> tuple[Change, ...]:
-    """A range's element-wise operators but the longest: a fused kernel reads and writes the parameters once."""
+def _passes(kernels: pd.DataFrame, place: str) -> pd.DataFrame:
+    """An optimizer's element-wise kernels: a fused one reads and writes the parameters once."""
     is_own = kernels["path"].astype("str").str.endswith(place) & (kernels["category"] == "element-wise")
-    by_operator = kernels[is_own].groupby("operator", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
-    return run.shorter_operators(by_operator.iloc[1:])
+    return kernels[is_own & (phase(place) == "optimizer")]
+
+
+def _by_operator(passes: pd.DataFrame) -> pd.Series:
+    """GPU time, longest first."""
+    return passes.groupby("operator", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
+
+
+def _of_gpu(run: Run, passes: pd.DataFrame) -> str:
+    """`, and 20.1 ms of its GPU in passes over the parameters`."""
+    gpu_ns = passes["gpu_ns"].sum() / run.recorded_each
+    return f", and {time_text(gpu_ns)} of its GPU in passes over the parameters" if gpu_ns else ""
 
 
 def _fix(run: Run, turn: str, place: str, *, is_by_tensor: bool) -> str:

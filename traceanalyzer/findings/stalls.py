@@ -34,7 +34,11 @@ from traceanalyzer.meaning.vocabulary import COMPUTE, HIGH, HOST, LOW, MEDIUM, n
 PLACE = "Input and CPU", 5
 
 _CAUSES = (
-    (r"\bgc\b|garbage", "Garbage collection", "gc.freeze() and gc.disable(); gc.collect() on all ranks every N steps."),
+    (
+        r"\bgc\b|garbage",
+        "Garbage collection",
+        "No gc.collect() in a step; gc.disable(), and collect on all ranks every N steps.",
+    ),
     ("save|serialization|state_dict", "Checkpoint", "torch.distributed.checkpoint.async_save, or save less often."),
     ("eval|valid", "Evaluation", "Evaluate less often or on fewer batches."),
     (r"^torch\.compile$", "Compilation", 'Pad to few lengths or torch._dynamo.mark_dynamic; TORCH_LOGS="recompiles".'),
@@ -189,6 +193,7 @@ def _in_each_step(
             changes=(Change("cpu", max(0.0, 1 - float((spent / needs).min()))),),
             evidence=tuple({"rank": rank, "host_ns": round(ns)} for rank, ns in spent.items()),
             table="host_work",
+            stated_ns=float(idle.max()),
         )
 
 

@@ -186,7 +186,7 @@ def _does(row: Row, run: Run) -> str:
     """`computes 1.4× as long as its peers`, `copies 4.1 ms/step longer than its peers`."""
     many, peers = len(row["ranks"]) > 1, run.peers_of(row["ranks"])
     if row["name"] == OTHER_PROCESS:
-        return f"{'share their GPUs' if many else 'shares its GPU'} with another process"
+        return f"probably {'share their GPUs' if many else 'shares its GPU'} with another process"
     if _is_slow_gpu(row):
         return f"{'run' if many else 'runs'} the same kernels {_times(row['same_work_ratio'])} slower than {peers}"
     verb = _VERBS.get(row["cause"], ("idles", "idle"))[many]
@@ -219,7 +219,7 @@ def _detail(row: Row, run: Run) -> str:
     own, peers = (None if row[name] is None else time_text(row[name]) for name in ("own_ns", "peers_ns"))
     both = f" ({own}, {run.peers_of(row['ranks'])}: {peers})" if peers else f" ({own})"
     if row["name"] == OTHER_PROCESS:
-        return f"another process has the GPU at times, whichever kernel runs then{both}"
+        return f"at times compute takes longer, whichever kernel runs{both}"
     if _is_slow_gpu(row):
         part = f" in {_name(row)}, and about as long elsewhere" if row["name"] else ""
         return f"the same kernels take {_times(row['same_work_ratio'])} as long{part}{both}"
@@ -264,7 +264,7 @@ def _name(row: Row) -> str:
 def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
     """Who waits, for how long, and where; and the rank that this names."""
     where = f" in {collective_words(row['collective'])}" if row["collective"] else ""
-    cost = f"{time_text(row['cost_ns'])}{_each(row, run)} for it{where}"
+    cost = f"{time_text(row['wait_ns'] or row['cost_ns'])}{_each(row, run)}{where}"
     if row["waiting_ranks"] == 1 and not row["is_in_turn"]:
         return f"rank {row['most_waiting_rank']} waits {cost}", (row["most_waiting_rank"],)
     others = "the other ranks wait" if row["is_in_turn"] else f"{row['waiting_ranks']:,} ranks wait"

@@ -415,7 +415,9 @@ def fact(finding: Finding) -> str:
 
 def nothing_to_gain(findings: Sequence[Finding]) -> str:
     """What was replayed and saves nothing, in one line; empty without any."""
-    kinds = dict.fromkeys(_NOUNS.get(item.kind, item.kind.replace("_", " ")) for item in findings if item.is_nothing)
+    shown = {item.kind for item in (*cards(findings), *also_seen(findings))}
+    nothing = (item.kind for item in findings if item.is_nothing and item.kind not in shown)
+    kinds = dict.fromkeys(_NOUNS.get(kind, kind.replace("_", " ")) for kind in nothing)
     return f"Checked, nothing to gain: {', '.join(kinds)}." if kinds else ""
 
 
@@ -434,7 +436,7 @@ def overlap(findings: Sequence[Finding]) -> str:
     if len(savings) < 2:
         return ""
     what = "are of the step without the profiler. They overlap" if savings[0].is_unprofiled else "overlap"
-    return f"Savings {what}; don't add them up."
+    return f"Savings {what}; don't add them up. What is surest comes first."
 
 
 def caveats(findings: Sequence[Finding]) -> list[Finding]:
