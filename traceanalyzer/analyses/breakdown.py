@@ -18,10 +18,15 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    columns_of,
+    known_of,
+    nowhere,
     nullable,
     rows_named,
     rows_where,
     table_of,
+    text_array,
+    texts_of,
     under_each_other,
     whole_of,
 )
@@ -225,18 +230,23 @@ def steps_per_rank(trace: RankTrace) -> pd.DataFrame:
     if trace.steps.empty:
         return pd.DataFrame()
     steps, chosen = trace.steps, trace.window.steps
-    steps = steps if chosen is None else steps[steps["step"].isin(chosen)]
-    held = rows_where(steps, steps["start_ns"].notna())
-    parts = pd.DataFrame(split(trace, whole_of(held, "start_ns"), whole_of(held, "end_ns")), held.index)
-    counts = np.bincount(trace.op_step + 1, minlength=len(trace.steps) + 1)  # of no step first
-    operations = counts[steps.index + 1] if len(trace.gpu_ops) else None
-    table = steps.join(parts).assign(is_complete=is_complete(steps), operations=operations)
-    types = dict.fromkeys(table, "Int64") | {"name": "str", "is_complete": "boolean", "is_partial": "boolean"}
-    tables = [table.astype(types)]
+    rows = np.arange(len(steps)) if chosen is None else np.flatnonzero(steps["step"].isin(chosen))
     if chosen is None and len(trace.gpu_ops):  # a row for the operations of no step
-        rest = pd.DataFrame({"name": ["(no step)"], "operations": counts[0]})
-        tables.append(rest.reindex(columns=table.columns).astype(types))
-    return under_each_other(tables)
+        rows = np.append(rows, NONE)
+    counts = np.bincount(trace.op_step + 1, minlength=len(steps) + 1)  # of no step first
+    held = np.flatnonzero(known_of(steps, "start_ns"))
+    place = nowhere(len(steps) + 1)
+    place[held] = np.arange(len(held))
+    windows = split(trace, *(whole_of(steps, name)[held] for name in ("start_ns", "end_ns")))
+    columns = columns_of(steps) | {"is_complete": is_complete(steps)}
+    return table_of(
+        {
+            **{name: pd.array(own).take(rows, allow_fill=True) for name, own in columns.items()},
+            "name": text_array(np.append(texts_of(columns["name"]), "(no step)")[rows]),
+            **{name: pd.array(own).take(place[rows], allow_fill=True) for name, own in windows.items()},
+            "operations": nullable(counts[rows + 1], np.full(len(rows), not len(trace.gpu_ops))),
+        }
+    )
 
 
 def is_complete(steps: pd.DataFrame) -> np.ndarray:

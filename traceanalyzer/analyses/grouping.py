@@ -136,6 +136,11 @@ class Groups(Struct, frozen=True):
         """For each group whether one of its rows is in the mask."""
         return self.largest(mask.astype(np.int8)).astype(bool)
 
+    def first_known(self, values: Any) -> Any:
+        """For each group the first value of its rows that is known; absent where none is."""
+        first = self.smallest(np.where(values.isna(), len(values), np.arange(len(values))))
+        return values.take(np.where(first < len(values), first, NONE), allow_fill=True)
+
     def table(self, **columns: Any) -> pd.DataFrame:
         """A row for each group: its keys and these columns."""
         return table_of({**self.keys, **columns})

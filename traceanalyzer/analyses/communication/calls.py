@@ -32,14 +32,17 @@ from traceanalyzer.model.tables import (
     arrays_of,
     as_objects,
     columns_of,
+    is_name,
     mask_of,
     nowhere,
+    nullable,
     outer_first,
     picked,
     rows_named,
     rows_where,
     table_of,
     texts_of,
+    whole,
     whole_of,
     with_columns,
 )
@@ -170,8 +173,8 @@ INFERRED_SIZE = "host, size inferred"
 """Where the arguments come from of calls whose communicator was made before the capture."""
 
 
-def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -> pd.DataFrame:
-    """The arguments of each of so many calls; those of coalesced operations are added up or listed.
+def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -> dict[str, Any]:
+    """Columns of arguments, for each of so many calls; those of coalesced operations are added up or listed.
 
     Args:
         args: `comm_args` of the trace.
@@ -179,41 +182,36 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
         call: for each of the rows the call that it is of.
         count: of calls.
     """
-    own = args.take(rows)
-    collective = own["collective"].astype("object")
+    own = {name: values.take(rows) for name, values in columns_of(args).items()}
+    groups, names = Groups.of_numbers(call), own["collective"]
     # Size of the full arrays; NA when elements or dtype of one are unknown.
-    element = pd.Series(by_category(own["dtype"].array, kinds.dtype_bytes), own.index, dtype="Int64")
-    elements = own["in_elements"].where(collective != "all_gather", own["out_elements"])
-    splits = pd.DataFrame(
-        {name: by_category(own[name].array, _differ) for name in ("in_split", "out_split")}, own.index
-    )
-    own = own.assign(
-        size_bytes=own["size_bytes"].fillna(elements * element),
-        is_uneven=(splits == "uneven").any(axis=1),
-        is_cut=(splits == "cut").any(axis=1),
-        is_kernel=own["gpu_op"] != NONE,
-        is_message=collective.isin(kinds.POINT_TO_POINT),
-        is_sized=own["size_bytes"].notna() | (elements * element).notna(),
-        peers=collective + " " + own["peer"].astype("object").map(str, na_action="ignore"),
-    )
-    calls, messages = own.groupby(call), own["peers"].notna().to_numpy()
-    has = calls[["is_uneven", "is_cut", "is_kernel", "has_inferred_size"]].any()
-    are = calls[["is_message", "is_sized"]].all()
-    several = are["is_message"].map({True: "send_recv", False: "coalesced"})
-    first, names = (collective.groupby(call).agg(how) for how in ("first", "nunique"))
-    found = (
-        calls[[*_FIRST]]
-        .first()
-        .assign(
-            collective=first.mask(names > 1, several),
-            size_bytes=calls["size_bytes"].sum().where(are["is_sized"]),
-            # Where split sizes that the trace shows are equal, but it left some out, nobody knows.
-            is_uneven=has["is_uneven"].astype("boolean").mask(has["is_cut"] & ~has["is_uneven"]),
-            peers=own.loc[messages, "peers"].groupby(call[messages]).agg(", ".join),
-            arguments=np.select([has["has_inferred_size"], has["is_kernel"]], [INFERRED_SIZE, "kernel"], "host"),
-        )
-    )
-    return found.astype({"arguments": "object", "peers": "object"}).reindex(range(count))
+    elements = own["in_elements"].copy()
+    gathers = is_name(names, "all_gather")
+    elements[gathers] = own["out_elements"][gathers]
+    sizes = elements * pd.array(by_category(own["dtype"], kinds.dtype_bytes), dtype="Int64")
+    sizes = pd.Series(own["size_bytes"]).fillna(pd.Series(sizes)).array
+    splits = [by_category(own[name], _differ) for name in ("in_split", "out_split")]
+    is_uneven, is_cut = (groups.any((splits[0] == how) | (splits[1] == how)) for how in ("uneven", "cut"))
+    is_inferred, is_kernel = groups.any(own["has_inferred_size"]), groups.any(own["gpu_op"] != NONE)
+    several = np.where(groups.any(~is_name(names, *kinds.POINT_TO_POINT)), "coalesced", "send_recv")
+    first = groups.first_known(names)
+    are_several = groups.any((names.codes != NONE) & (names.codes != first.codes[groups.of_row]))
+    peers = np.full(len(groups), None, dtype=object)
+    for row in np.flatnonzero((names.codes != NONE) & ~own["peer"].isna()).tolist():
+        before, text = peers[groups.of_row[row]], f"{names[row]} {own['peer'][row]}"
+        peers[groups.of_row[row]] = f"{before}, {text}" if before else text
+    found = {
+        **{name: groups.first_known(own[name]) for name in _FIRST},
+        "collective": as_objects(np.where(are_several, several, texts_of(first))),
+        "size_bytes": nullable(groups.sums(whole(sizes, 0)), groups.any(sizes.isna())),
+        # Where split sizes that the trace shows are equal, but it left some out, nobody knows.
+        "is_uneven": pd.arrays.BooleanArray(is_uneven, is_cut & ~is_uneven),
+        "peers": as_objects(peers),
+        "arguments": as_objects(np.select([is_inferred, is_kernel], [INFERRED_SIZE, "kernel"], "host").astype(object)),
+    }
+    place = nowhere(count)
+    place[call[groups.first]] = np.arange(len(groups))
+    return {name: values.take(place, allow_fill=True) for name, values in found.items()}
 
 
 def _differ(split: str) -> str:
@@ -316,7 +314,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     of_ops = {name: ops[name].array[rows] for name in ("start_ns", "end_ns", "stream", "name", "activity", "grid")}
     arguments = merged(trace.comm_args, *owners(trace, rows), len(rows))
     numbers = {"call": np.arange(len(rows)), "gpu_op": rows, "step": step_numbers(trace, rows)}
-    table = table_of({"call": numbers["call"], **of_ops, **numbers, **columns_of(arguments)})
+    table = table_of({"call": numbers["call"], **of_ops, **numbers, **arguments})
     calls = with_inferred(_completed(with_operators(trace, rows, table), ops["bytes"].array[rows]))
     is_counted = trace.counted[rows]
     return calls if is_counted.all() else rows_where(calls, is_counted).reset_index(drop=True)

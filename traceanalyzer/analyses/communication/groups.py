@@ -7,7 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_true, stack
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.grouping import Groups as Rows
+from traceanalyzer.analyses.grouping import by_category
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels import MATRIX_CATEGORIES
@@ -21,7 +23,12 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
+    columns_of,
     is_name,
+    plain_texts,
+    rows_where,
+    text_array,
+    whole,
 )
 
 
@@ -219,39 +226,45 @@ def per_rank(
     send as often as they receive. `of_tables` counts those of a recommender's tables; `peers` are the
     ranks that messages go to or come from.
     """
-    held = calls[calls["group"].notna()] if len(calls) else calls
-    if held.empty:
+    if not len(calls) or calls["group"].isna().all():
         return pd.DataFrame()
-    rows, peers = array_of(held, "gpu_op"), held["peers"].astype("object").fillna("")
+    held = columns_of(rows_where(calls, calls["group"].notna()))
+    rows, sizes = held["gpu_op"], held["size_bytes"]
     steps = array_of(trace.steps, "step")[~array_of(trace.steps, "is_partial")]
     if trace.window.steps is not None:
         steps = steps[np.isin(steps, trace.window.steps)]
-    sends, receives = (peers.str.count(rf"\b{verb} ") for verb in ("send", "recv"))
-    around = names_around_launches(user_ranges(trace), trace, trace.launch[rows])
-    ranges = pd.Series(around, held.index, dtype="object").fillna("")
+    messages = by_category(pd.Categorical(held["peers"]), re.compile(r"(send|recv) (\d+)").findall)
+    ranges = pd.Categorical(names_around_launches(user_ranges(trace), trace, trace.launch[rows]))
     looks_up = any(_LOOKUPS.search(name) for name in trace.gpu_ops["name"].array.categories.tolist())
     counted = {
-        "unknown_sizes": held["size_bytes"].isna(),
-        "step_calls": held["step"].isin(steps),
-        "uneven_calls": is_true(held["is_uneven"]),
+        "unknown_sizes": sizes.isna(),
+        "step_calls": np.isin(whole(held["step"]), steps),
+        "uneven_calls": held["is_uneven"].to_numpy(dtype=bool, na_value=False),
         "by_attention": _by_attention(trace, rows, category_of_op),
-        "both_ways": (sends > 0) & (sends == receives),
-        "in_fsdp": ranges.str.contains(_FSDP),
-        "in_experts": ranges.str.contains(_EXPERTS),
-        "of_tables": ranges.str.contains(_TABLES) | looks_up,
+        "both_ways": np.array([bool(own) and 2 * sum(way == "send" for way, _ in own) == len(own) for own in messages]),
+        "in_fsdp": by_category(ranges, _FSDP.search).astype(bool),
+        "in_experts": by_category(ranges, _EXPERTS.search).astype(bool),
+        "of_tables": by_category(ranges, _TABLES.search).astype(bool) | looks_up,
     }
-    marked = held.astype({"group": "str", "collective": "str"}).assign(
-        phase=_PHASES[phase_of_op[rows]], peers=peers.str.findall(r"(?:send|recv) (\d+)"), **counted
+    uses = Rows.of(
+        {
+            "group": text_array(plain_texts(held["group"])),
+            "group_ranks": held["group_ranks"],
+            "collective": text_array(held["collective"]),
+            "phase": _PHASES[phase_of_op[rows]],
+        },
+        with_absent=True,
     )
-    uses, of_peers = (own.groupby([*KEYS], dropna=False, observed=True) for own in (marked, marked.explode("peers")))
-    return uses[[*counted]].sum().assign(
-        **uses[["group_description", "group_size"]].first(),
-        world_size=pd.array([trace.meta.world_size] * uses.ngroups, dtype="Int64"),
-        calls=uses.size(),
-        size_bytes=uses["size_bytes"].sum(min_count=1),
-        steps=len(steps),
-        peers=of_peers["peers"].nunique(),
-    ).reset_index()  # fmt: skip
+    peers = {(use, peer) for use, own in zip(uses.of_row.tolist(), messages, strict=True) for _, peer in own or ()}
+    return uses.table(
+        **{name: uses.sums(mask) for name, mask in counted.items()},
+        **{name: uses.first_known(held[name]) for name in ("group_description", "group_size")},
+        world_size=pd.array([trace.meta.world_size] * len(uses), dtype="Int64"),
+        calls=uses.counts(),
+        size_bytes=uses.total(sizes),
+        steps=np.full(len(uses), len(steps)),
+        peers=np.bincount([use for use, _ in peers], minlength=len(uses)),
+    )
 
 
 def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categorical) -> np.ndarray:

@@ -289,30 +289,30 @@ def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataF
     owner, own = tree.owner.copy(), launch[replayed]
     owner[replayed] = tree.nesting.innermost_at(starts[own], array_of(calls, "thread")[own])
     launch, lengths, call_ns = launch[held], lengths_of(ops)[held], lengths_of(calls)
-    names = taken(trace.host_ops["name"].array, owner[held])
-    is_full = into_full_queue(trace)[launch]
-    table = pd.DataFrame(
+    delays = array_of(ops, "start_ns")[held] - starts[launch]
+    by_op = Groups.of({"operator": taken(trace.host_ops["name"].array, owner[held])}, with_absent=True)
+    # Of a call that launched several operators' operations the first one's counts.
+    is_first = np.zeros(len(held), dtype=bool)
+    is_first[np.unique(launch, return_index=True)[1]] = True
+    is_full = into_full_queue(trace)[launch] & is_first
+    names = texts_of(by_op.keys["operator"])
+    table = table_of(
         {
-            "operator": names.add_categories([NO_OPERATOR]).fillna(NO_OPERATOR),
-            "launch": launch,
-            "delay_ns": array_of(ops, "start_ns")[held] - starts[launch],
-            "gpu_ns": lengths,
-            "is_shorter": lengths < call_ns[launch],
-            "launch_ns": call_ns[launch],
-            "is_full": is_full,
-            "full_ns": np.where(is_full, call_ns[launch], 0),
+            "operator": text_array([NO_OPERATOR if name is None else name for name in names]),
+            "launches": by_op.sums(is_first),
+            "launch_ns": by_op.sums(call_ns[launch] * is_first),
+            "full_queue_calls": by_op.sums(is_full),
+            "full_queue_ns": by_op.sums(call_ns[launch] * is_full),
+            "gpu_ops": by_op.counts(),
+            "delay_median_ns": np.round(by_op.medians(array_of(ops, "start_ns")[held] - starts[launch])).astype(
+                np.int64
+            ),
+            "gpu_ns": by_op.sums(lengths),
+            "shorter_than_launch": by_op.sums(lengths < call_ns[launch]),
         }
     )
-    by_op = table.groupby("operator", observed=True)
-    # Of an operation of several operators' calls the first one's counts.
-    by_call = table.drop_duplicates("launch").groupby("operator", observed=True)
-    of_ops = by_op.agg(gpu_ops=("launch", "size"), delay_median_ns=("delay_ns", "median"), gpu_ns=("gpu_ns", "sum"),
-                       shorter_than_launch=("is_shorter", "sum"))  # fmt: skip
-    of_calls = by_call.agg(launches=("launch", "size"), launch_ns=("launch_ns", "sum"),
-                           full_queue_calls=("is_full", "sum"), full_queue_ns=("full_ns", "sum"))  # fmt: skip
-    found = of_calls.join(of_ops).reset_index().astype({"operator": "str"})
-    found["delay_median_ns"] = found["delay_median_ns"].round().astype("int64")
-    return found.sort_values(["launches", "operator"], ascending=[False, True], ignore_index=True)
+    table = rows_where(table, array_of(table, "launches") > 0)
+    return table.sort_values(["launches", "operator"], ascending=[False, True], ignore_index=True)
 
 
 # The operator calls that all ranks make as often: what a rank's host takes for them, beside the others'.
