@@ -9,6 +9,7 @@ import pytest
 
 from tests.nsys_builders import read_all
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.api_calls import spread
 from traceanalyzer.analyses.intervals import Intervals, of_rows
 from traceanalyzer.analyses.streams import operations
@@ -44,7 +45,8 @@ def durations(frame):
 
 
 def table_of_spread(values, name, keys):
-    return spread(pd.Series(np.asarray(values)).groupby(keys)).rename_axis(name)
+    groups = Groups.of({name: keys}, with_absent=True)
+    return groups.table(**spread(groups, np.asarray(values))).set_index(name)
 
 
 def compare_times(ours, theirs, calls):

@@ -247,11 +247,6 @@ def is_true(flags: pd.Series) -> pd.Series:
     return flags.fillna(value=False).astype(bool)
 
 
-def typed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> pd.DataFrame:
-    """The table with the named columns in those types."""
-    return table.astype(dict(dtypes))
-
-
 def all_known(values: np.ndarray) -> pd.arrays.IntegerArray:
     """Integers that are all known, as a column that may have absent ones."""
     return nullable(values, np.zeros(len(values), dtype=bool))

@@ -45,6 +45,8 @@ def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
     if not len(calls):
         return calls
     own = calls[(calls["collective"] == "all_to_all") & (calls["in_split"].notna() | calls["out_split"].notna())]
+    if own.empty:
+        return own
     own = own.assign(group_ranks=own["group_ranks"].astype("object").fillna(""))
     for name, way in (("sends", "in"), ("receives", "out")):
         splits = [_bytes(row, way) for row in plain_rows(own)]

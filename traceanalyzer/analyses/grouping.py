@@ -141,6 +141,12 @@ class Groups(Struct, frozen=True):
         first = self.smallest(np.where(values.isna(), len(values), np.arange(len(values))))
         return values.take(np.where(first < len(values), first, NONE), allow_fill=True)
 
+    def only_known(self, values: pd.Categorical) -> pd.Categorical:
+        """For each group the known value of its rows where there is but one."""
+        first = self.first_known(values)
+        differs = self.any((values.codes != NONE) & (values.codes != first.codes[self.of_row]))
+        return first.take(np.where(differs, NONE, np.arange(len(self))), allow_fill=True)
+
     def table(self, **columns: Any) -> pd.DataFrame:
         """A row for each group: its keys and these columns."""
         return table_of({**self.keys, **columns})

@@ -48,11 +48,12 @@ _OF_KIND = {"comm": "communication", kinds.UNKNOWN: UNKNOWN}
 @memoized_by_trace
 def op_classes(trace: RankTrace) -> np.ndarray:
     """Position in `CLASSES` of each GPU operation."""
-    ops = trace.gpu_ops
-    of_kind = ops["kind"].astype("object").map(_OF_KIND).fillna("compute")
-    of_direction = ops["direction"].astype("object").map(_OF_DIRECTION).fillna("device memory")
-    names = of_kind.where(rows_named(ops, "activity", "kernel", "graph"), of_direction)
-    return pd.Categorical(names, categories=CLASSES).codes.astype(np.int64)
+    is_kernel = rows_named(trace.gpu_ops, "activity", "kernel", "graph")
+    classes = np.where(is_kernel, CLASSES.index("compute"), CLASSES.index("device memory"))
+    for column, known, held in (("kind", _OF_KIND, is_kernel), ("direction", _OF_DIRECTION, ~is_kernel)):
+        for name, own in known.items():
+            classes[held & rows_named(trace.gpu_ops, column, name)] = CLASSES.index(own)
+    return classes
 
 
 def traffic_unions(starts: np.ndarray, ends: np.ndarray, classes: np.ndarray) -> dict[str, Intervals]:

@@ -210,8 +210,8 @@ def ranks_per_rank(trace: RankTrace) -> pd.DataFrame:
         "versions": ", ".join(f"{name} {version}" for name, version in meta.versions.items()) or None,
         "notes": " ".join(meta.notes) or None,
     }
-    numbers = [name for name in row if Ranks.columns[name].unit not in (Unit.TEXT, Unit.FLAG)]
-    return pd.DataFrame([row]).astype(dict.fromkeys(numbers, "Int64"))
+    is_number = {name: Ranks.columns[name].unit not in (Unit.TEXT, Unit.FLAG) for name in row}
+    return table_of({name: pd.array([own], dtype="Int64") if is_number[name] else [own] for name, own in row.items()})
 
 
 def ranks_across(

@@ -247,18 +247,6 @@ def innermost(spans: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np
     return found
 
 
-def single(value: object) -> Any:
-    """A column of one value, of the type that pandas gives it."""
-    if value is None:
-        return as_objects(np.array([None], dtype=object))
-    return text_array([value]) if isinstance(value, str) else np.array([value])
-
-
-def single_integer(value: int | None) -> pd.arrays.IntegerArray:
-    """A column of one integer that may be absent."""
-    return pd.arrays.IntegerArray(np.array([1 if value is None else value]), np.array([value is None]))
-
-
 def as_objects(values: np.ndarray) -> Any:
     """Objects as a column of them: of a plain array of objects pandas finds the type, which takes long."""
     return pd.arrays.NumpyExtensionArray(values)

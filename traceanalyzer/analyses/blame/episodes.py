@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, typed
+from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.blame.excess import cells, named, with_excess
 from traceanalyzer.analyses.blame.rank_sets import Places, name_of, with_roles, with_slower_ns
 from traceanalyzer.analyses.blame.slow_transfers import (
@@ -601,5 +601,5 @@ def _of_episodes(episodes: pd.DataFrame) -> pd.DataFrame:
     """For each rank the costliest episode that it is part of."""
     names = {"episode": "episode", "cause": "cause", "excess_ns": "cause_ns", "name": "operation"}
     own = episodes[["ranks", *names]].explode("ranks").drop_duplicates("ranks").set_index("ranks")
-    own = typed(own, {"episode": "Int64", "excess_ns": "Int64", "cause": "object"})
+    own = own.astype({"episode": "Int64", "excess_ns": "Int64", "cause": "object"})
     return own.set_axis(own.index.astype("int64")).rename(columns=names)

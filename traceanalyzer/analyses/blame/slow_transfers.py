@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_true, typed
+from traceanalyzer.analyses.base import Result, is_true
 from traceanalyzer.analyses.communication.clocks import hosts_of, jobs_of
 from traceanalyzer.analyses.communication.collectives import (
     Owner,
@@ -79,7 +79,7 @@ def across(
     whose = held["among"].map({text: _text(owner.ranks) for text, owner in owners.items()})
     longer = longer.assign(whose=whose, is_most=held["among"].map({text: own.is_most for text, own in owners.items()}))
     longer = longer.loc[is_slower, ["instance", "among", "whose", "is_most", "usual_ns", "longer_ns"]]
-    longer = typed(longer, {"is_most": "boolean"})
+    longer = longer.astype({"is_most": "boolean"})
     table = members.table.merge(longer, on="instance")
     return SlowerCalls(table.sort_values(["rank", "call", "instance"], ignore_index=True)[list(SlowerCalls.columns)])
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, stack, typed
+from traceanalyzer.analyses.base import Result, all_known, stack
 from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, is_own
 from traceanalyzer.analyses.breakdown import by_rank
 from traceanalyzer.analyses.communication.waits import CallWaits, exposed_of, moves_and_waits
@@ -313,7 +313,7 @@ def step_needs_across(
     if every.empty:
         return StepNeeds(without_rows(StepNeeds.columns))
     is_step = every["is_step"].to_numpy(dtype=bool)
-    steps = typed(picked(every, is_step, ("rank", *STEP_PARTS_COLUMNS)), _TYPES)
+    steps = picked(every, is_step, ("rank", *STEP_PARTS_COLUMNS)).astype(_TYPES)
     exposed = picked(every, ~is_step, ("rank", "begin_ns", "end_ns"))
     steps, exposed = (own.rename(columns={"begin_ns": "start_ns"}) for own in (steps, exposed))
     table = by_rank(_split, steps, exposed, call_waits.table, _excess_at_ends(slower_calls.table))
@@ -542,7 +542,7 @@ def _longest(parts: Iterable[dict[str, np.ndarray]], windows: pd.DataFrame) -> p
     table = {name: values[is_held] for name, values in table.items()}
     # Several threads may do the same.
     same = Groups.of(table, ("step", "part", "what", "name"), by_appearance=True)
-    sums = typed(same.table(**{name: same.sums(table[name]) for name in _SUMS}), _TEXTS)
+    sums = same.table(**{name: same.sums(table[name]) for name in _SUMS}).astype(_TEXTS)
     sums = sorted_by(rows_where(sums, array_of(sums, "total_ns") > 0), "total_ns")
     return picked(sums, number_in_group(Groups.of(sums, ("step", "part", "what")).of_row) < MOST_NAMES)
 

@@ -194,15 +194,14 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
     is_uneven, is_cut = (groups.any((splits[0] == how) | (splits[1] == how)) for how in ("uneven", "cut"))
     is_inferred, is_kernel = groups.any(own["has_inferred_size"]), groups.any(own["gpu_op"] != NONE)
     several = np.where(groups.any(~is_name(names, *kinds.POINT_TO_POINT)), "coalesced", "send_recv")
-    first = groups.first_known(names)
-    are_several = groups.any((names.codes != NONE) & (names.codes != first.codes[groups.of_row]))
+    only, is_named = groups.only_known(names), groups.any(~names.isna())
     peers = np.full(len(groups), None, dtype=object)
     for row in np.flatnonzero((names.codes != NONE) & ~own["peer"].isna()).tolist():
         before, text = peers[groups.of_row[row]], f"{names[row]} {own['peer'][row]}"
         peers[groups.of_row[row]] = f"{before}, {text}" if before else text
     found = {
         **{name: groups.first_known(own[name]) for name in _FIRST},
-        "collective": as_objects(np.where(are_several, several, texts_of(first))),
+        "collective": as_objects(np.where(is_named & only.isna(), several, texts_of(only))),
         "size_bytes": nullable(groups.sums(whole(sizes, 0)), groups.any(sizes.isna())),
         # Where split sizes that the trace shows are equal, but it left some out, nobody knows.
         "is_uneven": pd.arrays.BooleanArray(is_uneven, is_cut & ~is_uneven),

@@ -26,6 +26,7 @@ from traceanalyzer.analyses.communication.clocks import HOST_RANKS, hosts_of
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.grouping import Groups as Rows
+from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.intervals import Intervals, union
 from traceanalyzer.analyses.statistics import SIGMAS
 from traceanalyzer.analyses.trace import Ranks
@@ -35,7 +36,18 @@ from traceanalyzer.meaning.columns import Better, Column, declared
 from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, arrays_of, sorted_by, whole_of
+from traceanalyzer.model.tables import (
+    array_of,
+    as_objects,
+    columns_of,
+    nullable,
+    plain_texts,
+    sorted_by,
+    table_of,
+    texts_of,
+    whole,
+    whole_of,
+)
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 
@@ -176,24 +188,24 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """Group the rank's calls; exposed time is |∪calls of the row − ∪compute|, calls at their full length."""
     if calls.empty:
         return pd.DataFrame()
-    compute, rows = union(trace, "compute", whole_capture(trace.gpu_ops)), []
-    for key, own in calls.groupby([*NCCL_KEYS], dropna=False, observed=True):
-        lengths, busy = own["end_ns"] - own["start_ns"], Intervals.of(*arrays_of(own, "start_ns", "end_ns"))
-        rows.append(
-            {
-                **dict(zip(NCCL_KEYS, key, strict=True)),
-                "group_description": _one(own["group_description"]),
-                "calls": len(own),
-                "size_bytes": own["size_bytes"].sum(skipna=False),
-                "total_ns": lengths.sum(),
-                "min_ns": lengths.min(),
-                "max_ns": lengths.max(),
-                "comm_ns": busy.total_ns,
-                "exposed_comm_ns": (busy - compute).total_ns,
-            }
-        )
-    types = dict.fromkeys((*NCCL_KEYS, "group_description"), "object")
-    return sorted_by(pd.DataFrame(rows).astype({**types, "size_bytes": "Int64"}), "total_ns")
+    columns, compute = columns_of(calls), union(trace, "compute", whole_capture(trace.gpu_ops))
+    groups = Rows.of(columns, NCCL_KEYS, with_absent=True)
+    starts, ends, sizes, described = (
+        columns[name] for name in ("start_ns", "end_ns", "size_bytes", "group_description")
+    )
+    busy = [Intervals.of(starts[rows], ends[rows]) for rows in rows_of_each(groups.of_row)]
+    table = {
+        **{name: as_objects(plain_texts(own)) for name, own in groups.keys.items()},
+        "group_description": as_objects(texts_of(groups.only_known(described))),
+        "calls": groups.counts(),
+        "size_bytes": nullable(groups.sums(whole(sizes, 0)), groups.any(sizes.isna())),
+        "total_ns": groups.sums(ends - starts),
+        "min_ns": groups.smallest(ends - starts),
+        "max_ns": groups.largest(ends - starts),
+        "comm_ns": np.array([own.total_ns for own in busy]),
+        "exposed_comm_ns": np.array([(own - compute).total_ns for own in busy]),
+    }
+    return sorted_by(table_of(table), "total_ns")
 
 
 def nccl_across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: CallWaits, calls: Calls) -> Nccl:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceanalyzer.analyses import breakdown
 from traceanalyzer.analyses.base import RANK, Result
-from traceanalyzer.analyses.grouping import extreme_at, memoized_by_trace
+from traceanalyzer.analyses.grouping import Groups, extreme_at, memoized_by_trace
 from traceanalyzer.analyses.host import idle
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.idle import Gaps, one_off_calls, step_of_time
@@ -25,7 +25,6 @@ from traceanalyzer.model.tables import (
     nullable,
     picked,
     rows_named,
-    single_integer,
     sorted_by,
     table_of,
     text_array,
@@ -167,7 +166,7 @@ def launches_per_rank(trace: RankTrace) -> pd.DataFrame:
         "kernels_under_10us": (lengths < _SHORT_NS).sum(),
         "kernel_median_ns": round(float(np.median(lengths))) if len(lengths) else None,
     }
-    return table_of({name: single_integer(None if value is None else int(value)) for name, value in row.items()})
+    return table_of({name: pd.array([value], dtype="Int64") for name, value in row.items()})
 
 
 # Launches that wait because the GPU has as many operations before it as its queue holds.
@@ -264,11 +263,10 @@ def spread_columns(what: str) -> Mapping[str, Column]:
     }
 
 
-def spread(by_key: Any) -> pd.DataFrame:
-    """Of a column of times grouped by pandas: `calls`, and total, median, min, max and sample standard deviation."""
-    figures = {"total_ns": "sum", "median_ns": "median", "min_ns": "min", "max_ns": "max", "std_ns": "std"}
-    table: pd.DataFrame = by_key.agg(calls="count", **figures)
-    return table.astype({"std_ns": "Float64"})
+def spread(groups: Groups, times_ns: np.ndarray) -> dict[str, Any]:
+    """For each group `calls`, and total, median, min, max and sample standard deviation of its rows' times."""
+    std_ns = pd.Series(times_ns).groupby(groups.of_row).std()
+    return groups.spread(times_ns) | {"std_ns": pd.array(std_ns, dtype="Float64")}
 
 
 # Which CUDA API calls each rank's host made, how often and how long they took.
@@ -303,9 +301,8 @@ def cuda_api_per_rank(trace: RankTrace) -> pd.DataFrame:
         counted = step_at(array_of(chosen, "host_start_ns"), array_of(chosen, "host_end_ns"), starts) != NONE
     if not counted.any():
         return pd.DataFrame()
-    lengths = pd.Series(lengths_of(trace.api_calls)[counted])
-    by_name = lengths.groupby(trace.api_calls["name"].array[counted], observed=True)
-    return sorted_by(spread(by_name).rename_axis("name").reset_index(), "total_ns")
+    groups = Groups.of({"name": trace.api_calls["name"].array[counted]}, with_absent=True)
+    return sorted_by(groups.table(**spread(groups, lengths_of(trace.api_calls)[counted])), "total_ns")
 
 
 # Which synchronising calls make the GPU run dry, and what each one costs.
@@ -352,19 +349,16 @@ def _by_place(
     trace: RankTrace, rows: np.ndarray, keys: Sequence[str], by: Mapping[str, np.ndarray], **more: np.ndarray
 ) -> pd.DataFrame:
     """Figures of these API calls added up by where in the program they are, the most first by those of `by` in turn."""
-    table = pd.DataFrame(
-        {
-            "step": step_of_time(trace, array_of(trace.api_calls, "end_ns")[rows]),
-            "name": trace.api_calls["name"].array.take(rows).astype("object"),
-            "operator": text_array(names_around_launches(trace.host_ops, trace, rows)),
-            "range": text_array(names_around_launches(user_ranges(trace), trace, rows)),
-            "calls": 1,
-            **by,
-            **more,
-        }
-    )
-    sums = table.groupby(list(keys[1:]), dropna=False)[["calls", *by, *more]].sum().reset_index()
-    return sums.sort_values([*by], ascending=False, kind="stable", ignore_index=True)
+    columns = {
+        "step": step_of_time(trace, array_of(trace.api_calls, "end_ns")[rows]),
+        "name": text_array(texts_of(trace.api_calls["name"].array[rows])),
+        "operator": text_array(names_around_launches(trace.host_ops, trace, rows)),
+        "range": text_array(names_around_launches(user_ranges(trace), trace, rows)),
+    }
+    groups = Groups.of(columns, keys[1:], with_absent=True)
+    sums = {name: groups.sums(values) for name, values in {**by, **more}.items()}
+    order = np.lexsort([-sums[name] for name in reversed([*by])])
+    return picked(groups.table(calls=groups.counts(), **sums), order)
 
 
 def _idle_after(gaps: Gaps, ends: np.ndarray) -> np.ndarray:
@@ -413,12 +407,13 @@ def nvtx_projection_per_rank(trace: RankTrace) -> pd.DataFrame:
         for name, values in projected(ranges.iloc[rows], own).items():
             found[name][rows] = values
     texts = {name: text_array(texts_of(ranges[name].array)) for name in ("domain", "name")}
-    times_ns = nullable(found["end_ns"] - found["start_ns"], found["operations"] == 0)
-    table = pd.DataFrame({**texts, **found, "host_ns": lengths_of(ranges), "times_ns": times_ns})
-    by_name = table.groupby([*texts], dropna=False)
-    sums = {name: by_name[name].sum() for name in ("operations", "host_ns")}
-    projections = spread(by_name["times_ns"]).assign(ranges=by_name.size(), **sums)
-    return sorted_by(projections[projections["calls"] > 0].reset_index(), "total_ns")
+    groups, held = Groups.of(texts, with_absent=True), found["operations"] > 0
+    host_ns = groups.sums(lengths_of(ranges))
+    sums = groups.table(operations=groups.sums(found["operations"]), host_ns=host_ns, ranges=groups.counts())
+    launching = Groups.of_numbers(groups.of_row[held])
+    projections = spread(launching, (found["end_ns"] - found["start_ns"])[held])
+    names = np.flatnonzero(groups.any(held))
+    return sorted_by(picked(sums, names).assign(**projections), "total_ns")
 
 
 def _engine_threads(trace: RankTrace) -> set[int]:

@@ -309,9 +309,9 @@ def _covered(
 
 def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
     """The peak for the type in which most model FLOPs are done."""
-    by_type = known.groupby(["dtype", "on_tensor_cores"], observed=True, dropna=False)["model_flops"].sum()
-    weights = Counter[str]()
-    for (dtype, uses), flops in by_type.items():
+    by_type, weights = Groups.of(known, ["dtype", "on_tensor_cores"], with_absent=True), Counter[str]()
+    sums = by_type.sums(whole_of(known, "model_flops", 0))
+    for dtype, uses, flops in zip(*by_type.keys.values(), sums, strict=True):
         uses_tensor_cores = None if pd.isna(uses) else bool(uses)
         kind = element_type(None if pd.isna(dtype) else dtype, tensor_cores=uses_tensor_cores)
         if kind is not None:

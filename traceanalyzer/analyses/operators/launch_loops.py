@@ -5,6 +5,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import RANK, Result, taken
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.activity import climbed
 from traceanalyzer.analyses.host.cpu_time import looked_at
 from traceanalyzer.analyses.host.idle import blocking
@@ -24,6 +25,7 @@ from traceanalyzer.model.tables import (
     rows_named,
     rows_named_so,
     sorted_by,
+    table_of,
     text_array,
     whole,
 )
@@ -200,14 +202,17 @@ def per_rank(
         "of_autograd": backward[tree.owner[[run.calls[0] for run in runs]]],
         "has_products": [is_product[run.rows].any() for run in runs],
     }
-    number = [run.loop for run in runs]
-    names = {
-        "loop": text_array(loops.of_op.categories.to_numpy(dtype=object)[number]),
-        "range": text_array([_name_of_scope(scopes, int(run.calls[0])) or None for run in runs]),
+    numbers = np.array([run.loop for run in runs])
+    groups = Groups.of_numbers(numbers)
+    ranges = text_array([_name_of_scope(scopes, int(run.calls[0])) or None for run in runs])
+    table = {
+        "loop": text_array(loops.of_op.categories.to_numpy(dtype=object)[numbers[groups.first]]),
+        "range": groups.first_known(ranges),
+        "runs": groups.counts(),
+        **{name: groups.sums(np.array(own)) for name, own in sums.items()},
+        **{name: groups.any(np.array(own)) for name, own in flags.items()},
     }
-    by_loop = pd.DataFrame({**names, **sums, **flags}).groupby(np.array(number))
-    how = dict.fromkeys(names, "first") | dict.fromkeys(sums, "sum") | dict.fromkeys(flags, "any")
-    return sorted_by(by_loop.agg(how).assign(runs=by_loop.size()), "host_ns")
+    return sorted_by(table_of(table), "host_ns")
 
 
 def _in_order(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:

@@ -25,8 +25,8 @@ from traceanalyzer.model.tables import (
     rows_named_so,
     sorted_by,
     table_of,
+    text_array,
     texts_of,
-    under_each_other,
     whole_of,
     with_columns,
 )
@@ -381,28 +381,32 @@ def modules_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd
         return pd.DataFrame()
     backward, durations = np.append(is_backward(tree), [False, False]), lengths_of(trace.gpu_ops)
     around = tree.nesting.innermost_at(array_of(calls, "start_ns"), array_of(calls, "thread"))
-    placed, parts = trace.counted & (of_op != NONE), []
-    for is_back, autograd in enumerate(PASSES[:2]):
-        rows = np.flatnonzero(placed & (backward[tree.owner] == is_back))
-        own_ns = sums_at(of_op[rows], durations[rows], len(calls))
-        gpu_ops = scopes.nesting.summed_up(np.bincount(of_op[rows], minlength=len(calls)))
-        launching = np.flatnonzero(gpu_ops)
-        groups = Groups.of({"path": calls["path"].array[launching]})
-        is_module = array_of(calls, "is_module")[launching[groups.first]]
-        host_ns = nullable(lengths_of(calls), backward[around] != is_back)
-        numbers = {"gpu_ops": gpu_ops, "gpu_own_ns": own_ns, "gpu_total_ns": scopes.nesting.summed_up(own_ns)}
-        sums = {name: groups.total(values[launching]) for name, values in (numbers | {"host_ns": host_ns}).items()}
-        texts = {"autograd": autograd, "source": np.where(is_module, "module", "range")}
-        parts.append(groups.table(calls=all_known(groups.counts()), **sums).assign(**texts))
+    placed = trace.counted & (of_op != NONE)
+    by_pass = [np.flatnonzero(placed & (backward[tree.owner] == is_back)) for is_back in (False, True)]
+    own_ns = [sums_at(of_op[rows], durations[rows], len(calls)) for rows in by_pass]
+    gpu_ops = [np.bincount(of_op[rows], minlength=len(calls)) for rows in by_pass]
+    summed = scopes.nesting.summed_up
+    numbers = {"gpu_ops": [*map(summed, gpu_ops)], "gpu_own_ns": own_ns, "gpu_total_ns": [*map(summed, own_ns)]}
+    launching = np.flatnonzero(np.concatenate(numbers["gpu_ops"]))
+    is_back, call = np.divmod(launching, len(calls))
+    autograd = pd.Categorical.from_codes(is_back, PASSES[:2])
+    groups = Groups.of({"autograd": autograd, "path": calls["path"].array[call]})
+    host_ns = nullable(lengths_of(calls)[call], backward[around[call]] != is_back)
     outside_ns = durations[trace.counted & ~placed]
-    if len(outside_ns):
-        rest = {"path": [OUTSIDE], "gpu_ops": len(outside_ns), "gpu_own_ns": outside_ns.sum()}
-        rest |= {"gpu_total_ns": outside_ns.sum(), "autograd": None, "source": None, "calls": None, "host_ns": None}
-        types = dict.fromkeys(("path", "autograd", "source"), "str") | dict.fromkeys(("calls", "host_ns"), "Int64")
-        parts.append(pd.DataFrame(rest).astype(types))
-    parts = [part for part in parts if len(part)]
-    if not parts:
-        return pd.DataFrame()
-    table = under_each_other(parts, is_with_texts=True)
-    path = table["path"].str
-    return sorted_by(table.assign(depth=path.count("/"), name=path.rpartition("/")[2]), "gpu_total_ns")
+    # A row for each group, and -1 for what lies outside, of which the values are appended.
+    rows = np.append(np.arange(len(groups)), [NONE] if len(outside_ns) else []).astype(np.int64)
+    outside = {"gpu_ops": len(outside_ns), "gpu_own_ns": outside_ns.sum(), "gpu_total_ns": outside_ns.sum()}
+    of_module = array_of(calls, "is_module")[call[groups.first]]
+    paths = np.append(texts_of(groups.keys["path"]), OUTSIDE)[rows].tolist()
+    table = {
+        "path": text_array(paths),
+        "autograd": text_array(texts_of(groups.keys["autograd"].take(rows, allow_fill=True))),
+        "source": text_array(np.where(of_module, "module", "range")).take(rows, allow_fill=True),
+        "calls": all_known(groups.counts()).take(rows, allow_fill=True),
+        "host_ns": groups.total(host_ns).take(rows, allow_fill=True),
+        **{name: np.append(groups.sums(np.concatenate(own)[launching]), outside[name])[rows]
+           for name, own in numbers.items()},
+        "depth": np.array([path.count("/") for path in paths], dtype=np.int64),
+        "name": text_array([path.rpartition("/")[2] for path in paths]),
+    }  # fmt: skip
+    return sorted_by(table_of(table), "gpu_total_ns") if len(rows) else pd.DataFrame()

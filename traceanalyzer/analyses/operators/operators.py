@@ -304,9 +304,7 @@ def operator_launches_per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataF
             "full_queue_calls": by_op.sums(is_full),
             "full_queue_ns": by_op.sums(call_ns[launch] * is_full),
             "gpu_ops": by_op.counts(),
-            "delay_median_ns": np.round(by_op.medians(array_of(ops, "start_ns")[held] - starts[launch])).astype(
-                np.int64
-            ),
+            "delay_median_ns": np.round(by_op.medians(delays)).astype(np.int64),
             "gpu_ns": by_op.sums(lengths),
             "shorter_than_launch": by_op.sums(lengths < call_ns[launch]),
         }

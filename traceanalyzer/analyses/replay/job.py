@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.breakdown import Steps, complete_steps, shared_steps
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.replay.graph import NEVER, SOURCE, Nodes, Order, Piece, Timing, main_streams, order_of
@@ -185,7 +184,7 @@ def _of_gpus(job: Job, members: pd.DataFrame) -> pd.DataFrame:
             columns[name][rows] = values
     texts = {name: held[name].to_numpy(dtype=object, na_value=None) for name in ("collective", "size_bytes")}
     marks = {"is_whole": held["is_whole"].to_numpy(dtype=bool), "synchronises": held["wait_ns"].notna().to_numpy()}
-    return typed(pd.DataFrame({**columns, **texts, **marks}), _TYPES)
+    return pd.DataFrame({**columns, **texts, **marks}).astype(_TYPES)
 
 
 _TYPES = {"size_bytes": "Float64", "collective": "str", "is_ring": "bool"}
@@ -222,7 +221,7 @@ def _of_cpus(job: Job) -> pd.DataFrame:
     instance = _instances(every)
     marks = {"op": NONE, "size_bytes": None, "is_ring": False, "is_whole": np.bincount(instance)[instance] > 1}
     every = every.assign(call=range(len(every)), instance=instance, **marks)
-    return typed(every.drop(columns=["begins", "segment"]), _TYPES)
+    return every.drop(columns=["begins", "segment"]).astype(_TYPES)
 
 
 def _instances(every: pd.DataFrame) -> np.ndarray:
