@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -217,18 +218,24 @@ def _between(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def _chained(pairs: pd.DataFrame) -> pd.DataFrame:
     """The same along the pairs of least spread, from the lowest rank of those that share instances."""
-    one_way = pairs[["spread_ns", "rank", "offset_ns", "instances", "base"]].astype(int)
-    other_way = one_way.assign(rank=one_way["base"], base=one_way["rank"], offset_ns=-one_way["offset_ns"])
-    ways = sorted(pd.concat([one_way, other_way]).itertuples(index=False, name=None))
+    neighbours: dict[int, list[tuple[int, int, int, int]]] = {}
+    for base, rank, offset, spread, instances in pairs[[*_PAIR, *NAMES[1:]]].astype(int).itertuples(index=False):
+        neighbours.setdefault(base, []).append((spread, rank, offset, instances))
+        neighbours.setdefault(rank, []).append((spread, base, -offset, instances))
     found: dict[int, tuple[int, int, int, int]] = {}
-    for reference in sorted({way[1] for way in ways}):
+    for reference in sorted(neighbours):
         if reference in found:
             continue
-        found[reference] = (reference, 0, 0, max(way[3] for way in ways if way[4] == reference))
-        while way := next((way for way in ways if way[4] in found and way[1] not in found), None):
-            spread, rank, offset, count, source = way
-            _, base, widest, fewest = found[source]
-            found[rank] = (reference, base + offset, max(widest, spread), min(fewest, count))
+        found[reference] = (reference, 0, 0, max(instances for *_, instances in neighbours[reference]))
+        waiting = [(*pair, reference) for pair in neighbours[reference]]
+        heapify(waiting)
+        while waiting:
+            spread, rank, offset, count, source = heappop(waiting)
+            if rank not in found:
+                _, base, widest, fewest = found[source]
+                found[rank] = (reference, base + offset, max(widest, spread), min(fewest, count))
+                for pair in neighbours[rank]:
+                    heappush(waiting, (*pair, rank))
     return pd.DataFrame.from_dict(found, orient="index", columns=NAMES, dtype="Int64")
 
 
