@@ -1,10 +1,11 @@
 """Replayed CUDA graphs: what captures recorded beside them tell of the operators in them."""
 
 import json
-import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -237,9 +238,21 @@ def notes_beside(path: Path) -> list[Path]:
 def _called(folder: Path, name: re.Pattern[str]) -> list[Path]:
     """What lies in a folder under such a name."""
     try:
-        return [folder / entry for entry in os.listdir(folder) if name.search(entry)]  # noqa: PTH208 - of many files
-    except OSError:  # another's, or gone
+        changed_ns = folder.stat().st_mtime_ns
+        is_settled = time.time_ns() - changed_ns > _UNSETTLED_NS
+        return (_listed if is_settled else _listed.__wrapped__)(folder, name, changed_ns)
+    except OSError:  # no permission, or deleted
         return []
+
+
+_UNSETTLED_NS = 2 * 10**9
+"""A folder that changed more recently may change again within one tick of its file system's clock (FAT: 2 s)."""
+
+
+@lru_cache(16)
+def _listed(folder: Path, name: re.Pattern[str], _changed_ns: int) -> list[Path]:
+    """Entries with such a name, listed once for all the files of a folder rather than once for each of them."""
+    return [place for place in folder.iterdir() if name.search(place.name)]
 
 
 def _notes(file: Path) -> pd.DataFrame:
