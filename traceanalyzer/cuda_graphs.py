@@ -87,12 +87,15 @@ def with_annotations(trace: RankTrace, notes: pd.DataFrame) -> RankTrace:
     if named.empty:
         return trace
     named["name"] = named["annotation"].astype("str")
-    place = named.groupby("launch")["name"].transform(lambda names: pd.factorize(names)[0])
+    scope = ["launch", "name"]
+    scopes = named.drop_duplicates(scope)
+    scopes = scopes.assign(place=scopes.groupby("launch").cumcount())
+    named = named.merge(scopes[[*scope, "place"]], on=scope)
     begins, threads = (array_of(trace.api_calls, name)[named["launch"]] for name in ("start_ns", "thread"))
-    starts = begins + 1 + place
+    starts = begins + 1 + named["place"]
     named = named.assign(start_ns=starts, end_ns=starts + 1, thread=threads)
     schema = TABLES["host_ops"]
-    operators = named.drop_duplicates(["launch", "name"])[["start_ns", "end_ns", "name", "thread"]]
+    operators = named.drop_duplicates(scope)[["start_ns", "end_ns", "name", "thread"]]
     host_ops = _sorted([trace.host_ops, conform(operators, schema)], schema)
     moments = [pd.Series(array_of(named, "start_ns"), index=array_of(named, "op"))]
     return replace(trace, gpu_ops=_with_moments(ops, moments), host_ops=host_ops)
