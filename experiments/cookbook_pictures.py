@@ -45,13 +45,16 @@ def main(out: Path, captures: list[Path]) -> None:
 
 
 def draw(page: Page, headline: str, out: Path) -> bool:
-    """The finding's card above the timeline that its button shows; whether the page has both."""
+    """The finding's card, above the timeline where it has a place in it; whether the page has the card."""
     words = re.compile(r"\s+".join(map(re.escape, headline.split())))
     card = page.locator("article.finding", has_text=words).first
     shows = card.locator("button.show-interval")
-    if not shows.count():
+    if not card.count():
         return False
     card.evaluate("one => { for (let up = one; up; up = up.parentElement) if ('open' in up) up.open = true }")
+    if not shows.count():
+        card.screenshot(path=out)
+        return True
     shows.first.click()
     page.wait_for_timeout(SECOND)
     section = page.locator("#timeline")

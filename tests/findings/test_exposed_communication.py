@@ -10,7 +10,7 @@ from tests.simulator.workloads import job_of, layer_of
 def test_all_reduces_after_backward_are_exposed():
     (found,) = said(gradients.serial(), "exposed_communication")
     assert found.headline == "Exposed all-reduces: 4.52 ms/step."
-    assert found.why == "Rank 0's GPU runs no compute during all-reduces: 30 calls per step, 800 kB each on average."
+    assert found.why == "Rank 0's GPU runs no compute during all-reduces: 30 calls per step, 800 kB on average."
     assert found.fix == "Start all-reduces sooner: async_op=True, and wait() only where the result is used."
     assert found.what_if == "analyze-traces what-if FOLDER --collective all_reduce=2x"
     assert found.saves.low_ns < found.saves.likely_ns < found.saves.high_ns < 4_550_000, "no more than all of it"

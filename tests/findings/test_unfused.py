@@ -15,7 +15,7 @@ PRODUCT = ("aten::mm", "[[16, 768], [768, 768]]", 30)
         (
             [PRODUCTS, ("aten::copy_", None, 12), ("aten::_softmax", None, 20), PRODUCTS],
             "Unfused attention: 32 ms/step in passes over its scores.",
-            "aten::_softmax and aten::copy_ read and write the scores of all pairs of tokens.",
+            "aten::_softmax and aten::copy_ work on the scores of all pairs of tokens in memory.",
             'torch.nn.functional.scaled_dot_product_attention (Hugging Face: attn_implementation="sdpa").',
         ),
         (

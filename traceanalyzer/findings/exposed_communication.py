@@ -121,10 +121,10 @@ def _finding(run: Run, kind: str, own: pd.DataFrame, rank: int, ns: float, group
 
 
 def _calls(run: Run, own: pd.DataFrame, rank: int) -> str:
-    """`: 2 calls per step, 1.72 GB each on average`."""
+    """`: 2 calls per step, 1.72 GB on average`."""
     calls = own[(own["rank"] == rank) & (own["ns"] > 0)].drop_duplicates("call")
     count, size = round(len(calls) / run.count), calls["size_bytes"].astype("float64").mean()
-    each = "" if pd.isna(size) else f", {size_text(size)} each on average"
+    each = "" if pd.isna(size) else f", {size_text(size)} on average"
     return f": {count:,} call{'' if count == 1 else 's'} {run.per}{each}" if count else ""
 
 
@@ -153,8 +153,8 @@ def _of_torch(kind: str, role: str, phase: str | None) -> str:
 _PASSES, _TOKENS = ("forward", "backward"), ("all_to_all", *EXPERTS)
 
 _OF_CALLS: Mapping[tuple[str, str | None], str] = {
-    ("all_reduce", "backward"): "DistributedDataParallel with bucket_cap_mb=25 (its default) reduces gradients "
-    "during backward; bf16_compress_hook halves their size.",
+    ("all_reduce", "backward"): "DistributedDataParallel's default buckets (bucket_cap_mb=25) are reduced during "
+    "backward; bf16_compress_hook halves their size.",
     ("broadcast", "forward"): "DistributedDataParallel(broadcast_buffers=False), if ranks need not share buffers.",
     ("broadcast", "optimizer"): "fully_shard() instead of ZeroRedundancyOptimizer: gathers run beside compute.",
 }

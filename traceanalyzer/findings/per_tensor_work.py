@@ -64,10 +64,11 @@ def per_tensor_work(run: Run, launch_loops: LaunchLoops, operator_kernels: Opera
             continue
         passes = _passes(operator_kernels.table, place)
         is_by_tensor = bool(first["of_sizes"]) or phase(place) == "optimizer"
+        item = "tensor" if is_by_tensor else "item"
         yield Finding(
             headline=f"{'Per-tensor' if is_by_tensor else 'Launch'} loop: {digits(round(launched))} launches {run.per}"
             f"{f' in {short_name(place)}' if place else ''}.",
-            why=f"{turn} run for one {'tensor' if is_by_tensor else 'item'} after the other, {digits(round(turns))} "
+            why=f"{turn} {'run' if ',' in turn else 'runs'} for one {item} after the other, {digits(round(turns))} "
             f"{run.per}{f'; {others} more such loops' if others else ''}: {time_text(host_ns)}{run.each} of rank "
             f"{rank}'s CPU{_of_gpu(run, passes[passes['rank'] == rank])}.",
             fix=_fix(run, turn, place, is_by_tensor=is_by_tensor),

@@ -88,7 +88,8 @@ def _every_micro_step(run: Run, calls: pd.DataFrame, steps: pd.DataFrame) -> Ite
     yield Finding(
         changes=(Change("collective", NOT_MADE, name=f"{collective}@{count - 1}/{count}"),),
         headline=f"Redundant {several}: gradients are exchanged in all {count} micro-steps.",
-        why=f"Each rank exchanges the same gradients {count} times per step, {size_text(moved)} of it redundant.",
+        why=f"Each rank exchanges gradients after each of {count} micro-steps; after the last one alone it would be "
+        f"{size_text(moved)} less per step.",
         fix="model.no_sync() (DDP) or set_requires_gradient_sync(False) (FSDP2) around all but the last micro-batch.",
         table="micro_steps",
         caveat="Sharded gradients then stay whole on each rank between micro-steps, which takes memory."

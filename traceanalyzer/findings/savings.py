@@ -231,7 +231,10 @@ def _asked(
     return [(*changes, *cost, *gone) for cost in _without_profiler(engine, changes) for gone in unknown]
 
 
-_ESTIMATED = ("profiler overhead is estimated", "Pass the step time without it: analyze-traces --unprofiled-step MS")
+_ESTIMATED = (
+    "profiler overhead is estimated",
+    "Pass the step without it: analyze-traces FOLDER --unprofiled-step MS",
+)
 _SOLVED = ("a mean step does not show which calls the profiler slows", "")
 
 
@@ -244,7 +247,7 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     kept, gone = corners[0, 0], dict(zip(unknown, corners[0], strict=True))
     likely_ns, steps = max(0, round(least[:, 0].mean())), _span(least[:, :1])
     # Beyond all corners what a change saves is as uncertain as two runs of the same work are unlike: calibration.md.
-    low_ns, high_ns = round(_span(least)[0] / RATIO), round(_span(full)[1] * RATIO)
+    low_ns, high_ns = round(min(_span(least)[0], _span(full)[0]) / RATIO), round(_span(full)[1] * RATIO)
     before_ns = round(engine.steps(costs[:1]).mean())
     left_ns = engine.steps(_asked(engine, question.changes, unknown)).mean(axis=0).min()
     most_ns = round(before_ns - left_ns / RATIO)  # and so is what is left

@@ -41,7 +41,11 @@ _CAUSES = (
     ),
     ("save|serialization|state_dict", "Checkpoint", "torch.distributed.checkpoint.async_save, or save less often."),
     ("eval|valid", "Evaluation", "Evaluate less often or on fewer batches."),
-    (r"^torch\.compile$", "Compilation", 'Pad to few lengths or torch._dynamo.mark_dynamic; TORCH_LOGS="recompiles".'),
+    (
+        r"^torch\.compile$",
+        "Compilation",
+        'TORCH_LOGS="recompiles" says why; new lengths: torch._dynamo.mark_dynamic.',
+    ),
     ("^XLA$", "Compilation", "Pad to few shapes and keep jax_compilation_cache_dir; jax.log_compiles() says why."),
     ("^graph capture$", "Graph capture", "Record after the graphs are captured; pad inputs to few sizes."),
     (

@@ -264,7 +264,8 @@ def _name(row: Row) -> str:
 def _waits(row: Row, run: Run) -> tuple[str, tuple[int, ...]]:
     """Who waits, for how long, and where; and the rank that this names."""
     where = f" in {collective_words(row['collective'])}" if row["collective"] else ""
-    cost = f"{time_text(row['wait_ns'] or row['cost_ns'])}{_each(row, run)}{where}"
+    waited = row["is_in_every_step"] and row["wait_ns"]  # else they may wait in the step that follows
+    cost = f"{time_text(waited or row['cost_ns'])}{_each(row, run)}{where}"
     if row["waiting_ranks"] == 1 and not row["is_in_turn"]:
         return f"rank {row['most_waiting_rank']} waits {cost}", (row["most_waiting_rank"],)
     others = "the other ranks wait" if row["is_in_turn"] else f"{row['waiting_ranks']:,} ranks wait"
@@ -383,7 +384,7 @@ _FIXES: Mapping[str, str] = {
     "host named": "Move {name} out of the step on {who}, run it less often, or in the same step on all ranks.",
     "host operator": "Find why {who} spends more CPU time in {name}; if the others call it as often, check the CPU: "
     "{cpu}.",
-    "": "Record {who} with the CPU side, and see what else runs on its GPU.",
+    "": "See in the timeline what {who} does then, and do it less often or on all ranks.",
 }
 """What to do, by the start of the name of what is longer, or by cause."""
 

@@ -109,7 +109,7 @@ def _attention(run: Run, operators: Operators, held: pd.DataFrame) -> Iterator[F
     time = time_text(own.groupby("rank")["gpu_ns"].sum().max() / run.recorded_each)
     yield Finding(
         headline=f"Unfused attention: {time}{run.each} in passes over its scores.",
-        why=f"{named(by_operator.index[:3].tolist())} read and write the scores of all pairs of tokens.",
+        why=f"{named(by_operator.index[:3].tolist())} work on the scores of all pairs of tokens in memory.",
         fix=_FIXES[_MATH if is_math else ATTENTION],
         changes=changes,
         evidence=tuple({"operator": name, "gpu_ns": int(ns)} for name, ns in by_operator.head().items()),

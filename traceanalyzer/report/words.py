@@ -293,7 +293,7 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
     length = time_text(means["window_ns"])
     figures = (
         what,
-        (f"step time {length}" if split.steps else f"{length} recorded") + _unprofiled(report, length),
+        (f"step time {length}" if split.steps else f"{length} recorded") + _unprofiled(report, means["window_ns"]),
         f"GPU compute {means['compute_pct']:.0f}%"
         if is_known(means["compute_pct"]) and "GPUs compute" not in what
         else "",
@@ -301,15 +301,16 @@ def verdict(report: Report, split: Split | None) -> Verdict | None:
     return Verdict(bound, " · ".join(filter(None, figures)))
 
 
-def _unprofiled(report: Report, profiled: str) -> str:
-    """The step that savings are of, where it is written otherwise than the profiled one."""
+def _unprofiled(report: Report, window_ns: float) -> str:
+    """The step that savings are of, where it is shorter than the profiled one."""
     path = report.results.get("bottleneck")
     if path is None or path.table.empty or not path.table["is_unprofiled"].iloc[0]:
         return ""
-    unprofiled = time_text(path.table["step_ns"].iloc[0])
+    unprofiled, profiled = time_text(path.table["step_ns"].iloc[0]), time_text(window_ns)
     overhead = next((item.evidence[0] for item in report.findings if item.kind == "profiler_overhead"), None)
     about = "" if overhead and overhead["is_known"] else "about "
-    return f" ({about}{unprofiled} without the profiler)" if unprofiled != profiled else ""
+    is_shorter = path.table["step_ns"].iloc[0] < window_ns and unprofiled != profiled
+    return f" ({about}{unprofiled} without the profiler)" if is_shorter else ""
 
 
 def _bound_by(report: Report, means: pd.Series) -> tuple[str, str]:
@@ -333,11 +334,11 @@ def _by_path(report: Report, path: Any) -> tuple[str, str]:
     bounds = ["Input-bound", most] if is_input else [most]
     bounds = list(dict.fromkeys(bounds))
     of_path = f"{_BOUND[bounds[0]]} is {shares[bounds[0]]:.0f}% of the critical path"
-    if not is_input and len(path.bounds) > 1:
-        return " or ".join(path.bounds), "the profiler's overhead, which is estimated, decides"
     lacks_data = any(item.kind == "missing_data" and item.severity in GRAVE for item in report.findings)
     if lacks_data and most == "Communication-bound":
         return "Bottleneck unknown", of_path.replace("exposed communication", "communication, or waiting for ranks,")
+    if not is_input and len(path.bounds) > 1:
+        return " or ".join(path.bounds), f"{of_path}, unless the profiler costs more than estimated"
     rest = "".join(f", {_BOUND[bound]} {shares[bound]:.0f}%" for bound in bounds[1:])
     return " and ".join(bounds), f"{of_path}{rest}"
 

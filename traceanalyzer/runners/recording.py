@@ -4,10 +4,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-import nvtx
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -22,13 +22,13 @@ from traceanalyzer.runners.world import World, uninterrupted
 NVTX_DOMAIN = "traceanalyzer"
 """Tells the ranges of a training job from those of NCCL and other libraries in the same report."""
 
-_uses_nvtx = False
+_nvtx: Any = None
 
 
 def use_nvtx(*, is_on: bool) -> None:
     """Write ranges as NVTX, not for the PyTorch profiler (a process has one profiler, so this is process-wide)."""
-    global _uses_nvtx  # noqa: PLW0603
-    _uses_nvtx = is_on
+    global _nvtx  # noqa: PLW0603
+    _nvtx = import_module("nvtx") if is_on else None
 
 
 class Range:
@@ -40,8 +40,8 @@ class Range:
 
     def open(self) -> None:
         """Start the range."""
-        if _uses_nvtx:
-            nvtx.push_range(self.name, domain=NVTX_DOMAIN)
+        if _nvtx:
+            _nvtx.push_range(self.name, domain=NVTX_DOMAIN)
         else:
             self._record = record_function(self.name)
             self._record.__enter__()
@@ -50,8 +50,8 @@ class Range:
         """End the range."""
         if self._record is not None:
             self._record.__exit__(None, None, None)
-        elif _uses_nvtx:
-            nvtx.pop_range(domain=NVTX_DOMAIN)
+        elif _nvtx:
+            _nvtx.pop_range(domain=NVTX_DOMAIN)
 
 
 @contextmanager

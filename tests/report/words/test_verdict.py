@@ -51,8 +51,8 @@ def path(at_most=None, **shares):
         (
             {HOST.key: 60.0, "at_most": "GPU-bound"},
             (),
-            ("CPU-bound or GPU-bound: the profiler's overhead, which is estimated, decides · 100 µs recorded · "
-            "GPU compute 20%"),
+            ("CPU-bound or GPU-bound: CPU work is 60% of the critical path, unless the profiler costs more than estimated · "
+            "100 µs recorded · GPU compute 20%"),
         ),
         ({"compute": 70.0}, (), "GPU-bound: compute is 70% of the critical path · 100 µs recorded · GPU compute 20%"),
         ({"compute": 30.0}, (), "Bottleneck unknown: GPUs are idle 35% of the time · 100 µs recorded · GPU compute 20%"),

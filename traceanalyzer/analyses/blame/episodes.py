@@ -114,8 +114,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     is_of_stages = peers.empty and len(others) > 0
     peers, others = peers if len(peers) else others, others if len(others) else own
     excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
-    waited = _waits(others, late, _EXPOSED)
-    waits = _waits(others, late, _EXPOSED if part == TRANSFER else _EXPOSED[:2])
+    waited = _waits(others, late)
     cost_ns = min(excess_ns, _mean_step(waited, others["step"], complete))
     own_ns = _mean_step(own[part], own["step"], complete)
     # Of transfers the measure are sister groups, some of which may be as late.
@@ -150,7 +149,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "own_ns": own_ns,
         "peers_ns": peers_ns,
         "cost_ns": cost_ns,
-        "wait_ns": _mean_step(waits, others["step"], complete),
+        "wait_ns": _mean_step(others[_EXPOSED[: 3 if part == TRANSFER else 2]].sum(axis=1), others["step"], complete),
         "waiting_ranks": others["rank"].nunique(),
         "most_waiting_rank": int(waited.groupby(others["rank"]).sum().idxmax()),
         "collective": _collective(calls, numbers, set(others["rank"])),
@@ -167,13 +166,13 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
 _EXPOSED = ["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]
 
 
-def _waits(others: pd.DataFrame, late: pd.DataFrame, parts: list[str]) -> pd.Series:
+def _waits(others: pd.DataFrame, late: pd.DataFrame) -> pd.Series:
     """By row of the others what they wait in that step while no compute runs, or in the next, whichever is more.
 
     What comes after a step's last collective (saving, evaluating) is waited for in the next step's first.
     """
     rows = late.sort_values(["rank", "step"])
-    now = rows[parts].sum(axis=1)
+    now = rows[_EXPOSED].sum(axis=1)
     following = now.groupby(rows["rank"]).shift(-1, fill_value=0)
     return now.where(now >= following, following).reindex(others.index)
 
@@ -354,7 +353,7 @@ class Episodes(Result):
             "What the ranks that wait do wait for it, a step of the episode: never more than they wait.",
             adds=Adds.DERIVED,
         ),
-        wait_ns=Column.time("What they wait in such a step, for whomever.", adds=Adds.DERIVED),
+        wait_ns=Column.time("What they wait in such a step while no compute runs, for whomever.", adds=Adds.DERIVED),
         waiting_ranks=Column.count("Ranks that wait.", adds=Adds.NONE),
         most_waiting_rank="The one that waits most in those steps.",
         collective="The collective in which they wait most in those steps while no compute runs; where waits are "

@@ -262,10 +262,14 @@ class Bottleneck(Result):
     @property
     def bound(self) -> str | None:
         """What bounds the step; `None` where more of the path is unknown, or the CPUs only keep up."""
-        shares = self.shares
-        most = max(shares, key=lambda bound: shares[bound])
+        shares, most = self.shares, self.largest
         is_hidden = most == "CPU-bound" and bool(self.table["is_hidden"].any())
         return most if shares[most] > 100 - sum(shares.values()) and not is_hidden else None
+
+    @property
+    def largest(self) -> str:
+        """What takes most of the path."""
+        return max(self.shares, key=self.shares.__getitem__)
 
     @property
     def bounds(self) -> tuple[str, ...]:
@@ -296,17 +300,17 @@ def bottleneck_after(engine: Engine, *changes: Change) -> Bottleneck:
         for gone in ((), (Change("cpu"),))
     )
     is_hidden = 100 * (steps - without_cpu) < PERCENT * steps
-    found, at_most = (
-        Bottleneck(_by_category(engine, (*changes, *engine.costs[at])).assign(is_hidden=bool(is_hidden[at])))
-        for at in (0, -1)
-    )
+    found = Bottleneck(_by_category(engine, (*changes, *engine.costs[0])).assign(is_hidden=bool(is_hidden[0])))
+    at_most = found
+    if len(engine.costs) > 1:
+        at_most = Bottleneck(_by_category(engine, (*changes, *engine.costs[-1])).assign(is_hidden=bool(is_hidden[-1])))
     table = found.table.assign(
         step_ns=round(float(steps[0])),
         step_least_ns=round(float(steps.min())),
         step_most_ns=round(float(steps.max())),
         unmatched_ns=engine.unmatched_ns,
         is_unprofiled=engine.has_cost_of_recording,
-        bound_at_most="GPU-bound" if is_hidden[-1] else at_most.bound,
+        bound_at_most="GPU-bound" if is_hidden[-1] and at_most.largest == "CPU-bound" else at_most.bound,
     )
     return Bottleneck(sorted_by(table, "path_ns"))
 
