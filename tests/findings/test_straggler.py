@@ -69,7 +69,7 @@ def stragglers(*faults, ranks=4, steps=5, slow_mhz=None, **options):
             Fault("gc", 5 * MS, (1,)),
             "host",
             "Straggler: rank 1 needs its CPU 5.00 ms/step longer than its peers.",
-            "A step's CPU work takes 5.48 ms (its peers: at most 480 µs), mostly gc.collect; 3 ranks wait 3.98 ms/step in all-reduce.",
+            "A step's CPU work takes 5.48 ms (its peers: at most 480 µs), mostly gc.collect; 3 ranks wait 3.97 ms/step in all-reduce.",
             "gc.disable() after warm-up, and gc.collect() in the same step on all ranks.",
         ),
         (
