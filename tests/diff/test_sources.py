@@ -4,10 +4,11 @@ import json
 import pandas as pd
 import pytest
 
+import traceanalyzer as ta
 from tests.builders import document, host, kernel, write
 from tests.samples import SAMPLES
 from traceanalyzer.diff import compare
-from traceanalyzer.diff.sources import BASELINES, SourceOptions, read_side, save_baseline
+from traceanalyzer.diff.sources import BASELINES, SourceOptions, read_side, read_sides, save_baseline
 from traceanalyzer.errors import InputError
 
 OPTIONS = SourceOptions()
@@ -47,6 +48,12 @@ def test_repeats_by_plus_and_by_all_runs(tmp_path):
     everything = read_side(str(tmp_path / "runs"), dataclasses.replace(OPTIONS, all_runs=True))
     assert len(everything.captures) == 2
     assert len(read_side(str(tmp_path / "runs"), OPTIONS).captures) == 1
+
+
+def test_traces_in_memory_are_in_no_folder(monkeypatch):
+    monkeypatch.chdir(SAMPLES)
+    traces = ta.load("ddp")
+    assert [side.label for side in read_sides([[traces], "ddp"], OPTIONS)] == ["ddp", "ddp (2)"]
 
 
 def test_a_baseline_is_the_run_that_was_saved(tmp_path, monkeypatch):

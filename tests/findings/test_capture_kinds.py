@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.asked import ASKED
+from tests.builders import document, kernel, write
 from tests.findings.of_job import said
 from tests.simulator import kineto
 from tests.simulator import workloads as usual
@@ -86,12 +87,17 @@ def test_what_a_capture_lacks(tmp_path, how, options, kind, severity, words):
     assert (found[0].kind, found[0].severity, found[0].text) == (kind, severity, words)
 
 
-def test_a_capture_of_copies_alone_allows_no_conclusion():
+def test_a_capture_whose_copies_fill_it_allows_conclusions():
     def step(program: Program, _: int) -> None:
         program.copy("HtoD", 1 << 20, MS)
 
-    (one,) = said(job_of(1, 3, step, (), ()), "missing_data")
-    assert (one.headline, one.severity) == ("No kernels were recorded, only copies.", "high")
+    assert said(job_of(1, 3, step, (), ()), "missing_data") == []
+
+
+def test_a_capture_of_memsets_alone_allows_no_conclusion(tmp_path):
+    write(tmp_path / "rank0.json", document([kernel(0, 100, name="Memset (Device)", cat="gpu_memset")], rank=0))
+    (one,) = about_capture(analysed(load(tmp_path).ranks, ASKED))
+    assert (one.headline, one.severity) == ("No kernels were recorded, only copies and memsets.", "high")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def test_hosts_are_read(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "why"),
     [("", "empty"), ("0,a\n0,b\n", "rank 0 is there twice"), ("x,y\n", "rank and host are needed"),
-     ("0-1,a\nb,c\n", "'b' is no rank"), ('{"0": 3}', "entry 0"), ("0\n", "0: 1 cells"), ("[1", "Expecting"),
+     ("0-1,a\nb,c\n", "'b' is no rank"), ('{"0": 3}', "entry 0"), ("# a\n0,a\n1\n", "line 3: 1: 1 cells"), ("[1", "Expecting"),
      ("3-1,a\n", "'3-1' ends before it begins"), ("0-9999999,a\n", "is no rank"),
      ('{"0": {"hostname": "a"}}', "neither host nor rack among hostname")],
 )  # fmt: skip

@@ -117,6 +117,17 @@ def test_payloads_that_the_export_holds_as_json(tmp_path):
     ]
 
 
+def test_a_field_that_is_a_number_in_bytes_and_a_text_in_json(tmp_path):
+    tables = two_processes(
+        init(100, 1),
+        init(200, 0),
+        all_reduce(1 << 20),
+        stated(all_gather(1), f'{{"NCCL communicator ID":{WORLD},"Message size [bytes]":"1 kB"}}'),
+    )
+    second = read_all(write_sqlite(tmp_path / "r.sqlite", tables))[1]
+    assert plain(second.comm_args, "collective", "group_size") == [("all_reduce", 2), ("all_gather", 2)]
+
+
 def test_what_a_collective_reduces_by(tmp_path):
     tables = two_processes(init(100, 1), init(200, 0), all_reduce(1 << 20), all_gather(1000))
     traces = read_all(write_sqlite(tmp_path / "r.sqlite", tables))

@@ -211,7 +211,7 @@ class ExpertLayers(Result):
         load_bytes="What they receive, their own parts included.",
         mean_load_bytes="Mean over ranks.",
         max_load_bytes="Of the rank that receives most.",
-        hot_rank="That rank (the first of several).",
+        hot_rank="That rank (the first of several); absent where all receive as much.",
         load_max_over_mean=Column.number("Largest load / mean load.", label="load max / mean"),
         longest_ns="Longest duration over ranks.",
         gbps="Best rate of a rank in it, decimal GB/s: the larger of sent and received / duration.",
@@ -224,14 +224,18 @@ class ExpertLayers(Result):
 
 
 def expert_layers_across(exchanges: Exchanges, groups: Groups) -> ExpertLayers:
-    """Compare the ranks in each all-to-all of each step."""
+    """Compare the ranks in each all-to-all of each step; not in steps where ranks have unequal counts of them."""
     held = exchanges.to_frame().dropna(subset=["place"])
     if held.empty:
         return ExpertLayers.without_rows()
     calls = held.groupby([*ExpertLayers.keys])
     loads = calls["load_bytes"]
+    hot = pd.Series(held["rank"][loads.idxmax()].array, loads.size().index, dtype="Int64")
     table = loads.agg(ranks="size", load_bytes="sum", mean_load_bytes="mean", max_load_bytes="max").assign(
-        hot_rank=held["rank"][loads.idxmax()].array, longest_ns=calls["duration_ns"].max(), gbps=calls["gbps"].max()
+        hot_rank=hot.where(loads.max() > loads.min()), longest_ns=calls["duration_ns"].max(), gbps=calls["gbps"].max()
     )
     table = table.join(calls[["direction", "range"]].first()).reset_index()
+    # Where fewer ranks have a later all-to-all, places do not mean the same on each rank.
+    ranks = table.groupby([*GROUP, "step"])["ranks"]
+    table = table[ranks.transform("min") == ranks.transform("max")].reset_index(drop=True)
     return ExpertLayers(table.assign(group_label=labels(groups, table)))

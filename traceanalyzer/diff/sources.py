@@ -116,7 +116,7 @@ def read_sides(sources: Sequence[str | Sequence[str | TraceSet]], options: Sourc
 
     sides = with_same_ranks([read_side(source, options) for source in sources], read_again)
     firsts = [source if isinstance(source, str) else source[0] for source in sources]
-    paths = [Path(first) if isinstance(first, str) else Path() for first in firsts]
+    paths = [Path(first) if isinstance(first, str) else None for first in firsts]
     return tuple(_with_distinct_names(paths, sides))
 
 
@@ -295,12 +295,13 @@ def _decoded(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _with_distinct_names(places: Sequence[Path], sides: Sequence[Side]) -> Iterator[Side]:
+def _with_distinct_names(places: Sequence[Path | None], sides: Sequence[Side]) -> Iterator[Side]:
     """Sides under distinct names: `torch/ddp` and `nsys/ddp` by the folders that tell them apart, else `ddp (2)`."""
-    above = [place.resolve().parent.parts if place.exists() else () for place in places]
+    above = [place and (place.resolve().parent.parts if place.exists() else ()) for place in places]
     seen = Counter[str]()
-    for side, parts in zip(sides, above, strict=True):
-        alike = [own for own, other in zip(above, sides, strict=True) if other.label == side.label]
+    for side, folders in zip(sides, above, strict=True):
+        alike = [own for own, other in zip(above, sides, strict=True) if other.label == side.label and own is not None]
+        parts = folders or ()
         depths = range(1, len(parts) + 1) if len(alike) > 1 else ()
         depth = next((depth for depth in depths if sum(own[-depth:] == parts[-depth:] for own in alike) == 1), 0)
         label = "/".join((*parts[len(parts) - depth :], side.label))

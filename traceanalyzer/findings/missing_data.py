@@ -21,6 +21,7 @@ from traceanalyzer.analyses.integrity import Integrity
 from traceanalyzer.analyses.integrity.checks import LOST_AMID, LOST_GRAPHS, SHIFTED, TRUNCATED, UNKNOWN_KERNELS, UNTRUE
 from traceanalyzer.analyses.phases import ExposedCalls
 from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.streams import Copies
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.run import Run
@@ -108,13 +109,13 @@ _WHY = {
 
 def missing_data(
     run: Run, integrity: Integrity, headline: Headline, ranks: Ranks, calls: Calls, call_waits: CallWaits,
-    exposed_calls: ExposedCalls,
+    exposed_calls: ExposedCalls, copies: Copies,
 ) -> Iterator[Finding]:  # fmt: skip
     """The recording lacks ranks, ends of files, events, or partners of communication calls.
 
     From the checks of `integrity`, and from exposed communication of calls whose partners are unknown. Nothing is
-    concluded where ranks are of different jobs, every rank's trace is damaged, no kernel is recorded, or most time is
-    in opaque graphs.
+    concluded where ranks are of different jobs, every rank's trace is damaged, most time is in opaque graphs, or no
+    kernel is recorded and copies do not fill most of the time.
     """
     table = integrity.to_frame()
     grave = table[table["severity"].isin(GRAVE)]
@@ -128,7 +129,7 @@ def missing_data(
     yield from _spoilt(run, table)
     yield from _lost_events(run, table)
     yield from _opaque_graphs(run, table, headline)
-    yield from _no_kernels(table, headline)
+    yield from _no_kernels(table, headline, copies)
     yield from _silent_ranks(ranks, calls, table)
     yield from _unknown_partners(run, table, calls, call_waits, exposed_calls)
 
@@ -191,12 +192,16 @@ def _opaque_graphs(run: Run, table: pd.DataFrame, headline: Headline) -> Iterato
     )
 
 
-def _no_kernels(table: pd.DataFrame, headline: Headline) -> Iterator[Finding]:
-    busy_ns = headline.table[["compute_ns", "comm_ns", "opaque_ns"]].astype("Float64").fillna(0).to_numpy().sum()
-    if len(headline.table) and not busy_ns:
+def _no_kernels(table: pd.DataFrame, headline: Headline, copies: Copies) -> Iterator[Finding]:
+    """No kernels, where copies do not fill most of the time: memsets alone tell nothing."""
+    parts = ["compute_ns", "comm_ns", "opaque_ns", "exposed_copy_ns", "window_ns"]
+    ns = headline.table[parts].astype("Float64").fillna(0).sum()
+    has_copies = len(copies) > 0 and bool((copies.table["direction"] != "memset").any())
+    is_copying = has_copies and ns["exposed_copy_ns"] >= SHARE * ns["window_ns"]
+    if len(headline.table) and not ns[["compute_ns", "comm_ns", "opaque_ns"]].sum() and not is_copying:
         yield _about(
             table.iloc[:0],
-            "No kernels were recorded, only copies.",
+            "No kernels were recorded, only copies and memsets.",
             "What the GPU computes, and so the bottleneck, is unknown.",
             "Record while kernels run: nsys profile --trace=cuda,nvtx, or ProfilerActivity.CUDA.",
             HIGH,

@@ -269,16 +269,20 @@ _Row = tuple[str, str | None, str | None]
 
 
 def _of_csv(text: str) -> Iterator[_Row]:
-    rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text))]
-    rows = [_APART.split(row[0]) if len(row) == 1 else row for row in rows if any(row) and not row[0].startswith("#")]
+    lines = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text))]
+    rows = [
+        (number, _APART.split(row[0]) if len(row) == 1 else row)
+        for number, row in enumerate(lines, 1)
+        if any(row) and not row[0].startswith("#")
+    ]
     names = ["rank", "host", "rack"]
-    if rows and not rows[0][0][:1].isdigit():
-        names = [cell.lower() for cell in rows.pop(0)]
+    if rows and not rows[0][1][0][:1].isdigit():
+        names = [cell.lower() for cell in rows.pop(0)[1]]
         if not {"rank", "host"} <= set(names):
             raise ValueError(f"headings {', '.join(names)}: rank and host are needed")
-    for cells in rows:
+    for number, cells in rows:
         if not 2 <= len(cells) <= len(names):
-            raise ValueError(f"{', '.join(cells)}: {len(cells)} cells")
+            raise ValueError(f"line {number}: {', '.join(cells)}: {len(cells)} cells")
         known = dict(zip(names, cells, strict=False))
         yield known["rank"], known.get("host") or None, known.get("rack") or None
 

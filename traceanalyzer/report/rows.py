@@ -277,8 +277,9 @@ def loads(results: Results) -> Picture | None:
 def _load(row: Mapping[Any, Any], at: int, own: pd.DataFrame) -> tuple[int, float, str, str]:
     share, hot = row["load_max_over_mean"], row["hot_rank"]
     each = ", ".join(f"rank {rank} {_size(size)}" for rank, size in zip(own["rank"], own["load_bytes"], strict=True))
-    words = f"step {row['step']}, all-to-all {row['place']}: rank {hot} receives {share:.2f} × the mean ({each})"
-    return at, min(max(share - 1, 0), 1), f"{hot}: {share:.2f}", words
+    where, is_even = f"step {row['step']}, all-to-all {row['place']}", pd.isna(hot)
+    what = "all ranks receive as much" if is_even else f"rank {hot} receives {share:.2f} × the mean"
+    return at, min(max(share - 1, 0), 1), "even" if is_even else f"{hot}: {share:.2f}", f"{where}: {what} ({each})"
 
 
 def _squares(name: str, count: int, cells: Iterable[tuple[int, float, str, str]]) -> Row:

@@ -49,3 +49,17 @@ def test_a_capture_of_uneven_experts():
     assert set(layers.query("direction == 'dispatch'")["load_max_over_mean"]) == {11_264 / 8_192}
     first = results["exchanges"].to_frame().query("step == 1 and place == 0")
     assert first["sends"].tolist() == ["25165824,8388608", "20971520,12582912"]
+
+
+def test_ranks_that_receive_as_much_have_no_hot_one_and_unequal_counts_are_not_compared():
+    results = run(sample("moe").ranks, ["expert_layers", "exchanges", "groups"])
+    layers, held = results["expert_layers"].to_frame(), results["exchanges"].table
+    even = experts.expert_layers_across(experts.Exchanges(held.assign(load_bytes=1)), results["groups"]).to_frame()
+    assert len(even) == len(layers)
+    assert even["hot_rank"].isna().all()
+    assert layers.query("direction == 'dispatch'")["hot_rank"].tolist() == [0] * 18
+    fewer = held.drop(index=held[(held["rank"] == 1) & (held["step"] == 1)].index[-1])
+    left = experts.expert_layers_across(experts.Exchanges(fewer), results["groups"]).to_frame()
+    assert len(layers.query("step != 1")) == len(left) > 0
+    none = experts.expert_layers_across(experts.Exchanges(fewer.query("step == 1")), results["groups"])
+    assert none.to_frame().empty

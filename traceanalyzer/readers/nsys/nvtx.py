@@ -371,6 +371,8 @@ def _with_fields(
 def _with_column(decoded: pd.DataFrame, name: str, column: pd.Series) -> pd.DataFrame:
     held = decoded.get(name)
     column = column.reindex(decoded.index)
+    if held is not None and held.dtype != column.dtype:  # a number in some payloads, a text in others
+        held, column = held.astype("str"), column.astype("str")
     return decoded.assign(**{name: column if held is None else held.where(column.isna(), column)})
 
 
