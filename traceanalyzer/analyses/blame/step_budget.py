@@ -633,8 +633,8 @@ def _of_thread(
         part = _parts(activity, stretch, named_part)
         own_steps, (named, is_named) = steps[held][query], _named_ranges(trace, inside)
         doing = _with_others(trace, thread, activity, stretch, _doing(activity, stretch, _step_names(trace)))
-        for number, own_part in enumerate(_DOINGS):
-            rows = np.flatnonzero(part == number)
+        for number in np.unique(part).tolist():
+            own_part, rows = _DOINGS[number], np.flatnonzero(part == number)
             if own_part != DATA.column:
                 yield _summed(own_steps[rows], doing.take(rows), shared[rows], own_part, DOING)
             rows = rows[is_named[rows]]
