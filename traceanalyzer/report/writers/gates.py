@@ -1,7 +1,6 @@
 """What became of the gates: JUnit XML for a build server, Markdown for a pull request, lines for the terminal."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -16,6 +15,7 @@ from traceanalyzer.meaning.columns import scale
 from traceanalyzer.report.contents import LAYOUT
 from traceanalyzer.report.words import label
 from traceanalyzer.report.writers import write_text
+from traceanalyzer.report.writers.text import cell
 
 _MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", UNKNOWN: "❌", SKIPPED: "⏭️", INCONCLUSIVE: "❔"}
 
@@ -91,23 +91,6 @@ def show(outcomes: Sequence[Outcome], console: Console) -> None:
             console.print(f"    {escape(_row(row))}", highlight=False, soft_wrap=True)
         if len(outcome.rows) > LAYOUT.markdown_rows:
             console.print(f"    and {len(outcome.rows) - LAYOUT.markdown_rows} more rows", highlight=False)
-
-
-_MARKDOWN = re.compile(r"[&<>\[\]`]")
-
-_LINKED = re.compile(r"@(?=\w)|\bwww(?=\.)|:(?=//)")
-"""What GitHub makes a mention or a link of wherever it stands; a space without width between its parts keeps it."""
-
-
-def cell(text: Any) -> str:
-    """Text that stays inside a cell of a Markdown table and makes no HTML, link, image or mention of anybody."""
-    plain = _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", str(text))
-    return _LINKED.sub("\\g<0>&#8203;", plain).replace("|", "\\|").replace("\n", " ")
-
-
-def line(cells: Iterable[Any]) -> str:
-    """A row of a Markdown table."""
-    return "| " + " | ".join(map(cell, cells)) + " |"
 
 
 def code(text: str) -> str:

@@ -1,8 +1,10 @@
 """What the terminal and a Markdown file show: the first screen."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,7 +18,6 @@ from traceanalyzer.report.contents import LAYOUT, Report
 from traceanalyzer.report.table_view import TableView, console_table, unwrapped, view_of
 from traceanalyzer.report.words import split
 from traceanalyzer.report.writers import write_text
-from traceanalyzer.report.writers.gates import cell, line
 from traceanalyzer.report.writers.html import PLACES, rank_caption, rank_view
 
 # The short summary that the command line prints: where each rank's time went, in colour when it can.
@@ -166,3 +167,20 @@ def table_lines(view: TableView) -> list[str]:
     """A table in Markdown."""
     rule = "|".join(["", *("---:" if head.is_number else "---" for head in view.columns), ""])
     return [line(head.text for head in view.columns), rule, *(line(one.text for one in row) for row in view.rows)]
+
+
+_MARKDOWN = re.compile(r"[&<>\[\]`]")
+
+_LINKED = re.compile(r"@(?=\w)|\bwww(?=\.)|:(?=//)")
+"""What GitHub makes a mention or a link of wherever it stands; a space without width between its parts keeps it."""
+
+
+def cell(text: Any) -> str:
+    """Text that stays inside a cell of a Markdown table and makes no HTML, link, image or mention of anybody."""
+    plain = _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", str(text))
+    return _LINKED.sub("\\g<0>&#8203;", plain).replace("|", "\\|").replace("\n", " ")
+
+
+def line(cells: Iterable[Any]) -> str:
+    """A row of a Markdown table."""
+    return "| " + " | ".join(map(cell, cells)) + " |"
