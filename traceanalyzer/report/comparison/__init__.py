@@ -31,6 +31,7 @@ from traceanalyzer.report.contents import LAYOUT
 from traceanalyzer.report.table_view import table_of, unwrapped, with_unit
 from traceanalyzer.report.writers import Writer, gates, write_text
 from traceanalyzer.report.writers.tables import write_frame
+from traceanalyzer.report.writers.text import cell, line
 from traceanalyzer.snapshots.comparison import MemoryChange
 from traceanalyzer.validation import formats_of, place_of
 
@@ -213,8 +214,8 @@ def as_markdown(report: DiffReport) -> str:
         "said": [*sentences.verdict_sentences(comparison), *rows.memory_sentences(report.memory)],
         "gates": gates.as_markdown(report.outcomes) if report.outcomes else "",
         "heads": _heads(comparison.runs),
-        "cell": gates.cell,
-        "line": gates.line,
+        "cell": cell,
+        "line": line,
         "texts": _texts,
         "figures": rows.figures(comparison),
         "rows": LAYOUT.markdown_rows,
