@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,7 @@ from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError
 from traceanalyzer.loading import LoadOptions, read_capture
 from traceanalyzer.scale import each_file, summarise
-from traceanalyzer.scale.work import connected
+from traceanalyzer.scale.work import Limits, connected, each, reduce_capture, thinned
 
 NAMES = ("ranks", "breakdown", "steps", "calls", "timeline")
 
@@ -36,7 +37,7 @@ def cluster():
 def figures(folder, jobs, progress=None):
     found = discover(folder)
     summary = summarise(
-        found, found.runs[-1], LoadOptions(), names=NAMES, jobs=jobs, progress=progress, most_operations=150
+        found, found.runs[-1], LoadOptions(), names=NAMES, jobs=jobs, progress=progress, most_operations=50
     )
     return {name: result.to_frame().to_json() for name, result in summary.results.items()}, summary.skipped
 
@@ -48,6 +49,20 @@ def test_processes_and_the_cluster_give_the_same(folder, cluster):
     assert figures(folder, cluster, lambda *counts: told.append(counts)) == (alone, skipped)
     assert [item.what.rpartition("/")[2] for item in skipped] == ["rank99.json.gz"]
     assert told[-1] == (RANKS, RANKS)
+
+
+def test_only_the_timelines_that_are_kept_leave_the_workers(folder, cluster):
+    captures, limits = discover(folder).runs[-1].captures, Limits(drawn=50, replayed=0)
+    work = partial(reduce_capture, options=LoadOptions(), names=NAMES, thresholds={}, is_guarded=False)
+    rows = [
+        [len(tables["timeline"]) for done in files for _, tables in done.ranks]
+        for files in (
+            each(work, captures, cluster, None, limits=limits),
+            thinned(each(work, captures, 1, None), limits),
+        )
+    ]
+    assert rows[0] == rows[1]
+    assert 0 < len([held for held in rows[0] if held]) < RANKS
 
 
 def rank_of(captured, marks=None):
@@ -65,8 +80,6 @@ def rank_of(captured, marks=None):
 
 
 def test_what_a_dead_worker_had_is_done_again(folder, cluster, tmp_path):
-    from functools import partial
-
     job = discover(folder).runs[-1]
     alone = each_file(job, rank_of, jobs=1)
     assert each_file(job, partial(rank_of, marks=tmp_path), jobs=cluster) == alone

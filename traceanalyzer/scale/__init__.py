@@ -20,6 +20,7 @@ from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.model.tables import pandas_set_up
 from traceanalyzer.scale.work import (
     DRAWN,
+    Cluster,
     Done,
     Jobs,
     Limits,
@@ -104,7 +105,8 @@ def summarise(
     work = partial(reduce_capture, **how)
     at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
     limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
-    files = thinned(each(work, run.captures, jobs, progress, without_ranks, at_hand, first), limits)
+    arriving = each(work, run.captures, jobs, progress, without_ranks, at_hand, first, limits)
+    files = [*arriving] if isinstance(jobs, Cluster) else thinned(arriving, limits)  # a cluster's workers have done so
     skipped = [*found.skipped, *(one for file in files for one in file.skipped)]
     failures = [failure for file in files for failure in file.failures]
     ranks, claims = _claimed(files, skipped, failures)

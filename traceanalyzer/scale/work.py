@@ -57,8 +57,11 @@ class Cluster:
         captures: Sequence[TraceFile],
         report: Callable[[int, int], None],
         lost: Callable[[TraceFile, str], T],
+        limits: "Limits | None" = None,
     ) -> Iterator[T]:
         """What `work` gives for each file, in their order; workers hold it until it is asked for.
+
+        With `limits`, for which `work` has to give `Done`, only what all files keep within them leaves the workers.
 
         What a dead worker had done or was doing is done again by the others. A file over which workers die again and
         again is given to `lost`, with a sentence.
@@ -68,11 +71,30 @@ class Cluster:
         for future in futures:
             future.add_done_callback(lambda _: report(min(next(done), total), total))  # from the client's own thread
         try:
+            if limits is not None:
+                futures = self._thinned(futures, captures, lost, limits)
             for capture, future in zip(captures, futures, strict=True):
                 yield self._result(future, capture, lost)
                 future.release()
         finally:
             self._client.cancel(futures)
+
+    def _thinned(
+        self,
+        futures: Sequence[Any],
+        captures: Sequence[TraceFile],
+        lost: Callable[[TraceFile, str], Any],
+        limits: "Limits",
+    ) -> list[Any]:
+        """Futures of what each file keeps, once all are read; a file over which workers died is what `lost` gives."""
+        submit = partial(self._client.submit, pure=False)
+        held = [
+            submit(_same, self._result(future, capture, lost)) if future.exception() else future  # waits for it
+            for capture, future in zip(captures, futures, strict=True)
+        ]
+        sizes = self._client.gather([submit(sizes_of, future, number) for number, future in enumerate(held)])
+        kept = kept_of([size for own in sizes for size in own], limits)
+        return [submit(_shortened, future, number, kept) for number, future in enumerate(held)]
 
     def _result(self, future: Any, capture: TraceFile, lost: Callable[[TraceFile, str], Any]) -> Any:
         """What a task gave; of a file over which workers die what `lost` gives."""
@@ -85,6 +107,10 @@ class Cluster:
             return lost(capture, "workers of the cluster died over it again and again: too large for them?")
         except FutureCancelledError as error:
             raise InputError(f"the cluster gave the work up: {error}") from error
+
+
+def _same(made: T) -> T:
+    return made
 
 
 @contextmanager
@@ -139,16 +165,17 @@ def each(
     lost: Callable[[TraceFile, str], T] | None = None,
     at_hand: Collection[Path] = (),
     meanwhile: Callable[[], object] = tuple,
+    limits: "Limits | None" = None,
 ) -> Iterator[T]:
     """What `work` gives for each file, in their order whoever does it, so that nothing depends on who is quicker.
 
     Files `at_hand` take a moment: unless there are many, this process does them, and starts no other for their sake.
-    `meanwhile` is done here while other processes of this machine are at it.
+    `meanwhile` is done here while other processes of this machine are at it. Workers of a cluster keep within `limits`.
     """
     report = progress or (lambda _done, _all: None)
     lost = lost or _refused
     if isinstance(jobs, Cluster):
-        yield from jobs.each(partial(_on_worker, work), captures, report, lost)
+        yield from jobs.each(partial(_on_worker, work), captures, report, lost, limits)
         return
     ROOM_BYTES.set(room_bytes(1, jobs))
     held = at_hand if len(at_hand) <= MOST_AT_HAND else ()
