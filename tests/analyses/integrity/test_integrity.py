@@ -233,6 +233,17 @@ def test_steps_that_not_every_rank_has():
     assert checks(full, short)[None, "different_steps"] == 1
 
 
+@pytest.mark.parametrize(("second", "is_different"), [(219, False), (130, True)])
+def test_steps_that_are_shorter_on_one_rank(second, is_different):
+    """Of rank 1 the second step ends early."""
+    steps = [(10, 20), (20, 30)]
+    traces = [
+        rank_trace([("compute", 12, 120, 11), ("compute", 120, end, 21)], steps=steps, rank=rank)
+        for rank, end in ((0, 220), (1, second))
+    ]
+    assert ((None, "different_step_lengths") in checks(*traces)) == is_different
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_every_row_names_results_that_exist_and_samples_lost_nothing(name):
     for row in once.results(name, ["integrity"])["integrity"].rows():

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.host.host_names import is_mps_operator
 from traceanalyzer.analyses.integrity import checks
 from traceanalyzer.analyses.integrity.checks import OTHER_UNIT, SHIFTED, TRUNCATED, UNTRUE, Defect
 from traceanalyzer.analyses.kernels import Kernels
-from traceanalyzer.analyses.statistics import SHARE
+from traceanalyzer.analyses.statistics import RATIO, SHARE
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column, Written, declared
 from traceanalyzer.meaning.gpus import fastest_memory_gbps
@@ -94,6 +94,7 @@ def across(
     shared = shared_steps(complete, {*ranks.table["rank"]})
     units = {rank: _table([found]) for rank, found in _other_units(kernels.table).items()}
     own = under_each_other([stack(each, Integrity.columns) for each in (parts, *([units] if units else ()))])
+    comparable = complete[complete["step"].isin(shared) & ~complete["rank"].isin(units)]
     size = _world_size(ranks.table)
     of_set = [
         *_missing_ranks(ranks.table, size or run_world_size or 0, wanted_ranks),
@@ -105,6 +106,7 @@ def across(
         *_shifted(call_waits.table),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=bool(shared)),
         *_different_steps(steps.table, ranks.table, has_shared=bool(shared)),
+        *_different_step_lengths(comparable),
     ]
     is_alone = (size or run_world_size or (1 if ranks.is_one_process else len(parts))) < 2  # communicates with nobody
     is_rule = own["check"] == checks.WITHOUT_MATCH
@@ -323,6 +325,18 @@ def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bo
     if unmarked and not has_shared:
         text += f" No steps are marked on {numbered('rank', unmarked)}: call the profiler's step() on every rank."
     yield Defect("different_steps", uncommon, len(holders), text, ("steps",), LOW if has_shared else MEDIUM)
+
+
+def _different_step_lengths(shared: pd.DataFrame) -> Iterator[Defect]:
+    """Ranks that exchange gradients take the same time for the same steps, to a few percent in real captures."""
+    lengths = shared.groupby("rank")["window_ns"].sum() if len(shared) else pd.Series(dtype="int64")
+    if len(lengths) > 1 and lengths.max() >= RATIO * lengths.min():
+        text = (
+            f"The same steps are {100 * (1 - lengths.min() / lengths.max()):.0f}% shorter on rank {lengths.idxmin()} "
+            f"than on rank {lengths.idxmax()}: a rank began the first one late, operations that start ahead of their "
+            "step shift its window, or the ranks do not work in step. Compare their times with care."
+        )
+        yield Defect("different_step_lengths", len(lengths), None, text, ("steps",), MEDIUM)
 
 
 def untrue_ranks(integrity: pd.DataFrame) -> dict[int, str]:
