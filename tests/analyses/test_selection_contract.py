@@ -36,7 +36,7 @@ SEE_ALL = {
     "replay": "the job is replayed from its beginning",
     **dict.fromkeys(("members", "waits"), "calls are matched between ranks over the whole capture"),
     **dict.fromkeys(
-        ("idle", "gaps", "host_silences", "compilations", "host_work", "sync_calls", "copies", "step_needs"),
+        ("idle", "gaps", "host_silences", "compilations", "host_work", "sync_calls", "copies", "modules", "step_needs"),
         "what runs on the GPU at a time may be of an earlier step",
     ),
 }

@@ -175,7 +175,7 @@ def step_of(trace: RankTrace, times: np.ndarray) -> np.ndarray:
 # How much memory each step needs at most, and whether it leaves more than it found.
 
 
-_SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes")
+_SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes", "peak_reserved_bytes")
 
 
 class MemorySteps(Result):
@@ -195,6 +195,9 @@ class MemorySteps(Result):
         peak_allocated_bytes=Column.size("The most that tensors held in it.", adds=Adds.EXTREME, better=Better.LESS),
         end_bytes=Column.size("What tensors held after its last event.", adds=Adds.EXTREME),
         growth_bytes=Column.size("end − start: what the step left behind.", adds=Adds.DERIVED),
+        peak_reserved_bytes=Column.size(
+            "The most that the caching allocator had taken from the GPU in it.", adds=Adds.EXTREME, better=Better.LESS
+        ),
     )
 
 
@@ -206,14 +209,16 @@ def memory_steps_per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     levels = held["level_bytes"][row >= 0].groupby(row[row >= 0])
     table = levels.agg(events="size", peak_allocated_bytes="max", end_bytes="last")
-    steps = trace.steps.iloc[table.index]
+    steps, taken = trace.steps.iloc[table.index], moments(trace, RESERVED)
     before = np.searchsorted(array_of(held, "time_ns"), array_of(steps, "host_start_ns")) - 1
     start = array_of(held, "level_bytes")[before]
+    reserved = taken["level_bytes"].groupby(step_of(trace, array_of(taken, "time_ns"))).max().reindex(table.index)
     peak = np.maximum(array_of(table, "peak_allocated_bytes"), np.where(before < 0, 0, start))
     table = table.assign(
         step=array_of(steps, "step"),
         start_bytes=nullable(start, before < 0),
         peak_allocated_bytes=peak,
+        peak_reserved_bytes=reserved,
     )
     return table.reset_index(drop=True).astype(dict.fromkeys(("step", *_SIZES), "Int64"))
 

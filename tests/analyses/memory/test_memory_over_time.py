@@ -30,6 +30,14 @@ def test_the_peak_names_step_phase_operator_and_module(tmp_path):
     assert told == (90, 2, "forward", "aten::mm", "Linear_0")
 
 
+def test_what_a_step_holds_at_most(tmp_path):
+    found = traces(tmp_path, memory(150, 10), memory(210, 90, 2000), memory(260, 20), memory(310, 30))
+    told = [
+        (row["step"], row["peak_allocated_bytes"], row["peak_reserved_bytes"]) for row in ta.memory_steps(found).rows()
+    ]
+    assert told == [(1, 10, 1000), (2, 90, 2000), (3, 30, 1000)]
+
+
 def test_a_recorded_run_adds_up():
     found = ta.load(RUNNERS / "pytorch_ddp_memory")
     levels = ta.memory(found).to_frame().set_index("rank")

@@ -41,6 +41,7 @@ def test_mfu_of_a_step_is_by_its_own_window():
     ]
     assert found[1]["mfu_pct"] == pytest.approx(100 * 4 * 10**9 / 15_000 / 1_000 / 989.4)
     assert (found[0]["element_type"], found[0]["gpu"], found[0]["covered_pct"]) == ("bf16", "H200 SXM", 100.0)
+    assert found[0]["peak_source"].startswith("NVIDIA H200")
     assert [row["is_complete"] for row in found.values()] == [True, True, True]
 
 

@@ -43,7 +43,16 @@ def test_module_tree():
         ("Net_0/Linear_1", "backward"): 7,
         ("(outside any module or range)", None): 7,
     }
+    assert [*found] == [
+        ("Net_0", "forward"),
+        ("Net_0", "backward"),
+        ("Net_0/Linear_1", "forward"),
+        ("Net_0/Linear_1", "backward"),
+        ("Net_0/Linear_0", "forward"),
+        ("(outside any module or range)", None),
+    ]
     net = found["Net_0", "forward"]
+    assert (net["window_ns"], net["compute_ns"], net["idle_ns"]) == (30, 22, 8)
     assert (net["gpu_own_ns"], net["gpu_ops"], net["depth"], net["source"]) == (0, 2, 0, "module")
     assert found["Net_0/Linear_0", "forward"]["name"] == "Linear_0"
 

@@ -109,10 +109,14 @@ class Nesting:
 
     def summed_up(self, own: np.ndarray) -> np.ndarray:
         """Integers of each event, its own and those of all events inside it."""
-        total, ancestor = own.astype(np.int64), self.parent
+        return self.gathered_up(own.astype(np.int64), np.add)
+
+    def gathered_up(self, own: np.ndarray, combine: np.ufunc) -> np.ndarray:
+        """Values of each event combined (`np.add`, `np.minimum`) with those of all events inside it."""
+        total, ancestor = own.copy(), self.parent
         # Each pass doubles how far values have come, so that thousands of levels cost a dozen passes.
         while len(rows := np.flatnonzero(ancestor != NONE)):
-            np.add.at(total, ancestor[rows], total[rows])
+            combine.at(total, ancestor[rows], total[rows])
             ancestor = np.append(ancestor, np.int32(NONE))[ancestor]
         return total
 

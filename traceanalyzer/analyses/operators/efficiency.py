@@ -174,6 +174,7 @@ class Mfu(Result):
         peak_tflops_per_s=Column.rate(
             "The GPU's dense peak for that type, 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="peak"
         ),
+        peak_source="Document that the peak is from.",
         mfu_pct=Column.share(
             "100 · model FLOPs / (step time · peak) of one GPU: with equal ranks that of the job.", better=Better.MORE
         ),
@@ -325,4 +326,5 @@ def _rate(device_name: str | None, kind: str | None) -> dict[str, object]:
         "gpu": peak.model if peak else None,
         "element_type": kind,
         "peak_tflops_per_s": pd.array([peak.tflops.get(kind) if peak and kind else None], dtype="Float64")[0],
+        "peak_source": peak.source if peak else None,
     }

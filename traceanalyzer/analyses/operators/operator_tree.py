@@ -1,12 +1,15 @@
 """How operators and modules nest: who launched each GPU operation, which ones do the same work, and the module tree."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import RANK, Result, all_known, joined, taken
+from traceanalyzer.analyses import breakdown
+from traceanalyzer.analyses.base import RANK, all_known, joined, taken
 from traceanalyzer.analyses.grouping import Groups, number_in_group, rows_of_each, sums_at
 from traceanalyzer.analyses.host.activity import Nesting, climbed
 from traceanalyzer.analyses.trace import launch_moments
@@ -21,9 +24,9 @@ from traceanalyzer.model.tables import (
     nowhere,
     nullable,
     outer_first,
+    picked,
     rows_named,
     rows_named_so,
-    sorted_by,
     table_of,
     text_array,
     texts_of,
@@ -343,14 +346,16 @@ def _joined(parent: str, name: str) -> str:
     return path if len(path) <= LONGEST_NAME or not parent else parent
 
 
-# How much GPU time each module and range of the program launches, as a tree.
+# How each module and range of the program spends GPU time: a tree with compute, communication, copies and idle.
 
 
 OUTSIDE = "(outside any module or range)"
 
+_PARTS = ("window_ns", *breakdown.PARTS)
 
-class Modules(Result):
-    """One row for each rank, path and pass; what launched most GPU time first."""
+
+class Modules(breakdown.OfKnownWork):
+    """One row for each rank, path and pass, in the order of the tree, what launched most GPU time first."""
 
     title = "Modules and ranges"
     keys = ("rank", "path", "autograd")
@@ -371,11 +376,14 @@ class Modules(Result):
             leads=True,
         ),
         gpu_total_ns="Sum of the durations of all of them.",
+        window_ns="Sum over calls of the time from the first start to the last end of the operations that the call "
+        "launched. All that runs in it counts below, whoever launched it.",
+        **{name: breakdown.DEFINITIONS[name] for name in breakdown.PARTS},
     )
 
 
 def modules_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:
-    """Add up the scopes of a rank by path."""
+    """Add up the scopes of a rank by path; the parts of each window add up to it."""
     calls, of_op = scopes.calls, scopes.of_op
     if calls.empty or trace.gpu_ops.empty:
         return pd.DataFrame()
@@ -392,6 +400,8 @@ def modules_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd
     autograd = pd.Categorical.from_codes(is_back, PASSES[:2])
     groups = Groups.of({"autograd": autograd, "path": calls["path"].array[call]})
     host_ns = nullable(lengths_of(calls)[call], backward[around[call]] != is_back)
+    limits = zip(*(_windows(trace, scopes, rows) for rows in by_pass), strict=True)
+    windows = breakdown.split(trace, *(np.concatenate(own)[launching] for own in limits))
     outside_ns = durations[trace.counted & ~placed]
     # A row for each group, and -1 for what lies outside, of which the values are appended.
     rows = np.append(np.arange(len(groups)), [NONE] if len(outside_ns) else []).astype(np.int64)
@@ -406,7 +416,42 @@ def modules_per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd
         "host_ns": groups.total(host_ns).take(rows, allow_fill=True),
         **{name: np.append(groups.sums(np.concatenate(own)[launching]), outside[name])[rows]
            for name, own in numbers.items()},
+        **{name: all_known(groups.sums(windows[name])).take(rows, allow_fill=True) for name in _PARTS},
         "depth": np.array([path.count("/") for path in paths], dtype=np.int64),
         "name": text_array([path.rpartition("/")[2] for path in paths]),
     }  # fmt: skip
-    return sorted_by(table_of(table), "gpu_total_ns") if len(rows) else pd.DataFrame()
+    order = _tree_order(paths, table["autograd"].tolist(), table["gpu_total_ns"].tolist())
+    return picked(table_of(table), np.array(order)) if len(rows) else pd.DataFrame()
+
+
+def _windows(trace: RankTrace, scopes: Scopes, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First start and last end of the GPU operations among `rows` that each scope launched, scopes below included."""
+    starts, ends = arrays_of(trace.gpu_ops, "start_ns", "end_ns", rows=rows)
+    limits = np.iinfo(np.int64)
+    first, last = (np.full(len(scopes.calls), limit) for limit in (limits.max, limits.min))
+    np.minimum.at(first, scopes.of_op[rows], starts)
+    np.maximum.at(last, scopes.of_op[rows], ends)
+    return scopes.nesting.gathered_up(first, np.minimum), scopes.nesting.gathered_up(last, np.maximum)
+
+
+def _tree_order(paths: Sequence[str], autograd: Sequence[object], totals_ns: Sequence[int]) -> list[int]:
+    """Rows of each subtree together, the heaviest subtree first, forward before backward, what is outside last."""
+    weights: Counter[str] = Counter()
+    for path, total_ns in zip(paths, totals_ns, strict=True):
+        weights[path] += total_ns
+
+    places: dict[str, tuple[tuple[int, str], ...]] = {"": ()}
+
+    def place(path: str) -> tuple[tuple[int, str], ...]:
+        around = []
+        while path not in places:
+            around.append(path)
+            path = path.rpartition("/")[0]
+        for one in reversed(around):
+            places[one] = (*places[path], (-weights[one], one))
+            path = one
+        return places[path]
+
+    return sorted(
+        range(len(paths)), key=lambda row: (paths[row] == OUTSIDE, place(paths[row]), autograd[row] == "backward")
+    )
