@@ -297,7 +297,7 @@ def _decoded(path: Path) -> dict[str, Any]:
 
 def _with_distinct_names(places: Sequence[Path | None], sides: Sequence[Side]) -> Iterator[Side]:
     """Sides under distinct names: `torch/ddp` and `nsys/ddp` by the folders that tell them apart, else `ddp (2)`."""
-    above = [place and (place.resolve().parent.parts if place.exists() else ()) for place in places]
+    above = [None if place is None else place.resolve().parent.parts if place.exists() else () for place in places]
     seen = Counter[str]()
     for side, folders in zip(sides, above, strict=True):
         alike = [own for own, other in zip(above, sides, strict=True) if other.label == side.label and own is not None]
