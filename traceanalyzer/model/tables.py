@@ -217,7 +217,8 @@ def plain_texts(texts: Any) -> np.ndarray:
 
 def text_array(texts: Sequence[str | None] | np.ndarray) -> Any:
     """Texts, `None` where one is absent, as a column of them."""
-    return pd.array(list(texts), dtype=pd.StringDtype(na_value=np.nan))
+    plain = texts.tolist() if isinstance(texts, np.ndarray) else list(texts)  # numpy's own texts fit no JSON
+    return pd.array(plain, dtype=pd.StringDtype(na_value=np.nan))
 
 
 def nullable(values: np.ndarray, is_absent: np.ndarray) -> pd.arrays.IntegerArray:
