@@ -248,12 +248,11 @@ def _saves_of(engine: Engine, question: Question, unknown: Sequence[tuple[Change
     likely_ns, steps = max(0, round(least[:, 0].mean())), _span(least[:, :1])
     # Beyond all corners what a change saves is as uncertain as two runs of the same work are unlike: calibration.md.
     low_ns, high_ns = round(min(_span(least)[0], _span(full)[0]) / RATIO), round(_span(full)[1] * RATIO)
-    before_ns = round(engine.steps(costs[:1]).mean())
-    left_ns = engine.steps(_asked(engine, question.changes, unknown)).mean(axis=0).min()
-    most_ns = round(before_ns - left_ns / RATIO)  # and so is what is left
+    before_ns = most_ns = round(engine.steps(costs[:1]).mean())
     likely_ns = min(likely_ns, round(_most_share(question.least) * before_ns))
     if question.half_of:  # nothing takes away more than all of it
         low_ns = round(HALF_WAY * low_ns)
+        left_ns = engine.steps(_asked(engine, question.changes, unknown)).mean(axis=0).min()
         most_ns = min(_span(full)[1], round(before_ns - left_ns))
     high_ns = max(min(high_ns, most_ns), likely_ns)
     limit, remedy = _widest(
