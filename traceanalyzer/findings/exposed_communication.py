@@ -153,8 +153,8 @@ def _of_torch(kind: str, role: str, phase: str | None) -> str:
 _PASSES, _TOKENS = ("forward", "backward"), ("all_to_all", *EXPERTS)
 
 _OF_CALLS: Mapping[tuple[str, str | None], str] = {
-    ("all_reduce", "backward"): "DistributedDataParallel's default buckets (bucket_cap_mb=25) are reduced during "
-    "backward; bf16_compress_hook halves their size.",
+    ("all_reduce", "backward"): "DistributedDataParallel with bucket_cap_mb=25, its default: buckets then start "
+    "during backward; or bf16_compress_hook.",
     ("broadcast", "forward"): "DistributedDataParallel(broadcast_buffers=False), if ranks need not share buffers.",
     ("broadcast", "optimizer"): "fully_shard() instead of ZeroRedundancyOptimizer: gathers run beside compute.",
 }

@@ -79,7 +79,7 @@ def precision(run: Run, kernels: Kernels, ranks: Ranks) -> Iterator[Finding]:
         named=some,
         evidence=tuple({"kernel": name, "ns": int(ns)} for (name, _), ns in by_name.nlargest(5).items()),
         table="kernels",
-        half_of="the time that tensor cores would save",
+        half_of="the extra time in FP32",
         caveat="Lower precision can change convergence: compare the loss.",
     )
 

@@ -437,7 +437,7 @@ def overlap(findings: Sequence[Finding]) -> str:
     if len(savings) < 2:
         return ""
     what = "are of the step without the profiler. They overlap" if savings[0].is_unprofiled else "overlap"
-    return f"Savings {what}; don't add them up. What is surest comes first."
+    return f"Savings {what}; don't add them up. Sorted by their lower ends."
 
 
 def caveats(findings: Sequence[Finding]) -> list[Finding]:
