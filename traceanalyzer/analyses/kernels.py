@@ -74,7 +74,7 @@ _RECORDED = ("registers", "limiting_factors", "priority", "channel")
 
 def _listed(groups: Groups, values: Any) -> Any:
     """For each group its rows' distinct values as they are written, shorter numbers first; absent without any."""
-    codes, distinct = pd.factorize(values)
+    codes, distinct = pd.factorize(pd.Series(values))  # pandas 2 takes no array of its own
     texts, own = [*map(str, distinct)], [list[str]() for _ in range(len(groups))]
     for pair in np.unique((groups.of_row * len(texts) + codes)[codes != NONE]).tolist():
         own[pair // len(texts)].append(texts[pair % len(texts)])

@@ -57,7 +57,7 @@ class Analysis:
     def across(self) -> Callable[..., Result]:
         """What makes the Result of all ranks' tables; a Result's own class puts them under each other."""
         made_by: Any = self.made_by
-        return made_by.of_ranks if isinstance(made_by, type) else made_by
+        return getattr(made_by, "of_ranks", made_by)
 
     @property
     def result(self) -> type[Result]:
